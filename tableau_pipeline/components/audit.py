@@ -28,7 +28,7 @@ from tableau_pipeline.resources.failures import as_failure
 
 
 def undeclared(
-    context: dg.OpExecutionContext, server: TableauSite, declared: Collection[str]
+    instance: dg.DagsterInstance, server: TableauSite, declared: Collection[str]
 ) -> list[Audited]:
     """Return the data sources of the site with the tags of other keys than the declared ones.
 
@@ -40,14 +40,14 @@ def undeclared(
         tags = sorted(tag for tag in each.tags if tag.startswith(TAG_PREFIX))
         keys = [tag.removeprefix(TAG_PREFIX) for tag in tags]
         if not set(keys) & set(declared):
-            why = " ".join(_publisher(context, each, key) for key in keys)
+            why = " ".join(_publisher(instance, each, key) for key in keys)
             found.append(Audited(each.name, each.name, Finding.UNDECLARED, why, link=each.link))
     return found
 
 
-def _publisher(context: dg.OpExecutionContext, datasource: RemoteDatasource, key: str) -> str:
+def _publisher(instance: dg.DagsterInstance, datasource: RemoteDatasource, key: str) -> str:
     """Return who publishes it, as far as its tags and the records of this instance show it."""
-    journal = DagsterJournal(context, dg.AssetKey.from_user_string(key))
+    journal = DagsterJournal(instance, dg.AssetKey.from_user_string(key))
     instances = sorted(tag for tag in datasource.tags if tag.startswith(INSTANCE_TAG_PREFIX))
     is_ours = f"{INSTANCE_TAG_PREFIX}{journal.instance}" in instances
     tag = "the tag of this instance" if is_ours else ", ".join(instances) or "no instance's tag"
@@ -61,13 +61,13 @@ def _publisher(context: dg.OpExecutionContext, datasource: RemoteDatasource, key
         return f'Its key is "{key}", with {tag}. This instance has refreshed it.'
     last = max(ends, key=lambda each: each.refresh)
     when = f"{last.closed_at:%Y-%m-%d %H:%M} UTC"
-    by = _location(context, last.run_id)
+    by = _location(instance, last.run_id)
     return f'Its key is "{key}", with {tag}. This instance last refreshed it at {when}{by}.'
 
 
-def _location(context: dg.OpExecutionContext, run_id: str) -> str:
+def _location(instance: dg.DagsterInstance, run_id: str) -> str:
     """Return which code location the run was of; "" if that is not known any more."""
-    run = context.instance.get_run_by_id(run_id)
+    run = instance.get_run_by_id(run_id)
     if run is None or run.remote_job_origin is None:
         return ""
     return f', from the code location "{run.remote_job_origin.location_name}"'
@@ -153,7 +153,7 @@ def _others(
 ) -> list[Audited]:
     """Look for data sources that are not declared here; an error is only logged."""
     try:
-        found = undeclared(context, server, {each.key for each in declarations})
+        found = undeclared(context.instance, server, {each.key for each in declarations})
     except RefreshError as error:
         context.log.warning("Data sources without a declaration could not be listed: %s", error)
         return []

@@ -51,7 +51,7 @@ def send_batch(
         dagster.Failure: the batch was refused or failed; the message states why.
     """
     log, timeouts = context.log, tableau.timeouts
-    journal = DagsterJournal(context, dg.AssetKey.from_user_string(datasource))
+    journal = DagsterJournal(context.instance, dg.AssetKey.from_user_string(datasource), context)
     alone = claimed(journal, what=datasource, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with as_failure(log), alone as claim, tableau.session(log) as site:
         jobs = Jobs(site, timeouts, time.sleep, log)

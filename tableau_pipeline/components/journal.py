@@ -7,6 +7,7 @@ or a sensor does to it forgets nothing. Partitions, by which Dagster's event log
 the data sources apart.
 """
 
+import logging
 import os
 import platform
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from uuid import uuid4
 
 import dagster as dg
 from dagster._core.storage.runs import SqlRunStorage
+from dagster._core.storage.runs.schema import InstanceInfo
 from filelock import FileLock
+from sqlalchemy import select
 
 from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.journal import (
@@ -56,14 +59,21 @@ _REPAIR = (
 
 
 class DagsterJournal:
-    """Implements `core.journal.Journal` for one published asset."""
+    """Implements `core.journal.Journal` for one published asset.
+
+    Args:
+        context: of the step that records; None only to read.
+    """
 
     def __init__(
-        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, asset_key: dg.AssetKey
+        self,
+        dagster: dg.DagsterInstance,
+        asset_key: dg.AssetKey,
+        context: dg.AssetExecutionContext | dg.OpExecutionContext | None = None,
     ) -> None:
-        self._context = context
-        self._dagster = context.instance
+        self._dagster = dagster
         self._asset_key = asset_key
+        self._context = context
 
     @cached_property
     def instance(self) -> str:
@@ -75,6 +85,8 @@ class DagsterJournal:
             return _kept_name(data_dir() / "instance")
         storage = self._dagster.run_storage
         if isinstance(storage, SqlRunStorage):
+            if self._context is None and not _has_id(storage):
+                return "nothing was published yet"
             # The first call makes the id. Of several first runs at once each would make one of its
             # own, and all of them find the same one again.
             storage.get_run_storage_id()
@@ -84,6 +96,8 @@ class DagsterJournal:
     @cached_property
     def owner(self) -> Owner:
         """This attempt of the step, and its process."""
+        if self._context is None:
+            raise ValueError("who only reads a journal owns none of its records")
         return Owner(
             run_id=self._context.run.run_id,
             step=_step(self._context),
@@ -162,6 +176,29 @@ def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Rec
     return [*claims, *requests]
 
 
+def newest_records(instance: dg.DagsterInstance) -> dict[str, tuple[Record | None, Record | None]]:
+    """Return the newest claim, or end of one, and the newest other record of every data source.
+
+    It takes two reads, however many there are. The keys are those of the published assets.
+
+    Raises:
+        RefusedError: another release wrote one that this release does not understand.
+    """
+    latest = instance.event_log_storage.get_latest_storage_id_by_partition(
+        JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
+    )
+    ids = {number: partition for partition, number in latest.items()}
+    if not ids:
+        return {}
+    wanted = dg.AssetRecordsFilter(asset_key=JOURNAL, storage_ids=list(ids))
+    found = {
+        ids[each.storage_id]: _record_in(each, ids[each.storage_id])
+        for each in instance.fetch_observations(wanted, limit=len(ids)).records
+    }
+    keys = {partition.partition(":")[2] for partition in found}
+    return {key: (found.get(f"{_CLAIMS}{key}"), found.get(f"{_REQUESTS}{key}")) for key in keys}
+
+
 def recorded_keys(instance: dg.DagsterInstance) -> list[dg.AssetKey]:
     """Return the asset keys of all data sources of which anything was ever sent."""
     partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
@@ -208,6 +245,11 @@ def _described(record: Record) -> str:
             return f"refresh {number} ends: {ended}"
         case Recovered(refresh=number):
             return f"refresh {number} found out what earlier ones have left"
+
+
+def _has_id(storage: SqlRunStorage) -> bool:
+    """Whether the storage has an id already, which asking for it would make."""
+    return bool(storage.fetchone(select(InstanceInfo.c.run_storage_id)))
 
 
 def _kept_name(path: Path) -> str:
@@ -269,16 +311,39 @@ def setup_in_run(
     Args:
         keep_files: let the files that it builds outlive the run.
     """
+    key = dg.AssetKey.from_user_string(declaration.key)
+    return setup_of(
+        declaration,
+        DagsterJournal(context.instance, key, context),
+        snapshots=snapshots,
+        hyper=hyper,
+        tableau=tableau,
+        log=context.log,
+        folder=work_dir(keep=keep_files),
+    )
+
+
+def setup_of(
+    declaration: Declaration,
+    journal: DagsterJournal,
+    *,
+    snapshots: Snapshots,
+    hyper: HyperResource,
+    tableau: TableauServerResource,
+    log: logging.Logger,
+    folder: Path,
+) -> Setup:
+    """The refresh of a data source, with the resources of a code location."""
     return Setup(
         declaration=declaration,
         snapshots=snapshots,
-        journal=DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key)),
+        journal=journal,
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.
-        server=lambda: tableau.session(context.log, counts=declaration.needs_counts),
+        server=lambda: tableau.session(log, counts=declaration.needs_counts),
         hyper=lambda: hyper.process,
-        folder=work_dir(keep=keep_files),
+        folder=folder,
         kept=shared_place("kept"),
-        log=context.log,
+        log=log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,
     )

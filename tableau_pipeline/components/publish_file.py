@@ -339,7 +339,7 @@ def _published_version(
     """
     declaration = config.declaration()
     (model,) = declaration.models
-    journal = DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key))
+    journal = DagsterJournal(context.instance, dg.AssetKey.from_user_string(declaration.key))
     history = read_history(journal.records())
     version = history.published_version(model)
     if version is None and history.versions:
