@@ -10,7 +10,7 @@ export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
 export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 
-.PHONY: help demo cluster test test-all test-long contract dev check docs bench clean python java postgresql
+.PHONY: help demo cluster test test-all test-long contract dev check docs bench dist clean python java postgresql
 
 help: # This list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -57,15 +57,19 @@ bench: export SPARK_LOCAL_IP ?= 127.0.0.1
 bench: java .venv/classes # Benchmarks
 	@$(BIN)/python -m benchmarks
 
+dist: .venv/installed # Wheel and source distribution, into dist/
+	@rm -rf dist
+	@$(BIN)/uv build --quiet
+
 clean: # Remove what these made
-	rm -rf .venv data site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv data dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find dagster_home deploy -mindepth 1 -not -path "deploy/kubernetes*" -not -name dagster.yaml -not -name workspace.yaml -delete
 
 .venv/installed: pyproject.toml constraints.txt | python
-	@echo "Setting up .venv: a few minutes the first time"
+	@echo "Setting up .venv: a minute or two the first time"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python scripts/install.py
 	@touch $@
 
 # Spark starts in half the time from an archive of the classes that it loads.
