@@ -12,7 +12,7 @@ from benchmarks.one_refresh import Cost, refreshed
 from benchmarks.published import check_published
 from benchmarks.spread import spread
 from benchmarks.uplink import uplink
-from tableau_pipeline.core.declaration import Declaration, Diff, Table
+from tableau_pipeline.core.declaration import Declaration, Diff, Republish, Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.extracts.desired import table_source
@@ -28,7 +28,7 @@ INCREMENT = Declaration(
     name="Increment",
     project="Default",
     tables=(Table("lineitem", "lineitem", policy=Diff(KEY)),),
-    rebase=1000,
+    republish=Republish(growth=1000),
     reconcile=None,
 )
 # Without a key to check: the cheapest full refresh that there is.

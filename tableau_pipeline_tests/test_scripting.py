@@ -163,7 +163,7 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
         assert wrong(site, script.declaration, script.data / "snapshots") == []
 
 
-@pytest.mark.parametrize("options", [Options(dry_run=True), Options(publish=False)], ids=str)
+@pytest.mark.parametrize("options", [Options(dry_run=True), Options(build_only=True)], ids=str)
 def test_what_was_not_published_is_not_remembered(script: Script, options: Options):
     # Prevents: a rehearsal after which the refresh finds nothing to do.
     script.run(options=options)

@@ -144,7 +144,7 @@ def _definitions(kind: Kind, source: Path) -> dg.Definitions:
             "key": PUBLISHED,
             "tables": {MODEL: table},
             # However often it is measured, it stays an increment.
-            "rebase": 1000,
+            "republish": {"growth": 1000},
         }
     )
     models = {"partitions": [_by_slot(source)], "whole": [_whole(source)], "delta": []}

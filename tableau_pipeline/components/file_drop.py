@@ -32,7 +32,7 @@ class FileDrop(YamlComponent):
         default="file_drop",
         description="Name of the sensor. Each FileDrop of a code location needs a name of its own.",
     )
-    seconds: int = Field(
+    poll_seconds: int = Field(
         default=30,
         ge=1,
         description="Seconds between two looks. A file is published at the third unchanged look.",
@@ -69,7 +69,7 @@ class FileDrop(YamlComponent):
         @dg.sensor(
             name=self.sensor,
             job=publish_dropped,
-            minimum_interval_seconds=self.seconds,
+            minimum_interval_seconds=self.poll_seconds,
             default_status=default_status(dg.DefaultSensorStatus),
             description=f"Publishes files that are dropped into {self.folder}.",
         )

@@ -169,7 +169,7 @@ class PublishFileConfig(RefreshConfig):
 
     def _nothing_but_the_file(self) -> None:
         settings = {
-            "publish: false": not self.publish,
+            "build_only: true": self.build_only,
             "key": self.key,
             "columns": self.columns,
             "reader": self.reader,
@@ -240,7 +240,7 @@ def publish_files(
             snapshots=rows,
             hyper=hyper,
             tableau=tableau,
-            keep_files=not config.publish,
+            keep_files=config.build_only,
         )
         content = partial(_unread, config) if config.mode == "as_is" else None
         report = refresh(setup, config.options(), content)
@@ -348,7 +348,7 @@ def _published_version(
             "publish all files with mode replace first"
         )
     # Without the server, a file that is only built has to do with the rows of these files.
-    if version is None and config.publish:
+    if version is None and not config.build_only:
         with tableau.session(context.log) as server:
             _check_absent(server, declaration)
     return version
@@ -379,7 +379,7 @@ def _store(
     config: PublishFileConfig, snapshots: SnapshotIOManager
 ) -> AbstractContextManager[SnapshotStore]:
     """Return where rows are stored; rows that will not be published go to a temporary store."""
-    if config.publish and not config.dry_run:
+    if not (config.build_only or config.dry_run):
         return nullcontext(snapshots.store)
     return closing(TrialStore(snapshots.store.root))
 

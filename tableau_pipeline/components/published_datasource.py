@@ -88,7 +88,7 @@ class RefreshConfig(dg.Config):
     """Options of a single run."""
 
     dry_run: bool = Field(default=False, description="Plan and report, but change nothing.")
-    publish: bool = Field(default=True, description="false: build the whole .hyper file, and stop.")
+    build_only: bool = Field(default=False, description="Build the whole .hyper file, and stop.")
     full: bool = Field(default=False, description="Send everything, even if nothing changed.")
     accept: list[str] = Field(
         default_factory=list,
@@ -108,7 +108,7 @@ class RefreshConfig(dg.Config):
         """Convert this config to the options of a refresh."""
         return Options(
             dry_run=self.dry_run,
-            publish=self.publish,
+            build_only=self.build_only,
             full=self.full,
             accept=frozenset(map(Accept, self.accept)),
         )
@@ -148,7 +148,7 @@ def refresh_assets(
             snapshots=snapshots_of(declaration, snapshots, graph),
             hyper=hyper,
             tableau=tableau,
-            keep_files=not config.publish,
+            keep_files=config.build_only,
         )
         with as_failure(context.log, step=step):
             try:

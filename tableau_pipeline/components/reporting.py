@@ -34,7 +34,7 @@ _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
     "nothing is sent.",
-    Check.SCHEMA: "The columns can be published, and fit `columns` and `on_schema_change`; "
+    Check.SCHEMA: "The columns can be published, and fit `contract` and `on_schema_change`; "
     "otherwise nothing is sent.",
 }
 

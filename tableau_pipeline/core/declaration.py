@@ -293,13 +293,13 @@ class Table:
         default_factory=Guard,
         description="The conditions that the table must meet before it is published.",
     )
-    columns: Annotated[
+    contract: Annotated[
         tuple[Column, ...],
         written_as(dict[str, str], lambda found: tuple(starmap(Column, found.items()))),
     ] = Field(
         default=(),
-        description="The contract: the model must have exactly these columns, by name and Spark "
-        "type. Default: any columns.",
+        description="The model must have exactly these columns, by name and Spark type. Default: "
+        "any columns.",
     )
 
     @model_validator(mode="after")
@@ -316,6 +316,21 @@ class Table:
 def _named(tables: Mapping[str, Table]) -> tuple[Table, ...]:
     return tuple(
         replace(table, name=name, model=table.model or name) for name, table in tables.items()
+    )
+
+
+@keyed
+class Republish:
+    """When to publish the whole file again. Updates make it grow, even those that delete rows."""
+
+    growth: float = Field(
+        default=1.0,
+        gt=0,
+        description="Once the updates since the file was last published whole exceed this share "
+        "of its size.",
+    )
+    after: int | None = Field(
+        default=None, ge=1, description="After so many updates. Default: no limit."
     )
 
 
@@ -380,17 +395,13 @@ class _ZoneOfClock:
     zone: Zone = Field(description='Name of the time zone: "Europe/Paris".')
 
 
-_CLOCKS = ("utc", "with_time_zone")
-
-
 def _clock(value: Any) -> Any:
-    if value in _CLOCKS or isinstance(value, ZoneInfo):
+    if value in ("utc", "with_time_zone") or isinstance(value, ZoneInfo):
         return value
     if isinstance(value, dict) and list(value) == ["zone"]:
         return ZoneInfo(_ZoneOfClock(**value).zone)
-    raise ValueError(
-        f"timestamps is one of: {', '.join(_CLOCKS)}, {{zone: Europe/Paris}}; not {value!r}"
-    )
+    allowed = "utc, with_time_zone, {zone: Europe/Paris}"
+    raise ValueError(f"timestamps is one of: {allowed}; not {value!r}")
 
 
 @keyed
@@ -433,18 +444,11 @@ class Declaration:
         description="additive: publish new columns and tables, refuse other changes. refuse: "
         "refuse all changes. publish: publish all changes.",
     )
-    rebase: float = Field(
-        default=1.0,
-        gt=0,
-        description="The whole file is published again once the updates since then exceed this "
-        "share of its size. Updates make the file grow, even deletes.",
+    republish: Republish = Field(
+        default_factory=Republish,
+        description="When the whole file is published again instead of an update.",
     )
-    rebase_after: int | None = Field(
-        default=None,
-        ge=1,
-        description="After so many updates, the whole file is published again. Default: no limit.",
-    )
-    oversize: Literal["publish", "split"] = Field(
+    on_oversize: Literal["publish", "split"] = Field(
         default="publish",
         description="An update above the limit: publish the whole file, or split the update into "
         "several. With split, dashboards may show old and new rows together for a while.",
@@ -560,10 +564,8 @@ class Declaration:
     def digest(self) -> str:
         """Return a digest that changes only if the published file must have another structure."""
         # Sorted, because tidying up a YAML file must not cost an overwrite.
-        shape = [
-            sorted(table.name for table in self.tables),
-            sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships),
-        ]
+        edges = sorted([each.many, each.one, *sorted(each.on)] for each in self.relationships)
+        shape = [sorted(table.name for table in self.tables), edges]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
 
 

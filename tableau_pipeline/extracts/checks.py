@@ -171,9 +171,9 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
     Args:
         columns: the actual columns, with the types that the data source declares.
     """
-    if not table.columns:
+    if not table.contract:
         return
-    contract = [Column(column.name, spark_name(column.type)) for column in table.columns]
+    contract = [Column(column.name, spark_name(column.type)) for column in table.contract]
     promised = {column.name: types.apply(column).type for column in contract}
     found = {column.name: column.type for column in columns}
     differences = [
@@ -188,7 +188,7 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
     if differences:
         yield (
             f'Table "{table.name}": model "{table.model}" breaks the contract of its columns: '
-            f"{'; '.join(differences)}. Fix the model, or change `columns`"
+            f"{'; '.join(differences)}. Fix the model, or change `contract`"
         )
 
 

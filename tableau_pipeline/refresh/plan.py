@@ -38,12 +38,12 @@ class Options:
     """The run config of a refresh.
 
     Attributes:
-        publish: False only builds the file.
+        build_only: build the whole file, and stop.
         audit: only compare the published rows with those of the last refresh.
     """
 
     dry_run: bool = False
-    publish: bool = True
+    build_only: bool = False
     full: bool = False
     accept: frozenset[Accept] = field(default_factory=frozenset)
     audit: bool = False
@@ -51,7 +51,7 @@ class Options:
     @property
     def sends(self) -> bool:
         """Whether the refresh may change anything on the server, or in the journal."""
-        return self.publish and not self.dry_run and not self.audit
+        return not self.build_only and not self.dry_run and not self.audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,24 +266,25 @@ def by_size(declaration: Declaration, changed: Changed, delta: Size) -> NoChange
     def in_full(why: str) -> Publish:
         return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")
 
-    cap, rebase = declaration.rebase_after, declaration.rebase
+    cap, growth = declaration.republish.after, declaration.republish.growth
     if cap is not None and checkpoint.updates >= cap:
         return in_full(
             f"{checkpoint.updates} updates since the file was last published whole "
-            f"(rebase_after: {cap})"
+            f"(republish.after: {cap})"
         )
     if checkpoint.size and delta.size > checkpoint.size:
         whole = megabytes(checkpoint.size)
         return in_full(f"the update of {size} is larger than the whole file of {whole}")
     grown = checkpoint.grown + delta.size
-    if checkpoint.size and grown > rebase * checkpoint.size:
+    if checkpoint.size and grown > growth * checkpoint.size:
         return in_full(
             f"with this update it would have grown by {megabytes(grown)} since "
-            f"it was last published whole with {megabytes(checkpoint.size)} (rebase: {rebase:g})"
+            f"it was last published whole with {megabytes(checkpoint.size)} "
+            f"(republish.growth: {growth:g})"
         )
     too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
     if delta.size > delta.limit and not delta.pieces:
-        splits = declaration.oversize == "split"
+        splits = declaration.on_oversize == "split"
         return in_full(too_large + (", and it cannot be split below that" if splits else ""))
     split = f"; split, because {too_large}" if delta.pieces else ""
     return Update(

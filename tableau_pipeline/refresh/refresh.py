@@ -113,7 +113,7 @@ def refresh(setup: Setup, options: Options, content: Content | None = None) -> R
         RefreshError: the refresh failed; the next run finds out what became of it.
     """
     with _opened(setup, options, content or newest_models) as phases:
-        if not options.publish:
+        if options.build_only:
             return phases.build()
         past = phases.recover()
         for is_last in (False, True):
@@ -299,7 +299,7 @@ class _Phases:
         limit = possible and (self._declaration.payload_limit or possible)
         delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
         pieces: Sequence[Delta] = ()
-        if self._declaration.oversize == "split" and delta.extract.size > limit:
+        if self._declaration.on_oversize == "split" and delta.extract.size > limit:
             pieces = self._builder.split(delta, limit)
         if pieces:
             remove([delta])
@@ -448,11 +448,11 @@ def _opened(setup: Setup, options: Options, content: Content) -> Generator[_Phas
             )
             claim = stack.enter_context(alone)
             history = claim.history
-        elif options.publish:
+        elif not options.build_only:
             # Before the models, as a refresh does: a dry run tells of the same problem first.
             history = read_history(setup.journal.records())
         builder = stack.enter_context(content(setup))
-        if options.publish:
+        if not options.build_only:
             site = stack.enter_context(setup.server())
         yield _Phases(setup, options, builder, site, claim, history)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tableau_pipeline.core.declaration import Republish
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
@@ -66,7 +67,7 @@ def ship(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
 @pytest.mark.parametrize("heading", SCENES)
 def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path):
     # Prevents: a page that shows another delta than the one that is sent, or wrong rows.
-    declaration = replace(declared(SECTIONS[heading]), rebase=10)
+    declaration = replace(declared(SECTIONS[heading]), republish=Republish(growth=10))
     pipeline = Pipeline(sandbox, eyes, tmp_path, declaration)
     documented = {int(row["refresh"]): row for row in SECTIONS[heading].rows()}
     batches = SECTIONS[heading].batches()

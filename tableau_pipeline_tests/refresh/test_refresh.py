@@ -71,7 +71,7 @@ def test_full_publishes_what_is_equal(pipeline: Pipeline):
 
 def test_publish_false_builds_the_file_without_a_server(star: Pipeline):
     """Prevents: trying a file out needs a server, signs in or records that it was sent."""
-    report = star.run(publish=False)
+    report = star.run(build_only=True)
     assert report.extract is not None
     assert report.extract.path.exists()
     assert report.extract.rows == {"flights": 8, "airlines": 2}
@@ -252,7 +252,9 @@ def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline, step: str):
 
 
 @pytest.mark.few_variants(1)
-@pytest.mark.parametrize("more", [{}, WHOLE, {"rebase": 1e-9}], ids=["update", "file", "both"])
+@pytest.mark.parametrize(
+    "more", [{}, WHOLE, {"republish": {"growth": 1e-9}}], ids=["update", "file", "both"]
+)
 def test_dry_run_leaves_none(new_pipeline: Callable[..., Pipeline], more: dict):
     """Prevents: a look at the plan leaves a payload behind, or stumbles over one that is gone."""
     pipeline = new_pipeline(**more)

@@ -110,7 +110,7 @@ def test_only_a_refresh_that_succeeded_collects(location: Location):
     location.model()
     location.days_pass()
     assert location.refresh("weekly", dry_run=True).success
-    assert location.refresh("weekly", publish=False).success
+    assert location.refresh("weekly", build_only=True).success
     location.sandbox.stop()
     assert not location.refresh("weekly").success
     assert location.stored() == [1, 2]

@@ -84,7 +84,7 @@ def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, 
     [
         ({"mode": "merge"}, "'merge' is not one of replace, append, as_is"),
         ({"file_column": "f"}, "file_column needs mode append"),
-        ({"mode": "as_is", "publish": False}, "remove publish: false"),
+        ({"mode": "as_is", "build_only": True}, "remove build_only: true"),
         ({"mode": "as_is", "key": ["a"], "columns": "a int"}, "remove key, columns"),
         ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns needs files"),
         ({"path": "jdbc:postgresql://h/d"}, "set table"),
@@ -156,7 +156,7 @@ def test_what_is_only_built_is_not_kept(
     config = {"name": name, "mode": "append"}
     metadata_of(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     trial = write(tmp_path / "b.csv", "id,v", "2,b")
-    for rehearsal in ({"publish": False}, {"dry_run": True}):
+    for rehearsal in ({"build_only": True}, {"dry_run": True}):
         assert publish(path=str(trial), **rehearsal, **config).success
     metadata_of(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
@@ -182,7 +182,7 @@ def test_what_is_built_stays_and_the_rest_is_local(
     extracts = shipped.data_dir / "extracts"
     before = {*extracts.rglob("*.hyper")}
     path = str(write(tmp_path / "b.csv", "id,v", "2,b"))
-    assert publish(path=path, name=name, publish=False).success
+    assert publish(path=path, name=name, build_only=True).success
     (built,) = {*extracts.rglob("*.hyper")} - before
     with open_hyper(built) as file:
         assert file.read(TableName("Extract", "Extract")).to_pylist() == [{"id": 2, "v": "b"}]

@@ -100,14 +100,14 @@ def test_a_dry_run_tells_what_would_fail(star: Location):
 def test_what_is_only_built_is_looked_at_too(star: Location):
     """Prevents: a pass for what nobody looked at, because nothing was to be published."""
     snapshot(star.root, airlines("UA"), asset_key="airlines")
-    result = star.refresh("built", declared=STAR, publish=False)
+    result = star.refresh("built", declared=STAR, build_only=True)
     assert result.success
     found = checks(result)
     assert found["relationships"][:2] == (False, "WARN")
     assert found["reconciliation"][2] == "Not checked: nothing was published"
     assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
     guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
-    refused = star.refresh("built", declared=guarded, publish=False)
+    refused = star.refresh("built", declared=guarded, build_only=True)
     assert list(checks(refused)) == ["guard"]
 
 

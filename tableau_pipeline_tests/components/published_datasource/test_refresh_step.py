@@ -117,7 +117,7 @@ def test_dry_run_reports_and_materializes_nothing(story: Story):
 
 def test_publish_false_builds_the_file_alone(story: Story):
     """Prevents: a file that somebody only wanted to look at ending up on the server."""
-    found = metadata(refresh(story, publish=False))
+    found = metadata(refresh(story, build_only=True))
     assert found.keys() == {EXTRACT}
     assert found[EXTRACT]["dagster/row_count"] == 336_762
     assert Path(unquote(urlsplit(found[EXTRACT]["dagster/uri"]).path)).is_file()

@@ -87,8 +87,13 @@ class Location:
 
     def declaration(self, key: str, declared: Mapping[str, Any] = NOTHING) -> Declaration:
         """A data source of one table, with what a test changes of it."""
-        # Files of tests are so small that every update would be a rebase.
-        usual = {"name": key, "project": "Default", "rebase": 1000, "reconcile": None}
+        # Files of tests are so small that every update would be a whole publish.
+        usual = {
+            "name": key,
+            "project": "Default",
+            "republish": {"growth": 1000},
+            "reconcile": None,
+        }
         tables = (Table("flights", MODEL),)
         return Declaration(**{"key": key, "tables": tables, **usual, **declared})
 

@@ -30,7 +30,7 @@ def declaration(model: str) -> Declaration:
         "project": "Default",
         "tables": {model: {"refresh": {"diff": {"key": ["id"]}}}},
         # So few rows are as large as their update.
-        "rebase": 1000,
+        "republish": {"growth": 1000},
     }
     return PublishedDatasource.from_attributes_dict(attributes=attributes)
 

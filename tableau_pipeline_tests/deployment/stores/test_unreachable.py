@@ -139,7 +139,7 @@ DATASOURCE = {
     "project": "Default",
     "tables": {"orders": {"refresh": {"diff": {"key": ["id"]}}}},
     # So few rows are as large as their update.
-    "rebase": 1000,
+    "republish": {"growth": 1000},
 }
 
 

@@ -28,11 +28,11 @@ def refusal(pipeline: Pipeline, *, signs_in: bool = False, **options: Any) -> st
     return str(caught.value)
 
 
-@pytest.mark.parametrize("publish", [True, False])
-def test_model_without_snapshot(star: Pipeline, publish: bool):
+@pytest.mark.parametrize("build_only", [False, True])
+def test_model_without_snapshot(star: Pipeline, build_only: bool):
     """Prevents: a data source loses a table because its model was never materialized."""
     star.missing = {"airlines"}
-    message = refusal(star, publish=publish)
+    message = refusal(star, build_only=build_only)
     for part in ('Table "airlines"', 'model "airlines"', "Materialize", "`model:`"):
         assert part in message
 
@@ -69,13 +69,13 @@ def test_unsupported_type(star: Pipeline):
         (("AA", None), "carrier is NULL in 1 row"),
     ],
 )
-@pytest.mark.parametrize("publish", [True, False])
+@pytest.mark.parametrize("build_only", [False, True])
 def test_one_side_without_a_key(
-    star: Pipeline, codes: tuple[str | None, ...], phrase: str, publish: bool
+    star: Pipeline, codes: tuple[str | None, ...], phrase: str, build_only: bool
 ):
     """Prevents: every flight of a repeated carrier counts twice in all dashboards."""
     star.model("airlines", airlines(*codes))
-    message = refusal(star, publish=publish, signs_in=publish)
+    message = refusal(star, build_only=build_only, signs_in=not build_only)
     for part in ("flights -> airlines", 'table "airlines"', phrase, "fix the model"):
         assert part in message
 
@@ -121,7 +121,7 @@ def test_all_differences_are_told_at_once(pipeline: Pipeline):
     """Prevents: as many runs as mistakes, or a column that nobody promised reaching a dashboard."""
     (table,) = pipeline.declaration.tables
     columns = (Column("flight_id", "int"), Column("carrier", "string"), Column("gate", "string"))
-    pipeline.declare(tables=(replace(table, columns=columns),))
+    pipeline.declare(tables=(replace(table, contract=columns),))
     with pytest.raises(RefusedError) as refused:
         pipeline.run()
     for part in ("gate (string) is missing", "flight_id is bigint, not int", "is not in it"):
@@ -132,6 +132,6 @@ def test_all_differences_are_told_at_once(pipeline: Pipeline):
 def test_what_is_declared_of_types_is_no_difference():
     """Prevents: a contract that a table breaks by its own declaration of time zones."""
     types = TypePolicy(timestamps="with_time_zone")
-    table = Table("t", "t", columns=(Column("at", "timestamp"),))
+    table = Table("t", "t", contract=(Column("at", "timestamp"),))
     found = [types.apply(Column("at", "timestamp"))]
     assert list(contract_problems(table, found, types)) == []

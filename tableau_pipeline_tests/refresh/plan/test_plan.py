@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Diff, Guard, Reconcile
+from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Republish
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.refresh.plan import Accept, Refuse
@@ -96,11 +96,11 @@ def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
 
 SIZES: list[tuple[dict[str, Any], str]] = [
     ({}, "update: new content in flights: flights -8 +8 rows"),
-    ({"rebase": 0.5}, "it would have grown by 0.07 MB since it was last publ"),
-    ({"rebase": 1.5, "payload_limit_mb": 1}, "update: "),
-    ({"rebase_after": 1}, "update: "),
+    ({"republish": {"growth": 0.5}}, "it would have grown by 0.07 MB since it was last publ"),
+    ({"republish": {"growth": 1.5}, "payload_limit_mb": 1}, "update: "),
+    ({"republish": {"after": 1}}, "update: "),
     ({"payload_limit_mb": 1e-6}, "exceeds the limit of 0.00 MB for payloads"),
-    ({"payload_limit_mb": 1e-6, "oversize": "split"}, "and it cannot be split below that"),
+    ({"payload_limit_mb": 1e-6, "on_oversize": "split"}, "and it cannot be split below that"),
 ]
 
 
@@ -116,7 +116,7 @@ def test_sizes_and_limits(pipeline: Pipeline):
         found = pipeline.decide()
         assert expected in found, declared
         assert found.startswith("update" if "update: " in expected else "publish (replace)")
-    pipeline.declaration = replace(usual, rebase_after=1)
+    pipeline.declaration = replace(usual, republish=Republish(after=1))
     pipeline.run()
     pipeline.model("flights", flights(delay=2))
     assert "1 updates since the file was last published whole" in pipeline.decide()

@@ -166,8 +166,8 @@ UNFIT = [
 
 
 @pytest.mark.few_variants(1)
-@pytest.mark.parametrize("publish_it", [True, False], ids=["publish", "build"])
-def test_rows_that_nothing_identifies(pipeline: Pipeline, *, publish_it: bool):
+@pytest.mark.parametrize("build_only", [False, True], ids=["publish", "build"])
+def test_rows_that_nothing_identifies(pipeline: Pipeline, *, build_only: bool):
     """Prevents: the wrong one of two rows is deleted, or one without a key is never updated."""
     publish(pipeline, ROWS, BY_ID)
     sent = pipeline.journal.all_intents()
@@ -175,7 +175,7 @@ def test_rows_that_nothing_identifies(pipeline: Pipeline, *, publish_it: bool):
         pipeline.policy(policy)
         pipeline.model("flights", remarks(rows))
         with pytest.raises(RefusedError) as caught:
-            pipeline.run(publish=publish_it)
+            pipeline.run(build_only=build_only)
         assert [part for part in phrases if part not in str(caught.value)] == []
     assert pipeline.journal.all_intents() == sent
 

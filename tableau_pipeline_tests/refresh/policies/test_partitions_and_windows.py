@@ -266,7 +266,7 @@ def test_partitions_are_reported_with_all_other_problems(pipeline: Pipeline):
     wider = flights(3, gate=pa.array([1, 2, 3], pa.int64()))
     materialize(pipeline, {"jan": flights(5), "feb": wider})
     (table,) = pipeline.declaration.tables
-    pipeline.declare(tables=(replace(table, columns=(Column("seat", "string"),)),))
+    pipeline.declare(tables=(replace(table, contract=(Column("seat", "string"),)),))
     with pytest.raises(RefusedError) as caught:
         pipeline.run()
     for part in ("partition jan differs", "seat (string) is missing"):

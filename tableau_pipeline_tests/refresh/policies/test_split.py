@@ -60,7 +60,7 @@ def large(new_pipeline: Callable[..., Pipeline]) -> Callable[[str], Pipeline]:
     """A published data source, and new content that is too large for one payload."""
 
     def make(policy: str) -> Pipeline:
-        pipeline = new_pipeline(oversize="split", payload_limit_mb=LIMIT / 1e6)
+        pipeline = new_pipeline(on_oversize="split", payload_limit_mb=LIMIT / 1e6)
         pipeline.policy(POLICIES[policy])
         give(pipeline, notes(50_000))
         pipeline.run()

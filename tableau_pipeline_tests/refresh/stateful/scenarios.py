@@ -15,6 +15,7 @@ from tableau_pipeline.core.declaration import (
     Policy,
     Reconcile,
     Replace,
+    Republish,
     Retain,
     Table,
 )
@@ -159,9 +160,11 @@ def scenario(chance: Random) -> Scenario:
         settings={
             "on_schema_change": chance.choice(["additive", "publish", "refuse"]),
             # The smallest payload is as large as the smallest file.
-            "rebase": chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
-            "rebase_after": chance.choice([None, None, None, 2]),
-            "oversize": chance.choice(["publish", "split"]),
+            "republish": Republish(
+                growth=chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
+                after=chance.choice([None, None, None, 2]),
+            ),
+            "on_oversize": chance.choice(["publish", "split"]),
             "payload_limit_mb": chance.choice([*[None] * 7, 1e-6, *_LIMITS]),
             "reconcile": chance.choice(
                 [

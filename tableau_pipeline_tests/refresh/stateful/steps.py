@@ -57,7 +57,7 @@ class Step:
 
     def __str__(self) -> str:
         asked = [name for name in ("dry_run", "full") if getattr(self.options, name)]
-        asked += ["build only"] * (not self.options.publish)
+        asked += ["build only"] * self.options.build_only
         asked += [f"accept {', '.join(sorted(self.options.accept))}"] * bool(self.options.accept)
         return f"{self.publisher} refreshes {'; '.join(asked)}".strip()
 
@@ -79,7 +79,7 @@ def step(chance: Random) -> Step:
     chance.shuffle(before)
     options = Options(
         dry_run=chance.random() < 0.06,
-        publish=chance.random() > 0.03,
+        build_only=chance.random() <= 0.03,
         full=chance.random() < 0.06,
         accept=chance.choice([frozenset(), frozenset(), frozenset(), ALL - {Accept.TAKEOVER}]),
     )
@@ -88,7 +88,9 @@ def step(chance: Random) -> Step:
         options = replace(options, accept=options.accept | {Accept.TAKEOVER})
     faults = _faults(chance)
     # Between a dry run and the run that it is compared with, nothing may happen.
-    rehearsed = not faults and options.publish and not options.dry_run and chance.random() < 0.5
+    rehearsed = (
+        not faults and not options.build_only and not options.dry_run and chance.random() < 0.5
+    )
     return Step(tuple(before), faults, options, publisher=publisher, rehearsed=rehearsed)
 
 

@@ -252,7 +252,7 @@ def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> De
             "name": name,
             "project": "Default",
             "tables": tuple(Table(table, table) for table in tables),
-            "rebase": 1000,
+            "republish": {"growth": 1000},
             "reconcile": None,
             **more,
         }

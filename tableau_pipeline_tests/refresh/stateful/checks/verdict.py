@@ -63,10 +63,10 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
     Raises:
         BrokenPromise: it has not.
     """
-    if actor.options.dry_run or not actor.options.publish:
+    if actor.options.dry_run or actor.options.build_only:
         require(not actor.changes, "a dry run has changed something on the server")
         require(not actor.records, "a dry run has recorded something")
-    if start.later and actor.options.publish and not isinstance(outcome, Killed):
+    if start.later and not actor.options.build_only and not isinstance(outcome, Killed):
         _check_stopped(actor, outcome)
     match outcome:
         case RefusedError():
