@@ -6,7 +6,7 @@ from pathlib import Path
 from tableauhyperapi import HyperProcess, TableName, escape_name
 
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.tables import string_literal
+from tableau_pipeline.hyper.types import string_literal
 
 
 def scan(files: Sequence[str]) -> str:

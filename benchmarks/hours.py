@@ -28,7 +28,7 @@ from tableau_pipeline.core.snapshot import (
 )
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import ROW_HASH, Column
+from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import Setup, refresh

@@ -19,8 +19,8 @@ from tableau_pipeline.core.journal import ClaimRelease, Record, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish

@@ -24,7 +24,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
-from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.resources.services import as_failure
 
 
 def undeclared(

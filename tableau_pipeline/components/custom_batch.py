@@ -20,7 +20,7 @@ from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.deliver import Sender
 from tableau_pipeline.refresh.observe import recover
 from tableau_pipeline.resources import HyperResource, TableauServerResource
-from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.resources.services import as_failure
 
 
 def send_batch(

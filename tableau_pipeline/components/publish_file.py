@@ -53,7 +53,7 @@ from tableau_pipeline.resources import (
     TableauServerResource,
     work_dir,
 )
-from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.spark import runs_here
 from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 

@@ -39,7 +39,7 @@ from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
-from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.resources.services import as_failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,9 @@ def snapshots_of(
         for model, key in keys.items()
         if graph and graph.has(key)
     }
-    return with_lakes(ModelSnapshots(snapshots, definitions), declaration, snapshots.copies)
+    stored = ModelSnapshots(snapshots, definitions)
+    has_lakes = any(table.source for table in declaration.tables)
+    return with_lakes(stored, declaration, snapshots.copies) if has_lakes else stored
 
 
 # The pool of the runs that sign in to Tableau; the instance limits how many run at once.

@@ -14,8 +14,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
-from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.types import PRODUCTS, UnsupportedTypeError, hyper_type
+from tableau_pipeline.hyper.types import PRODUCTS, Column, UnsupportedTypeError, hyper_type
 from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, Update
 from tableau_pipeline.refresh.report import Report, comparison
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
 
 # What the server counts to learn the rows of a table; each way gives the exact number:
 # * "table": the table itself.

@@ -15,8 +15,8 @@ from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship, tree_problem
-from tableau_pipeline.hyper.types import Nested, TypePolicy
+from tableau_pipeline.hyper.build import Relationship, tree_problem
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
 from tableau_pipeline.objects.stores import is_url
 

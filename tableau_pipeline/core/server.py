@@ -1,11 +1,11 @@
-"""What a Tableau Server reports of its data sources and jobs, and how long a refresh waits."""
+"""What a server reports of data sources and jobs, and whether a change of one is our own."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
-from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.checkpoint import Outcome, SiteBehaviour
 
 # The time stamp and the newest revision of a data source, as in `RemoteDatasource.stamp`.
 Stamp = tuple[datetime, int | None]
@@ -97,3 +97,94 @@ class Timeouts:
     timestamp: float = 5
     first_poll: float = 2
     longest_poll: float = 60
+
+
+# Seconds. A time stamp that moves later than this after a job is not taken for the job's own.
+_LONGEST_LAG = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time in which a change of ours took effect, by the server's clock."""
+
+    start: datetime
+    end: datetime
+
+    @classmethod
+    def of(cls, job: Job | None) -> "Window | None":
+        """The time from the start of a job to its end; None if the server does not show it."""
+        if job and job.completed_at and (start := job.started_at or job.created_at):
+            return cls(start, job.completed_at)
+        return None
+
+    def covers(self, stamp: datetime, *, lag: float) -> bool:
+        """Whether a time stamp, in whole seconds, falls into the window."""
+        start = self.start.replace(microsecond=0)
+        return start <= stamp <= self.end + timedelta(seconds=lag)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of ours, and what the server showed of it.
+
+    Attributes:
+        before: the stamp of the data source right before the change; None if it was created.
+        after: its current stamp.
+        revisions: the possible numbers of revisions that the change made.
+        seen: time stamps that the data source had meanwhile.
+    """
+
+    window: Window | None
+    before: Stamp | None
+    after: Stamp
+    revisions: Collection[int]
+    seen: Iterable[datetime] = ()
+
+    def unexplained(self, behaviour: SiteBehaviour) -> str | None:
+        """The part of the change that was not ours, as far as the server shows; None if all was."""
+        before = self.before[0] if self.before else None
+        # Each stamp counts, as our own may have covered one that another user left before it.
+        for stamp in dict.fromkeys([*self.seen, self.after[0]]):
+            if stamp == before:
+                continue
+            shown = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
+            if self.window is None:
+                return f"{shown}, and that was not this pipeline, as far as its records show"
+            if not self.window.covers(stamp, lag=behaviour.lag):
+                start, end = self.window.start, self.window.end
+                return (
+                    f"{shown}, and our change took effect from {start:%H:%M:%S} to {end:%H:%M:%S}"
+                )
+        # A publish in the second of our job shares its stamp, but shows as one more revision.
+        if (made := self.made) is not None and made not in self.revisions:
+            return f"another user published: it has {made} new revisions"
+        return None
+
+    @property
+    def made(self) -> int | None:
+        """The number of revisions that were made meanwhile; None if they cannot be counted."""
+        # What we have just created had no revision before.
+        before = self.before[1] if self.before else 0
+        return None if before is None or self.after[1] is None else self.after[1] - before
+
+    def learnt(self, behaviour: SiteBehaviour, *, is_update: bool) -> SiteBehaviour:
+        """What the change shows about the site's behaviour; the change must be ours alone."""
+        moved = self.before is None or self.after[0] != self.before[0]
+        lag = behaviour.lag
+        if self.window and moved:
+            late = (self.after[0] - self.window.end).total_seconds()
+            lag = min(max(lag, late), _LONGEST_LAG)
+        # Every publish moves the stamp and makes a revision, which says nothing about updates.
+        if not is_update:
+            return behaviour.model_copy(update={"lag": lag})
+        # Revisions that are hidden for now do not disprove what they showed before. Of several, all
+        # but one are another user's, even if the rows turned out to be ours.
+        is_clear = self.made in (0, 1)
+        made = self.made if is_clear else behaviour.update_revisions
+        update = {"moves_timestamp": moved, "update_revisions": made, "lag": lag}
+        return behaviour.model_copy(update=update)
+
+
+def revisions_of(behaviour: SiteBehaviour, *, is_update: bool) -> Collection[int]:
+    """The possible numbers of revisions of a change: 1 for a publish, the site's for an update."""
+    return (1,) if not is_update else (behaviour.update_revisions or 0,)

@@ -11,8 +11,8 @@ from typing import Annotated, Protocol, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import Column, Folder, Layout
-from tableau_pipeline.hyper.types import TypePolicy
+from tableau_pipeline.hyper.parquet import Folder, Layout
+from tableau_pipeline.hyper.types import Column, TypePolicy
 
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"

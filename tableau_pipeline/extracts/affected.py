@@ -31,10 +31,9 @@ from tableau_pipeline.core.declaration import (
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.extracts.desired import Models, cutoff_value, kept, literal, table_source
 from tableau_pipeline.hyper.build import NEW, create_table
-from tableau_pipeline.hyper.parquet import names, select_sql
+from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
 from tableau_pipeline.hyper.process import is_out_of_memory
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, TableSource
-from tableau_pipeline.hyper.types import hyper_type, zone_of
+from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, zone_of
 
 Kind = Literal["keys", "expired", "values"]
 _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}

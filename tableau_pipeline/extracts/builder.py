@@ -20,8 +20,9 @@ from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, table_source
 from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
-from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.types import Column
 
 
 @dataclass(frozen=True)

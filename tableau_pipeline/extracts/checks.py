@@ -20,12 +20,18 @@ from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange
 from tableau_pipeline.extracts.desired import Models, table_source
-from tableau_pipeline.hyper.build import key_problem, null_problem, orphans, shared_key_problem
-from tableau_pipeline.hyper.parquet import select_sql, unreadable_columns
+from tableau_pipeline.hyper.build import (
+    Relationship,
+    key_problem,
+    null_problem,
+    orphans,
+    shared_key_problem,
+)
+from tableau_pipeline.hyper.parquet import TableSource, select_sql, unreadable_columns
 from tableau_pipeline.hyper.process import Hyperd, connect, is_out_of_memory
-from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
 from tableau_pipeline.hyper.types import (
     PRODUCTS,
+    Column,
     TypePolicy,
     UnsupportedTypeError,
     comparable,

@@ -9,10 +9,9 @@ from tableauhyperapi import Connection, HyperProcess, escape_name
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Retain, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
-from tableau_pipeline.hyper.parquet import select_sql
+from tableau_pipeline.hyper.parquet import Layout, TableSource, select_sql
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout, TableSource, string_literal
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, string_literal
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]

@@ -15,7 +15,6 @@ from tableauhyperapi import Connection, HyperException, HyperProcess, TableName,
 from tableau_pipeline.hyper.build import atomic_path, comment, copy_comments, create_table, saved
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline.hyper.tables import string_literal
 from tableau_pipeline.hyper.types import (
     LOWEST,
     NEWEST,
@@ -23,6 +22,7 @@ from tableau_pipeline.hyper.types import (
     needed_version,
     plain,
     sql_type,
+    string_literal,
     version_of,
 )
 

@@ -1,19 +1,118 @@
-"""SQL for the rows of Parquet files; hyperd reads only the columns that are used."""
+"""Tables in Parquet files: where the files are, and SQL for their rows.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+hyperd reads only the columns that are used.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.tables import (
+from tableau_pipeline.hyper.types import (
     ROW_HASH,
     Column,
-    Layout,
-    TableSource,
+    hyper_type,
+    stored_name,
+    stored_type,
     string_literal,
+    value_of,
 )
-from tableau_pipeline.hyper.types import hyper_type, stored_name, stored_type, value_of
+
+
+@runtime_checkable
+class Folder(Protocol):
+    """The files of a model, each named by its path below the folder."""
+
+    def uri(self, name: str) -> str:
+        """Return the URI of a file or of a folder in this one."""
+
+    def full_name(self, name: str) -> str:
+        """Return where a file is, for people: its path or URL."""
+
+    def paths(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the paths of files; those that are not on this machine are fetched."""
+
+    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return SQL by which hyperd finds files. It may hold credentials: never log it."""
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Return those of these files that do not exist, by their full names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    """A folder of a disk; `path` is absolute. A file elsewhere is named by its absolute path."""
+
+    path: Path
+
+    def uri(self, name: str) -> str:
+        """Return the URI of a file or of a folder in this one."""
+        return (self.path / name).as_uri()
+
+    def full_name(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(self.path / name)
+
+    def paths(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the paths of files."""
+        folder = str(self.path)
+        return tuple(name if name.startswith("/") else f"{folder}/{name}" for name in names)
+
+    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the paths of files as SQL."""
+        return tuple(map(string_literal, self.paths(names)))
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Return the paths at which there is no file."""
+        return [path for path in self.paths(names) if not Path(path).exists()]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """How Parquet files hold a column, where that is not by its own name and type.
+
+    Attributes:
+        column: the column of the table.
+        name: its name in the files; None if the files do not hold it.
+        value: if the files do not hold it, the text of the value of all their rows; None for NULL.
+    """
+
+    column: Column
+    name: str | None
+    value: str | None = None
+
+
+# How a file holds all columns of its table, in their order.
+Layout = tuple[StoredColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table to build, and the Parquet files with its rows.
+
+    Attributes:
+        name: the table's name in the extract, in the schema "Extract".
+        columns: in the order of the extract; other columns of the files are left out.
+        files: names below `folder`, or absolute paths; () for an empty table.
+        layouts: the files by how they hold the columns; {} if all of them hold each column by its
+            own name and type. The hash of a row is then not stored, but computed.
+        where: an SQL condition over the columns; other rows are left out.
+        comments: the comments of columns, by name.
+        folder: where the files are; hyperd's paths of them are asked for when the rows are read.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    files: tuple[str, ...]
+    layouts: Mapping[Layout, tuple[str, ...]] = field(default_factory=dict)
+    where: str | None = None
+    comments: Mapping[str, str] = field(default_factory=dict)
+    folder: Folder = field(default_factory=partial(LocalFolder, Path("/")))
+
 
 _HASH = escape_name(ROW_HASH)
 

@@ -1,4 +1,7 @@
-"""Map Spark types to Hyper types, exactly or not at all; `docs/reference/types.md` lists them."""
+"""Columns, and Spark's types as Hyper's: exactly or not at all.
+
+`docs/reference/types.md` lists the types.
+"""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +13,43 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from tableauhyperapi import SqlType, TypeTag, escape_name
 
-from tableau_pipeline.hyper.tables import Column, json_text, string_literal
+
+def string_literal(text: str) -> str:
+    """Return a text as a string literal of SQL.
+
+    `tableauhyperapi.escape_string_literal` writes a control character as up to three octal digits;
+    a digit that follows it becomes a part of it.
+    """
+    quoted = text.replace("'", "''")
+    if "\0" not in text:
+        return f"'{quoted}'"
+    # hyperd reads U+0000 only as an escape.
+    escaped = quoted.replace("\\", "\\\\").replace("\0", "\\000")
+    return f"E'{escaped}'"
+
+
+EXTRACT_SCHEMA = "Extract"
+# The name of the column with the hash of each row, which is not published.
+ROW_HASH = "_row_hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a model.
+
+    Attributes:
+        type: Spark's name of the type, "decimal(10,2)" or "bigint"; or the type that a data
+            source declares for it, such as "timestamp at Europe/Paris" (see `TypePolicy`).
+    """
+
+    name: str
+    type: str
+
+
+def json_text(column: str) -> str:
+    """Return the name of the column in a snapshot with the JSON text of a nested column."""
+    return f"_json_of_{column}"
+
 
 # hyperd's default version of the format, which every supported product can open.
 LOWEST = 2

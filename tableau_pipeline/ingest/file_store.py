@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.ingest import READ_ERRORS, Reading, reason
 from tableau_pipeline.snapshots.store import SnapshotStore, in_order
 from tableau_pipeline.snapshots.write import (

@@ -11,7 +11,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
+from tableau_pipeline.hyper.parquet import Layout, StoredColumn
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.lake.files import (
     Footer,
     file_name,

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, Folder, LocalFolder
+from tableau_pipeline.hyper.parquet import Folder, LocalFolder
+from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import (
     ObjectFolder,

@@ -26,7 +26,8 @@ from pyiceberg.utils.config import Config
 from tableau_pipeline.core.declaration import InCatalog
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.tables import Column, StoredColumn
+from tableau_pipeline.hyper.parquet import StoredColumn
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.lake.files import (
     Footer,
     file_name,

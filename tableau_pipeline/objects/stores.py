@@ -15,9 +15,9 @@ import obstore
 from obstore.store import ObjectStore
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.tables import string_literal
+from tableau_pipeline.hyper.types import string_literal
 from tableau_pipeline.objects.arrow_files import open_store
-from tableau_pipeline.objects.errors import in_words, is_absent, scheme_and_host
+from tableau_pipeline.objects.errors import in_words, is_absent
 from tableau_pipeline.objects.local import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
@@ -79,6 +79,18 @@ def is_url(location: str, *, setting: str) -> bool:
             "and a folder alone, without escapes, and credentials by the variables of the store."
         )
     return True
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:/)")
+_BEFORE_HOST = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
+
+
+def scheme_and_host(url: str) -> str:
+    """Return the scheme and the host of a URL, even of one that is not valid: "https://host"."""
+    scheme = _SCHEME.match(url)
+    # A secret may hold any sign, "/" too, so what comes before the last "@" is never shown.
+    rest = url.rpartition("@")[2] if "@" in url else _BEFORE_HOST.sub("", url)
+    return f"{scheme[0].lower() + '://' if scheme else ''}{re.split('[/?#;:]', rest)[0]}"
 
 
 def canonical(url: str) -> str:

@@ -19,13 +19,13 @@ from tableauserverclient.server.exceptions import (
 )
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.deadline import TooSlowError
 from tableau_pipeline.publishing.http import (
     NoAnswerError,
     OtherOriginError,
     RefusedLaterError,
     TooLargeError,
     TooMuchError,
+    TooSlowError,
 )
 
 SIGN_IN_REFUSED = "401001"

@@ -1,4 +1,4 @@
-"""Which requests are repeated, and when.
+"""Requests: where they may go, how long each may take, and which of them are repeated.
 
 * 429, or 503 with Retry-After, means that a request was not carried out. Any such request is
   repeated, as is one that never reached the server.
@@ -10,12 +10,14 @@
 import html
 import logging
 import re
+import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from threading import Timer
 from time import monotonic
 from typing import Any
 from urllib.parse import quote
@@ -24,13 +26,15 @@ from xml.etree.ElementTree import Element, ParseError
 import defusedxml.ElementTree
 import requests
 from defusedxml.common import DefusedXmlException
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import LocationParseError, MaxRetryError, ResponseError
 from urllib3.util import Retry, parse_url
 
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.errors import scheme_and_host
-from tableau_pipeline.publishing.deadline import Deadline, TimedAdapter
+from tableau_pipeline.objects.stores import scheme_and_host
 
 _SIGN_IN = re.compile(r'(?:password|personalAccessTokenSecret|jwt)="([^"]+)"')
 # Values in something that came instead of an answer: the session of a proxy, or a new token.
@@ -221,6 +225,100 @@ class RetryTimes:
     write: float = 3600
 
 
+# A time limit for a request as a whole: those of a socket begin again with every byte.
+
+
+class TooSlowError(requests.Timeout):
+    """A request was not over in time."""
+
+
+class Deadline:
+    """Ends the connection of a request that is not over in time, whatever it is waiting for.
+
+    Each attempt has the whole time, as does each part of it that opens a connection.
+
+    Attributes:
+        passed: whether the connection was ended.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.passed = False
+        self._timer: Timer | None = None
+        self._socket: Any = None
+
+    def begin(self, connection: HTTPConnection) -> None:
+        """Begin an attempt on a connection."""
+        self.end()
+        self.passed = False
+        self._timer = Timer(self.seconds, self._pass, [connection])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def keep(self, opened: Any) -> None:
+        """Keep a socket that the answer comes from: its connection may let go of it before."""
+        self._socket = opened
+
+    def end(self) -> None:
+        """The attempt is over."""
+        if self._timer:
+            self._timer.cancel()
+
+    def check(self, error: BaseException | None = None) -> None:
+        """Check that the connection was not ended.
+
+        Raises:
+            TooSlowError: it was.
+        """
+        if self.passed:
+            raise TooSlowError(f"it was not done within {self.seconds:g} s") from error
+
+    def _pass(self, connection: HTTPConnection) -> None:
+        self.passed = True
+        for opened in (self._socket, connection.sock):
+            # In TLS within TLS, the socket is inside. Its own shutdown() would wait for the other.
+            inner: Any = getattr(opened, "socket", opened)
+            with suppress(OSError, TypeError):
+                socket.socket.shutdown(inner, socket.SHUT_RDWR)
+
+
+# The deadline of the request that this thread sends.
+_CURRENT: ContextVar[Deadline] = ContextVar("deadline")
+
+
+class _Timed(HTTPConnection):
+    def connect(self) -> None:
+        _CURRENT.get().begin(self)
+        super().connect()
+
+    def request(self, *args: Any, **settings: Any) -> None:
+        _CURRENT.get().begin(self)
+        super().request(*args, **settings)
+
+    def getresponse(self) -> Any:
+        _CURRENT.get().keep(self.sock)
+        response = super().getresponse()
+        # Before another attempt, urllib3 would read an answer to its end, which may never come.
+        response.drain_conn = response.close
+        return response
+
+
+class _TimedTLS(_Timed, HTTPSConnection):
+    pass
+
+
+class TimedPool(HTTPConnectionPool):
+    """Connections whose requests have a deadline."""
+
+    ConnectionCls: Any = _Timed
+
+
+class _TLSPool(HTTPSConnectionPool):
+    ConnectionCls: Any = _TimedTLS
+
+
+_POOLS: Any = {"http": TimedPool, "https": _TLSPool}
+
 _CONNECT_SECONDS = 30
 # Bytes of an answer: a page of 1,000 data sources has less than two million.
 _ANSWER = 8 * 10**6
@@ -350,7 +448,7 @@ class SafeRetry(Retry):
         return (response and self.get_retry_after(response)) or 0
 
 
-class WireAdapter(TimedAdapter):
+class WireAdapter(HTTPAdapter):
     """Sends the requests of a session, and reads all answers but files.
 
     Attributes:
@@ -361,6 +459,19 @@ class WireAdapter(TimedAdapter):
     def __init__(self, wire: Wire, *, retry: Retry, is_rest: bool) -> None:
         super().__init__(max_retries=retry)
         self.wire, self.is_rest = wire, is_rest
+
+    def init_poolmanager(self, *args: Any, **settings: Any) -> None:
+        """Use connections that can be ended."""
+        super().init_poolmanager(*args, **settings)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **settings: Any) -> Any:
+        """Use such connections to a proxy, too."""
+        manager = super().proxy_manager_for(proxy, **settings)
+        # SOCKS has connections of its own.
+        if proxy.lower().startswith("http"):
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
 
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
@@ -383,7 +494,7 @@ class WireAdapter(TimedAdapter):
         is_quick = only_reads or not self.is_rest or "/auth/" in request.path_url
         deadline = Deadline(wire.times.read if is_quick else wire.times.write)
         settings["timeout"] = (_CONNECT_SECONDS, deadline.seconds)
-        response = self.send_until(deadline, request, *args, **settings)
+        response = self._sent(deadline, request, *args, **settings)
         is_file = bool(settings.get("stream")) and response.ok and not response.is_redirect
         response.raw = _Body(response.raw, deadline, _DOWNLOAD.get() if is_file else _ANSWER)
         try:
@@ -397,6 +508,19 @@ class WireAdapter(TimedAdapter):
             response.close()
             raise
         return response
+
+    def _sent(
+        self, deadline: Deadline, request: requests.PreparedRequest, *args: Any, **settings: Any
+    ) -> requests.Response:
+        token = _CURRENT.set(deadline)
+        try:
+            return super().send(request, *args, **settings)
+        except BaseException as error:
+            deadline.end()
+            deadline.check(error)
+            raise
+        finally:
+            _CURRENT.reset(token)
 
 
 def _check_status(response: requests.Response) -> None:

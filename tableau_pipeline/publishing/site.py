@@ -28,7 +28,7 @@ from tableau_pipeline.publishing.errors import (
     translate_errors,
 )
 from tableau_pipeline.publishing.http import ServerClock, downloads_up_to
-from tableau_pipeline.publishing.tds import LARGEST, read_metadata
+from tableau_pipeline.publishing.rest import LARGEST, read_metadata
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")

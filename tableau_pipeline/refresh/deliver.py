@@ -17,9 +17,8 @@ from tableau_pipeline.core.checkpoint import (
     TableContent,
 )
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, file_name
-from tableau_pipeline.core.drift import Change, Window, revisions_of
 from tableau_pipeline.core.journal import Intent
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total

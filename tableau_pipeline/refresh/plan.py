@@ -10,8 +10,8 @@ from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableConte
 from tableau_pipeline.core.declaration import Declaration, Table, megabytes
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import Check
+from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import RowCounts, Size
-from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.refresh.observe import Base
 
 # Each sentence names the key of its guard. `publish_file` has none that could be changed.

@@ -22,8 +22,8 @@ from tableau_pipeline.extracts.compare import (
     compare_counts,
     compare_values,
     count_rows,
+    published_file,
 )
-from tableau_pipeline.extracts.schema import published_file
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.publishing.site import TableauSite
 

@@ -24,10 +24,14 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
-from tableau_pipeline.extracts.compare import Reconciliation, ReconciliationError
+from tableau_pipeline.extracts.compare import (
+    Reconciliation,
+    ReconciliationError,
+    layout_changes,
+    published_tables,
+)
 from tableau_pipeline.extracts.delta import Delta, Size, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
-from tableau_pipeline.extracts.schema import layout_changes, published_tables
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite

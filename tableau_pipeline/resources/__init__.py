@@ -7,10 +7,8 @@ from tableau_pipeline.resources.data_folder import (
     work_dir,
 )
 from tableau_pipeline.resources.environment import resources_from_env
-from tableau_pipeline.resources.hyper import HyperResource
+from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
-from tableau_pipeline.resources.spark import SparkResource
-from tableau_pipeline.resources.tableau import TableauServerResource
 from tableau_pipeline.resources.unchanged import unchanged
 
 __all__ = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tableau_pipeline.objects.local import LocalCopies, scratch, temporary_folder
 from tableau_pipeline.objects.stores import is_url
-from tableau_pipeline.snapshots.storage import ObjectStorage
+from tableau_pipeline.snapshots.store import ObjectStorage
 
 _VARIABLE = "PIPELINE_DATA_DIR"
 

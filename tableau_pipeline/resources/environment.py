@@ -6,10 +6,8 @@ import dagster as dg
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.data_folder import shared_place
-from tableau_pipeline.resources.hyper import HyperResource
+from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
-from tableau_pipeline.resources.spark import SparkResource
-from tableau_pipeline.resources.tableau import TableauServerResource
 
 
 def resources_from_env() -> dict[str, Any]:

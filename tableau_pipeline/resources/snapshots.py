@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.resources.data_folder import local_copies, storage_at
-from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts

@@ -20,7 +20,7 @@ from tableau_pipeline.core.declaration import (
 )
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Password,

@@ -11,7 +11,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.hyper.hyper_file import open_hyper
-from tableau_pipeline.hyper.tables import string_literal
+from tableau_pipeline.hyper.types import string_literal
 from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA, ObjectReader
 from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.snapshots.row_hash import column

@@ -7,8 +7,14 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.snapshots.storage import UNFINISHED, Entry, Storage
-from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place
+from tableau_pipeline.snapshots.store import (
+    UNFINISHED,
+    Entry,
+    SnapshotStore,
+    Storage,
+    model_key,
+    place,
+)
 
 _DAY = 86_400
 # No model has an @ in its folder.

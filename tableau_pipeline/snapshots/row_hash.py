@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.hyper.tables import ROW_HASH
+from tableau_pipeline.hyper.types import ROW_HASH
 
 # In rows and bytes: without a buffer, pyarrow reads the hashes of a whole row group at once.
 _BATCH, _BUFFER = 65_536, 1 << 20

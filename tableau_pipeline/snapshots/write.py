@@ -18,7 +18,8 @@ from pyspark.sql import types as T
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Origin, Part, Snapshot, Span
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, Folder, LocalFolder, json_text
+from tableau_pipeline.hyper.parquet import Folder, LocalFolder
+from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text
 from tableau_pipeline.objects.arrow_files import REPORT, Writer
 from tableau_pipeline.objects.stores import ObjectFolder, StoreError
 from tableau_pipeline.snapshots.row_hash import json_values, row_hash, stored_fingerprint

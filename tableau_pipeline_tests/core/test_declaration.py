@@ -22,7 +22,7 @@ from tableau_pipeline.core.declaration import (
     asset_key_of,
     file_name,
 )
-from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.hyper.build import Relationship
 
 ON = (("id", "id"),)
 STAR = Declaration(

@@ -22,7 +22,7 @@ from tableau_pipeline.core.journal import (
 )
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
 from tableau_pipeline_tests.refresh.support.states import NOON
 

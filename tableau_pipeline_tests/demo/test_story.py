@@ -9,7 +9,7 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import ROW_HASH
+from tableau_pipeline.hyper.types import ROW_HASH
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import Story

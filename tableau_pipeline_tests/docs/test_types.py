@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.types import PRODUCTS, RULES, file_version, hyper_type
+from tableau_pipeline.hyper.types import PRODUCTS, RULES, Column, file_version, hyper_type
 from tableau_pipeline_tests.docs.page import page
 
 PAGE = page("reference/types.md").whole.text

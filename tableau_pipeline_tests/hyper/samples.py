@@ -10,7 +10,8 @@ from tableauhyperapi import Connection, HyperProcess, TableName
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.hyper_file import read_table
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, TableSource
+from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
 
 _SPARK_NAMES = {"int64": "bigint", "int32": "int", "string": "string"}
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from tableauhyperapi import Connection, HyperProcess, Nullability, TableName
 
-from tableau_pipeline.hyper.build import build_extract
-from tableau_pipeline.hyper.tables import Relationship, TableSource
+from tableau_pipeline.hyper.build import Relationship, build_extract
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline_tests.hyper.samples import constraints, source
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 from tableauhyperapi import HyperException, HyperProcess
 
-from tableau_pipeline.hyper.build import build_extract
-from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
+from tableau_pipeline.hyper.build import Relationship, build_extract
+from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline_tests.hyper.samples import build_one, rows_of, source
 
 Failure = Callable[[HyperProcess, Path, Path], None]

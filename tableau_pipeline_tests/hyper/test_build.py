@@ -5,7 +5,8 @@ from tableauhyperapi import HyperProcess, TableName
 
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.hyper_file import table_columns
-from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline_tests.hyper.samples import build_one, rows_of, source
 
 

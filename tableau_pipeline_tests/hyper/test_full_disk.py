@@ -13,8 +13,8 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.build import build_extract, saved
 from tableau_pipeline.hyper.hyper_file import HyperFile
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, connect
-from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline_tests.hyper.killing import process_id
 from tableau_pipeline_tests.hyper.samples import rows_of, source
 

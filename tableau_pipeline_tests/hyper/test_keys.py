@@ -6,8 +6,8 @@ import pytest
 from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.hyper.build import key_problem, orphans
-from tableau_pipeline.hyper.parquet import select_sql
-from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.parquet import TableSource, select_sql
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline_tests.hyper.samples import source
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.hyper.tables import Relationship, tree_problem
+from tableau_pipeline.hyper.build import Relationship, tree_problem
 
 ON = (("id", "id"),)
 

@@ -13,8 +13,9 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.publishing.http import RetryTimes
 from tableau_pipeline.publishing.session import Credentials, Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite

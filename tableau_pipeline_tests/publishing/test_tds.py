@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tableau_pipeline.core.server import Metadata
-from tableau_pipeline.publishing.tds import read_metadata
+from tableau_pipeline.publishing.rest import read_metadata
 
 # Of the form that Tableau's products write, with two tables and what an analyst adds to them.
 TDS = """<?xml version='1.0' encoding='utf-8' ?>

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.resources.services import as_failure
 
 SHRUNK = "1 rows where 8 are published. If that is right, run again with accept: [shrink]"
 

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline_tests.snapshots.support.jobs import materialize, model, reader
 from tableau_pipeline_tests.snapshots.support.samples import newest, store
 

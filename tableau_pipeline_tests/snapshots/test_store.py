@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.snapshots.storage import LocalStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import newest, rows
 from tableau_pipeline_tests.snapshots.support.samples import store as stored
 from tableau_pipeline_tests.snapshots.support.versions import (

@@ -11,8 +11,7 @@ from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
-from tableau_pipeline.snapshots.storage import LocalStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
 from tableau_pipeline_tests.components.support.location import MODEL, Location
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 

@@ -10,7 +10,8 @@ from dagster._core.errors import DagsterInvalidSubsetError
 
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
-from tableau_pipeline.hyper.tables import Column, Relationship
+from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.declarations import declared
 from tableau_pipeline_tests.components.support.location import MODEL, Location

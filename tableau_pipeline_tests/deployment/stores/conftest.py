@@ -6,8 +6,7 @@ import pytest
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.snapshots import storage
-from tableau_pipeline.snapshots.storage import ObjectStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline_tests.deployment.stores.network import Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 

@@ -11,8 +11,7 @@ from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, opened
 from tableau_pipeline.snapshots import storage as storage_module
-from tableau_pipeline.snapshots.storage import ObjectStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer

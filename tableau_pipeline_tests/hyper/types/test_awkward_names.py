@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.hyper.build import build_extract, key_problem
+from tableau_pipeline.hyper.build import Relationship, build_extract, key_problem
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline_tests.hyper.samples import build_one, constraints, rows_of, source
 
 NAMES = [

@@ -2,7 +2,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline.hyper.tables import string_literal
+from tableau_pipeline.hyper.types import string_literal
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tableauhyperapi import Connection, HyperProcess
 
-from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.types import TypePolicy
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.write import UnstorableError

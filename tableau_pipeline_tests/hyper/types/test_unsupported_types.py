@@ -5,8 +5,8 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.hyper.build import build_extract
-from tableau_pipeline.hyper.tables import Column, TableSource
-from tableau_pipeline.hyper.types import UnsupportedTypeError
+from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.hyper.types import Column, UnsupportedTypeError
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.extracts.checks import contract_problems, spark_name
-from tableau_pipeline.hyper.tables import Column, Relationship
-from tableau_pipeline.hyper.types import TypePolicy
+from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.types import Column, TypePolicy
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 

@@ -8,7 +8,7 @@ import pytest
 from tableau_pipeline.core.declaration import Diff, Guard, Partitions, Policy
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.hyper.tables import ROW_HASH
+from tableau_pipeline.hyper.types import ROW_HASH
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.partitioned import keep_only
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

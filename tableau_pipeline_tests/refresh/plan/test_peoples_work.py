@@ -10,7 +10,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.stores import opened
-from tableau_pipeline.publishing.tds import read_metadata
+from tableau_pipeline.publishing.rest import read_metadata
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.s3 import S3Server

@@ -9,7 +9,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Republish
 from tableau_pipeline.errors import Check, RefusedError
-from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.refresh.plan import Accept, Refuse
 from tableau_pipeline_tests.refresh.plan.test_ownership import forget
 from tableau_pipeline_tests.refresh.support import other_users

@@ -19,8 +19,9 @@ from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.affected import NotProvedError, TableChange, TableVersion, in_slices
 from tableau_pipeline.extracts.delta import RowCounts, build_delta
+from tableau_pipeline.hyper.parquet import LocalFolder
 from tableau_pipeline.hyper.process import Hyperd, connect
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, LocalFolder
+from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.lake.delta import read
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline_tests.refresh.support.models import flights, spark_name

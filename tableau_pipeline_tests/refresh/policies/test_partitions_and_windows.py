@@ -19,7 +19,7 @@ from tableau_pipeline.core.declaration import (
 )
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.hyper.tables import ROW_HASH, Column
+from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.refresh.plan import NoChange, Update
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.partitioned import day, keep_only, materialize

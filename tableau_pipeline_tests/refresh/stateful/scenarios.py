@@ -19,7 +19,7 @@ from tableau_pipeline.core.declaration import (
     Retain,
     Table,
 )
-from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline_tests.refresh.stateful.models import windows
 from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES

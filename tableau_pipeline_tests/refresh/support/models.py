@@ -15,7 +15,7 @@ from tableau_pipeline.core.snapshot import (
     Snapshot,
     Span,
 )
-from tableau_pipeline.hyper.tables import ROW_HASH, Column
+from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
 
 _SPARK_NAMES = {

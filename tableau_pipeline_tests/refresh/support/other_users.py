@@ -11,8 +11,8 @@ import tableauserverclient as TSC
 from tableau_pipeline.actions.batch import Batch, Delete, target
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session

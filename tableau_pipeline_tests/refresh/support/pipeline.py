@@ -21,9 +21,9 @@ from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.demo.differences import differences
+from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
-from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.publishing.session import Password, signed_in

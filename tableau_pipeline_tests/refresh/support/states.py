@@ -5,7 +5,7 @@ from typing import Any
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import Column
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 

@@ -19,8 +19,7 @@ from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.storage import ObjectStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import (
     PartitionError,
     UnstorableError,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tableau_pipeline.hyper.tables import ROW_HASH
+from tableau_pipeline.hyper.types import ROW_HASH
 from tableau_pipeline.snapshots.row_hash import stored_fingerprint
 
 _MANY = 3_000_000

@@ -7,8 +7,7 @@ import pytest
 
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.snapshots.retention import collect
-from tableau_pipeline.snapshots.storage import LocalStorage, ObjectStorage, Storage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import LocalStorage, ObjectStorage, SnapshotStore, Storage
 from tableau_pipeline_tests.snapshots.support.samples import rows
 from tableau_pipeline_tests.snapshots.support.versions import commit
 

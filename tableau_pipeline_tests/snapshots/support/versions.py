@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts, model_key, place
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 

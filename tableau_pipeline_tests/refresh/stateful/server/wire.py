@@ -13,7 +13,7 @@ import urllib3.util.retry
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.response import HTTPResponse
 
-from tableau_pipeline.publishing.deadline import TimedPool
+from tableau_pipeline.publishing.http import TimedPool
 from tableau_sandbox.simulation import HOST, Exchange
 
 URL = f"http://{HOST}"

@@ -1,14 +1,23 @@
+"""Spark, Hyper and Tableau as Dagster resources, and their errors as failures of a step."""
+
 import logging
 import os
-from contextlib import AbstractContextManager
+import re
+import traceback
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, ValidationInfo, field_validator
+from pyspark.sql import SparkSession
+from tableauhyperapi import Connection, CreateMode
 
 from tableau_pipeline.core.server import Timeouts
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.hyper.process import Hyperd, connect, hyper_process
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Credentials,
@@ -17,6 +26,7 @@ from tableau_pipeline.publishing.session import (
     signed_in,
 )
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.snapshots.spark import spark_session
 
 # The launchpad shows this instead of a secret, and sends it back as the value.
 _MASK = "********"
@@ -128,3 +138,81 @@ class TableauServerResource(dg.ConfigurableResource):
         if value := getattr(self, field):
             return value
         raise RefusedError(f"{_variable(field)} is not set. {_WHERE}")
+
+
+class SparkResource(LazyPySparkResource):
+    """A Spark session in UTC, started when a step first needs it and shared by the run."""
+
+    spark_config: dict[str, str] = Field(
+        default_factory=dict, description="Further Spark settings; an EnvVar is not resolved here."
+    )
+    master: str | None = Field(
+        default=None, description="Master URL, as in spark-submit's --master."
+    )
+    remote: str | None = Field(
+        default=None, description="A Spark Connect URL, instead of a local JVM."
+    )
+    driver_memory: str | None = Field(default=None, description="Heap size of the JVM.")
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            if SparkSession.getActiveSession() is None:
+                where = self.remote or self.master
+                dg.get_dagster_logger(__name__).info(
+                    "Starting Spark%s, which takes some seconds", f" ({where})" if where else ""
+                )
+            self._spark_session = spark_session(
+                master=self.master,
+                remote=self.remote,
+                driver_memory=self.driver_memory,
+                config=self.spark_config,
+            )
+
+
+class HyperResource(dg.ConfigurableResource):
+    """hyperd, the engine behind `.hyper` files: one process for each run."""
+
+    memory_limit: str = Field(
+        default="50%",
+        description='Memory limit: an amount such as "4g", or a share of the memory that the run '
+        "may use, in a container or on the machine.",
+    )
+    telemetry: bool = Field(default=False, description="Send usage data to Tableau.")
+
+    @property
+    def process(self) -> Hyperd:
+        """The running hyperd process."""
+        return hyper_process(memory_limit=self.memory_limit, telemetry=self.telemetry)
+
+    def connect(
+        self, path: str | Path | None = None, create_mode: CreateMode = CreateMode.NONE
+    ) -> Connection:
+        """Connect to hyperd, and to the `.hyper` file at `path`, in UTC; a context manager."""
+        return connect(self.process, path, create_mode)
+
+
+@contextmanager
+def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[None]:
+    """Turn an error of a refresh into the step's failure; a refusal is not retried.
+
+    The traceback helps only developers of this package, so it is logged at debug level.
+
+    Args:
+        step: the step whose run config takes the `accept` that a refusal asks for; None if no
+            step does.
+    """
+    try:
+        yield
+    except RefreshError as error:
+        log.debug("%s", "".join(traceback.format_exception(error)))
+        message = f"{error}{_where(str(error), step)}"
+        raise dg.Failure(message, allow_retries=not isinstance(error, RefusedError)) from None
+
+
+def _where(message: str, step: str | None) -> str:
+    """Return where `accept` goes in the run config, if the message asks for it; else ""."""
+    found = re.search(r"accept: \[\w+\]", message)
+    if found is None or step is None:
+        return ""
+    config = f"ops: {{{step}: {{config: {{{found[0]}}}}}}}"
+    return f"\n{found[0]} goes into the launchpad, or a file for `dg launch --config`, as: {config}"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.core.package import unpack
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.rest import unpack
 
 SIZE = 10**6
 
