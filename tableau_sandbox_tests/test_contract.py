@@ -16,6 +16,8 @@ from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
 from tableau_sandbox_tests.test_quirks import rows
 
+# Each starts another pytest.
+pytestmark = pytest.mark.slow
 SUITE = Path(__file__).with_name("contract")
 TOKEN = {name: value for name, value in ENVIRONMENT.items() if name.startswith("TABLEAU_TOKEN")}
 WRITING = ("--project", "Default", "-rs", "-k")

@@ -87,46 +87,6 @@ with workspace.get_client() as client:
 specs = load_tableau_asset_specs(workspace)
 print(sorted(spec.key.to_user_string() for spec in specs))
 """
-HYPERLEAUP = """
-import sys
-from types import ModuleType
-
-# It is made for notebooks of Databricks, whose runtime brings this module.
-for name in ("databricks", "databricks.sdk", "databricks.sdk.runtime"):
-    sys.modules[name] = ModuleType(name)
-from hyperleaup import HyperFile
-
-url, first, second = sys.argv[1:]
-signed = {"token_name": "pipeline", "token_value": "pipeline-secret"}
-target = {"project_name": "Default", "datasource_name": "Leaps"}
-luid = HyperFile.load(first).publish(url, **signed, **target)
-assert HyperFile.load(second).publish(url, username="admin", password="admin", **target) == luid
-print(luid)
-"""
-KOHEESIO = """
-import sys
-from koheesio.integrations.spark.tableau.server import (
-    TableauHyperPublisher,
-    TableauHyperPublishMode,
-)
-
-url, first, second = sys.argv[1:]
-for path, mode in ((first, "OVERWRITE"), (second, "APPEND")):
-    publisher = TableauHyperPublisher(
-        url=url,
-        user="admin",
-        password="admin",
-        site_id="",
-        project="Inner",
-        parent_project="Outer",
-        datasource_name="Steps",
-        hyper_path=path,
-        publish_mode=TableauHyperPublishMode[mode],
-    )
-    publisher.publish()
-    assert publisher.working_project.name == "Inner"
-print(publisher.output.datasource_item.id)
-"""
 
 
 def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
@@ -237,25 +197,3 @@ def test_dagster_tableau(
         REQUESTS_CA_BUNDLE=str(sandbox.certificate),
     )
     assert "['extract', 'live']" in printed
-
-
-@pytest.mark.slow
-def test_hyperleaup(
-    sandbox: Sandbox, installed: Installed, server: tsc.Server, one_row: Path, two_rows: Path
-):
-    """Prevents: what publishes DataFrames from Databricks cannot be tried."""
-    python = installed("hyperleaup==0.1.2") / "python"
-    printed = run(python, "-c", HYPERLEAUP, sandbox.url, one_row, two_rows)
-    assert rows_on_server(server, printed.split()[-1]) == [ONE, TWO]
-
-
-@pytest.mark.slow
-def test_koheesio(
-    sandbox: Sandbox, installed: Installed, server: tsc.Server, one_row: Path, two_rows: Path
-):
-    """Prevents: steps of other pipelines that publish and append files cannot be tried."""
-    outer = server.projects.create(tsc.ProjectItem("Outer"))
-    server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
-    python = installed("koheesio[tableau]==0.11.1") / "python"
-    printed = run(python, "-c", KOHEESIO, sandbox.url, one_row, two_rows)
-    assert rows_on_server(server, printed.split()[-1]) == [ONE, ONE, TWO]

@@ -13,7 +13,6 @@ from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 _ONE = "sites/{site}/datasources/{datasource}"
 _UPDATE = f"PUT {_ONE}"
 _TAG = f"PUT {_ONE}/tags"
-_CONNECTIONS = f"GET {_ONE}/connections"
 _CONTENT = f"GET {_ONE}/content"
 _PERMISSIONS = f"{_ONE}/permissions"
 _DEFAULTS = "sites/{site}/projects/{project}/default-permissions/datasources"

@@ -15,7 +15,6 @@ from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import ROWS, Workspace
 
 _PUBLISH = "POST sites/{site}/datasources"
-_RECORD = "GET sites/{site}/datasources/{datasource}"
 _ONE, _TWO = (f'CREATE TABLE "Extract"."{name}" (id INTEGER)' for name in ("One", "Two"))
 _THREE = (3, "three")
 _BLOCK = "PUT sites/{site}/fileUploads/{upload}"

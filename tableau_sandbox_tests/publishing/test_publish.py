@@ -52,36 +52,6 @@ def test_any_name_is_only_a_name(server: tsc.Server, sandbox: Sandbox, one_row: 
     assert {path.name for path in sandbox.data_dir.parent.iterdir()} == {"sandbox"}
 
 
-@pytest.mark.slow
-def test_every_mode_as_a_job(
-    sandbox: Sandbox,
-    server: tsc.Server,
-    one_row: Path,
-    two_rows: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    # Prevents: publishing an upload in the background does something else than publishing at once.
-    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "0")
-    luids = set()
-    for mode, file, rows in (
-        ("CreateNew", one_row, [ONE]),
-        ("Overwrite", two_rows, [ONE, TWO]),
-        ("Replace", one_row, [ONE]),
-        ("Append", two_rows, [ONE, ONE, TWO]),
-    ):
-        item = tsc.DatasourceItem(default_project(server), name="Flights")
-        job = server.datasources.publish(item, file, mode, as_job=True)
-        sandbox.wait_until_idle()
-        found = server.jobs.get_by_id(job.id)
-        assert (found.finish_code, found.datasource_name) == (0, "Flights")
-        luids.add(found.datasource_id)
-        assert rows_on_server(server, found.datasource_id) == rows
-    assert luids == {item.id for item in server.datasources.get()[0]}
-    publish(server, one_row, name="At once")
-    assert len(list(server.jobs.filter())) == 4
-    assert list((sandbox.data_dir / "uploads").iterdir()) == []
-
-
 def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: Path):
     # Prevents: a pipeline has no other way on servers that do not know the mode.
     sandbox, server = new_server(replace="refused")
@@ -254,14 +224,6 @@ def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: P
     assert publish_upload(sandbox, server, upload).status_code == 201
     (item,) = server.datasources.get()[0]
     assert rows_on_server(server, item.id) == [[1, "one"]]
-
-
-def test_refused_request_leaves_the_session(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a forbidden publish costs the upload that the corrected request needs.
-    publish(server, one_row, name="Uploaded")
-    upload = server.fileuploads.upload(str(one_row))
-    assert code_of(publish_upload(sandbox, server, upload, "")) == "403007"
-    assert publish_upload(sandbox, server, upload).status_code == 201
 
 
 def test_sessions_expire_and_are_swept(new_server: NewServer, tmp_path: Path, one_row: Path):

@@ -107,6 +107,7 @@ def test_deleted_files(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     assert list((sandbox.data_dir / "content").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_block_that_is_too_large(sandbox: Sandbox, server: tsc.Server):
     """Prevents: a client whose blocks are larger than 64 MB is refused in production only."""
     path, file = f"sites/{{site}}/fileUploads/{server.fileuploads.initiate()}", bytes(64 << 20)

@@ -18,47 +18,6 @@ def names(server: tsc.Server) -> list[str | None]:
     return [item.name for item in server.datasources.get()[0]]
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "error"),
-    [
-        (401, "401002", tsc.NotSignedInError),
-        (429, "429000", tsc.ServerResponseError),
-        (500, "500000", SERVER_ERROR),
-        (503, "503000", SERVER_ERROR),
-        (504, "504000", SERVER_ERROR),
-    ],
-)
-def test_refused_on_the_nth_call_and_the_next(
-    sandbox: Sandbox, server: tsc.Server, status: int, code: str, error: type[Exception]
-):
-    """Prevents: retries that were never run against the refusal that they are for."""
-    path = "sites/*/projects"
-    fault = Refuse(status=status, method="GET", path=path, nth=2, times=2, retry_after=3)
-    armed = sandbox.control.add(fault)
-    server.projects.get()
-    server.datasources.get()
-    with pytest.raises(error):
-        server.projects.get()
-    refused = call(sandbox, "GET", "sites/{site}/projects", server=server)
-    assert (code_of(refused), refused.headers["Retry-After"]) == (code, "3")
-    server.projects.get()
-    assert (armed.seen, armed.fired) == (4, 2)
-
-
-def test_session_that_ends_between_two_blocks(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: a long upload is never tested against a session that ends in its middle."""
-    block = "sites/{site}/fileUploads/{upload}"
-    armed = sandbox.control.add(ExpireSessions(method="PUT", path=block, nth=2))
-    upload = server.fileuploads.initiate()
-    content = tsc.server.RequestFactory.Fileupload.chunk_req(b"x")
-    server.fileuploads.append(upload, *content)
-    with pytest.raises(tsc.NotSignedInError, match="401002"):
-        server.fileuploads.append(upload, *content)
-    server.auth.sign_in(tsc.TableauAuth(sandbox.user, sandbox.password))
-    server.fileuploads.append(upload, *content)
-    assert armed.fired == 1
-
-
 def test_sessions_of_one_user_end(sandbox: Sandbox, server: tsc.Server):
     """Prevents: one pipeline's lost session throws all others out too."""
     alice = user(sandbox, ALICE)

@@ -4,7 +4,6 @@ import socket
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 import requests
@@ -132,14 +131,3 @@ def test_filters_of_any_length(shared_sandbox: Sandbox, shared_server: tsc.Serve
         path = f"sites/{{site}}/datasources?filter={text}"
         assert code_of(call(shared_sandbox, "GET", path, server=shared_server)) == "400065"
     assert time.monotonic() - started < 2
-
-
-def test_five_thousand_terms(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a condition that the grammar allows does not fit into a request."""
-    term = {"op": "eq", "target-col": "ä" * 255, "const": {"type": "string", "v": "x" * 500}}
-    condition = {"op": "or", "args": [term] * 5_000}
-    body = {"actions": [{"action": "delete", "target-table": "Extract", "condition": condition}]}
-    path = f"sites/{{site}}/datasources/{publish(server, one_row).id}/data"
-    headers = {"RequestID": str(uuid4())}
-    answer = call(sandbox, "PATCH", path, server=server, headers=headers, json=body)
-    assert answer.status_code == 202, answer.text

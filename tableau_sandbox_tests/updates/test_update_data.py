@@ -89,22 +89,6 @@ def test_refused_requests_cost_nothing(
     assert answer.status_code == 202, answer.text
 
 
-@pytest.mark.parametrize(
-    "options", [{"update_limit_mb": 0.01}, {"product_version": "2021.4.3", "update_limit_mb": None}]
-)
-def test_large_payload(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path, options: dict[str, Any]
-):
-    # Prevents: the pipeline ships payloads that production refuses.
-    server = signed_in(start_sandbox(**options))
-    item = publish(server, one_row)
-    large = tmp_path / "large.hyper"
-    large.write_bytes(bytes((10 << 20) + 1))
-    setting = r"400000(.|\n)*api.server.update_uploaded_file.max_size_in_mb"
-    with pytest.raises(tsc.ServerResponseError, match=setting):
-        update(server, item, CLEAR, payload=large)
-
-
 def test_payload_of_another_user(new_server: NewServer, one_row: Path):
     """Prevents: a user learns of another user's upload, and how large it is."""
     sandbox, server = new_server(users=(ALICE,), update_limit_mb=0.001)

@@ -91,11 +91,6 @@ def test_what_is_not_emulated(where: str, key: str, used: Any):
         assert code(sent) == expected
 
 
-def test_two_computations():
-    """Prevents: of a function and a calculation, either is computed."""
-    assert code({**FULL, "query": {"fields": [{**FIELD, "function": "SUM"}]}}) == "400803"
-
-
 def test_what_the_client_did_wrong_comes_first():
     """Prevents: a client that has to guess what it did wrong, or is told that it did nothing."""
     error = refusal({**FULL, "options": {"disaggregate": True}, "colour": "red"})
@@ -109,9 +104,3 @@ def test_metadata_takes_no_options_of_queries():
     with pytest.raises(RestError) as refused:
         parse_request(json.dumps(sent).encode(), MetadataRequest, "20262")
     assert refused.value.code == "400802"
-
-
-def test_what_is_no_json():
-    """Prevents: a body that is no JSON is called one of another form; others are that."""
-    assert {code(sent) for sent in (b"", b"{", b"\xff", b'{"a":1,"a":1}', b"[NaN]")} == {"400000"}
-    assert {code(sent) for sent in ([], None, "text", 1, {})} == {"400802"}

@@ -6,7 +6,7 @@ import pytest
 import requests
 import tableauserverclient as tsc
 
-from tableau_sandbox.faults import BreakRows, Drop, ExpireSessions, HideRows, Refuse, StaleRows
+from tableau_sandbox.faults import Drop, ExpireSessions, HideRows, Refuse, StaleRows
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.contract.session import Session
 from tableau_sandbox_tests.contract.vds import call, query, refused, values
@@ -87,14 +87,6 @@ def test_answers_to_empty_aggregates(
         assert values(query(session, single, COUNT)) == [1]
 
 
-def test_error_beside_rows(vds: Sandbox, session: Session, single: str):
-    """Prevents: a client takes the rows before an error for all rows, because the status is 200."""
-    with vds.armed(BreakRows()):
-        answer = query(session, single, COUNT).succeeds().json()
-    assert answer["data"] == [{"n0": 1}]
-    assert answer["error"]["errorCode"] == "500000"
-
-
 def test_rows_that_the_user_may_not_see(
     vds: Sandbox, admin: tsc.Server, session: Session, single: str, two_rows: Path
 ):
@@ -140,19 +132,6 @@ def test_a_fault_armed_again_remembers_nothing(
     admin.datasources.delete(item.id)
     # What earlier faults kept may be gone, too.
     assert set((vds.data_dir / "content").iterdir()) <= before
-
-
-@pytest.mark.parametrize(
-    ("status", "code"), [(401, "401002"), (429, "429000"), (500, "500000"), (503, "503804")]
-)
-def test_refusals_of_the_service(
-    vds: Sandbox, session: Session, single: str, status: int, code: str
-):
-    """Prevents: a client of the service meets refusals in the form of another API."""
-    with vds.armed(Refuse(status=status, path=QUERY, retry_after=7)):  # ty: ignore
-        answer = query(session, single, COUNT)
-    refused(answer, code)
-    assert answer.headers["Retry-After"] == "7"
 
 
 def test_gateways_and_networks_fail_too(

@@ -1,16 +1,12 @@
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import dagster as dg
 import pytest
 from pydantic import ValidationError
 
 from tableau_pipeline.core.snapshot import Span
 
 PARIS = "Europe/Paris"
-DAYS = dg.DailyPartitionsDefinition("2026-10-20", timezone=PARIS)
-HOURS = dg.HourlyPartitionsDefinition("2026-10-25-00:00", timezone=PARIS)
-UTC_DAYS = dg.DailyPartitionsDefinition("2026-10-20")
 
 
 def instant(text: str) -> datetime:
