@@ -13,14 +13,9 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.core.declaration import (
     Declaration,
-    Diff,
-    Feed,
     Guard,
-    Project,
-    ProjectLuid,
     Table,
     asset_key_of,
-    file_name,
 )
 from tableau_pipeline.hyper.build import Relationship
 
@@ -88,53 +83,6 @@ def test_digest_ignores_what_the_file_does_not_show(changes: dict):
 def test_digest_changes_with_the_data_model(changes: dict):
     """Prevents: a changed data model never reaches the server."""
     assert replace(STAR, **changes).digest() != STAR.digest()
-
-
-def test_names_in_the_file():
-    """Prevents: a single table has another name in the file than Tableau gives it."""
-    single = replace(STAR, tables=STAR.tables[:1], relationships=())
-    assert single.published_name("orders") == "Extract"
-    assert [STAR.published_name(each.name) for each in STAR.tables] == [
-        "orders",
-        "people",
-        "places",
-    ]
-
-
-def test_fact_table_and_tag():
-    """Prevents: the row count is that of a dimension, or two data sources share a tag."""
-    assert STAR.fact_table == "orders"
-    assert STAR.tag == "tableau-pipeline:sales/eu"
-
-
-@pytest.mark.parametrize(
-    ("project", "text"),
-    [
-        ("Aviation/Curated", "Aviation/Curated"),
-        (("A/B", "Curated"), "A/B/Curated"),
-        (ProjectLuid("luid-1"), "luid-1"),
-    ],
-)
-def test_project_path(project: Project, text: str):
-    """Prevents: a project that messages and records cannot name."""
-    assert replace(STAR, project=project).project_path == text
-
-
-def test_folders_of_keys():
-    """Prevents: the files of "sales/eu" lie among those of "sales", and are removed with them."""
-    assert file_name("sales/eu") == "sales.eu"
-
-
-def test_all_models_are_read_once():
-    """Prevents: a feed of changes that is never looked up, or a model that is read twice."""
-    feed = Feed("raw/changes", (("id", "id"),))
-    tables = (
-        Table("orders", "dbt/orders", policy=Diff(("id",), feed)),
-        Table("people", "dbt/orders"),
-        Table("places", "dbt/places", policy=Diff(("id",))),
-    )
-    declared = replace(STAR, tables=tables)
-    assert declared.models == ("dbt/orders", "dbt/places", "raw/changes")
 
 
 @given(st.text(min_size=1, max_size=40))

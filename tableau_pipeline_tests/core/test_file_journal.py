@@ -12,13 +12,9 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.journal import (
-    CLAIMS,
-    LATE,
     Claim,
     ClaimRelease,
     Intent,
-    Recovered,
-    read_history,
 )
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.scripting.file_journal import FileJournal
@@ -69,28 +65,6 @@ def test_what_came_before_a_checkpoint_has_served(path: Path):
     kept = [each for each in journal.records() if not isinstance(each, ClaimRelease)]
     assert kept == [intent("b", 2), intent("c", 3)]
     assert done in journal.records()
-
-
-def test_a_long_history_leaves_a_small_file(path: Path):
-    # Prevents: a file that grows with every refresh that is refused, done or interrupted.
-    journal = FileJournal(path)
-    for number in range(1, 160, 4):
-        journal.append(Claim(refresh=number, owner=journal.owner))
-        journal.append(closing(number))
-        journal.append(intent(str(number), number + 1))
-        journal.append(Recovered().recorded_by(number + 2))
-        journal.append(closing(number + 3, checkpoint(refresh=number + 3)))
-    assert len(journal.records()) <= CLAIMS + LATE + 1
-    history = read_history(journal.records())
-    assert (history.number, history.intents) == (160, ())
-    assert history.checkpoint == checkpoint(refresh=160)
-
-
-def test_no_record_no_file(path: Path):
-    # Prevents: a dry run or a look at the journal that leaves traces.
-    journal = FileJournal(path)
-    assert (list(journal.records()), bool(journal.instance)) == ([], True)
-    assert not path.exists()
 
 
 def test_name_of_the_instance(path: Path):

@@ -1,7 +1,6 @@
 from collections.abc import Generator, Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -225,11 +224,3 @@ def test_data_frames_of_other_libraries(file: HyperFile) -> None:
 
     assert file.create(TABLE, pd.DataFrame({"a": [1, 2]})) == 2
     assert rows(file) == [(1,), (2,)]
-
-
-def test_path_may_be_text(tmp_path: Path) -> None:
-    """Prevents: an error for what every other library takes."""
-    with open_hyper(str(tmp_path / "deep" / "x.hyper"), "w") as file:
-        file.create(TABLE, pa.table({"a": [1]}))
-    with open_hyper(str(tmp_path / "deep" / "x.hyper")) as file:
-        assert file.read(f"SELECT COUNT(*) AS n FROM {TABLE}").to_pylist() == [{"n": 1}]

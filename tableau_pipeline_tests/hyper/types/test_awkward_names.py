@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.hyper.build import Relationship, build_extract, key_problem
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline_tests.hyper.samples import build_one, constraints, rows_of, source
+from tableau_pipeline_tests.hyper.samples import build_one, rows_of, source
 
 NAMES = [
     "a b",
@@ -21,26 +20,6 @@ NAMES = [
     "select",
     "UPPER lower",
 ]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.slow
-def test_names_of_tables_and_columns_are_kept(
-    name: str, hyper: HyperProcess, tmp_path: Path
-) -> None:
-    """Prevents names that break the SQL, or that reach the analyst changed."""
-    one = source(tmp_path / "1", name, {name: [1]})
-    many = source(tmp_path / "m", f"{name} m", {name: [1, 1]})
-    assert key_problem(hyper, one, [name]) is None
-    assert key_problem(hyper, many, [name]) is not None
-    extract = build_extract(
-        hyper,
-        tmp_path / "x.hyper",
-        tables=[many, one],
-        relationships=[Relationship(many.name, one.name, ((name, name),))],
-    )
-    assert rows_of(hyper, extract.path, name).to_pydict() == {name: [1]}
-    assert constraints(hyper, extract.path) == [("f", f"{name} m", name), ("p", name, "")]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "/" not in name])

@@ -40,14 +40,3 @@ def test_a_type_without_a_place_in_tableau_is_refused_by_name(
     for part in ('"trips"', '"the column"', f" {type_};", remedy):
         assert part in str(refusal.value)
     assert not folder.exists()
-
-
-def test_a_refusal_leaves_the_earlier_file(hyper: HyperProcess, tmp_path: Path) -> None:
-    """Prevents the loss of a good extract to a model that changed."""
-    path = tmp_path / "x.hyper"
-    path.write_bytes(b"earlier")
-    fine = TableSource("a", (Column("id", "int"),), ())
-    with pytest.raises(UnsupportedTypeError, match='"b"'):
-        build_extract(hyper, path, tables=[fine, TableSource("b", (Column("v", "variant"),), ())])
-    assert [file.name for file in tmp_path.iterdir()] == ["x.hyper"]
-    assert path.read_bytes() == b"earlier"
