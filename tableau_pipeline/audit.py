@@ -73,7 +73,7 @@ class Audited:
         compared: in which way the rows were compared; None if they were not.
         expected: rows by table that the last refresh left.
         rows: rows by table on the server, as far as they were counted.
-        warnings: what others have changed that is no difference of rows.
+        warnings: what other users have changed that is no difference of rows.
         newer: the models with rows that are not published yet.
         link: the URL of its page; None if there is none.
     """
@@ -115,7 +115,7 @@ def audit(setup: Setup, server: TableauSite) -> Audited:
     """
     try:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
-    except Exception as error:  # noqa: BLE001 - it must not keep others from being looked at
+    except Exception as error:  # noqa: BLE001 - all other data sources are looked at, too
         _LOG.debug("%s could not be audited", setup.declaration.key, exc_info=error)
         return _of(setup, Finding.FAILED, str(error) or repr(error))
 
@@ -195,7 +195,7 @@ def _judged(
 
 
 def _edits(setup: Setup, base: Base, remote: RemoteDatasource) -> Iterator[str]:
-    # Without any digest of ours, nobody knows whether it was edited.
+    # Without any digest of ours, it is not known whether it was edited.
     if base.left and base.is_edited:
         yield "Another user edited calculated fields, captions or folders"
     for tag in sorted(tags_of(setup.declaration.key, setup.journal.instance) - remote.tags):

@@ -22,7 +22,7 @@ from tableau_pipeline.core.declaration import (
     Partitions,
     Policy,
     Reconcile,
-    Replace,
+    ReplaceAll,
     Table,
     asset_key_of,
 )
@@ -204,7 +204,7 @@ class PublishFileConfig(RefreshConfig):
     def _policy(self) -> Policy:
         if self.key:
             return Diff(tuple(self.key))
-        return Partitions(self.file_column) if self.file_column else Replace()
+        return Partitions(self.file_column) if self.file_column else ReplaceAll()
 
 
 @dg.op(pool=POOL)

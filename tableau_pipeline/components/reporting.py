@@ -15,7 +15,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.types import PRODUCTS, Column, UnsupportedTypeError, hyper_type
-from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, Update
+from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.report import Report, comparison
 
 _REFUSED = "Not checked: the refresh would be refused anyway"
@@ -225,7 +225,7 @@ def _sent(table: str, report: Report) -> str:
             return "nothing"
         case Publish():
             return "the whole file"
-        case Update(tables):
+        case UpdateTables(tables):
             if table not in tables:
                 return "nothing"
             shipped = report.tables.get(table)

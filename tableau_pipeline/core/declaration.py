@@ -31,7 +31,7 @@ _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 
 @keyed
-class Replace:
+class ReplaceAll:
     """Send the whole table."""
 
 
@@ -113,7 +113,7 @@ class Partitions:
     )
 
 
-Policy = Replace | Diff | Append | Partitions
+Policy = ReplaceAll | Diff | Append | Partitions
 
 
 @keyed
@@ -133,7 +133,7 @@ def _policy(value: Any) -> Any:
     if isinstance(value, Policy):
         return value
     if value == "replace":
-        return Replace()
+        return ReplaceAll()
     names = list(value) if isinstance(value, dict) else [str(value)]
     wrong = [str(name) for name in names if name not in ("diff", "append", "partitions")]
     if wrong or len(names) != 1:
@@ -280,7 +280,7 @@ class Table:
         BeforeValidator(_policy, json_schema_input_type=Literal["replace"] | _Refresh),
         Field(validation_alias="refresh"),
     ] = Field(
-        default=Replace(),
+        default=ReplaceAll(),
         json_schema_extra={"default": "replace"},
         description="Which rows a refresh sends. replace: the whole table. {diff: {key: [...]}}: "
         "the rows that differ. {append: {cursor: ...}}: the rows from the last published one on. "
@@ -456,8 +456,8 @@ class Declaration:
     payload_limit_mb: float | None = Field(
         default=None,
         gt=0,
-        description="The limit of an update, in megabytes of 10^6 bytes. Default: the server's "
-        "limit, 100 (10 before 2022.1), less 5 %.",
+        description="A lower limit of an update than Tableau's, in megabytes of 10^6 bytes. "
+        "Tableau's is 100 (10 before Server 2022.1), less 5 %.",
     )
     timestamps: Annotated[
         Literal["utc", "with_time_zone"] | ZoneInfo,

@@ -24,7 +24,7 @@ from tableau_pipeline.core.declaration import (
     Feed,
     Partitions,
     Policy,
-    Replace,
+    ReplaceAll,
     Table,
     megabytes,
 )
@@ -224,7 +224,7 @@ def find_affected(
             keys = [_from_cursor(connection, change, cursor, lookback)]
         case Partitions(column):
             keys = _changed_partitions(connection, change, column)
-        case Replace():
+        case ReplaceAll():
             raise NotProvedError("its refresh is replace")
     return [*_expired(connection, change), *keys], equal
 

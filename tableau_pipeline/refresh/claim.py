@@ -107,7 +107,7 @@ class HeldClaim:
                 for each in history.claims
                 if each.refresh >= self.number and each.id != self.claim.id
             ]
-            # Wiping the asset removes our claim too, and then nothing keeps others from sending.
+            # Wiping the asset removes our claim too: nothing keeps another run from sending then.
             known = any(each.id == self.claim.id for each in history.open_claims)
             if known and not others:
                 return None
@@ -173,7 +173,7 @@ def _claim(
 
 
 def live_claims(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
-    """Return the claims of others that may still be running; one step has one data source."""
+    """Return the claims of other steps that may still be running; one step has one data source."""
     return [
         each for each in claims if each.owner != journal.owner and not journal.has_ended(each.owner)
     ]

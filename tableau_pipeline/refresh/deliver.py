@@ -28,7 +28,7 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.keep import check_kept, keep
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.plan import NoChange, Publish, Update
+from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.report import phase
 
@@ -188,7 +188,7 @@ class Sender:
         try:
             self.claim.check_fence()
             self._check_unchanged(intent, before)
-            # That look takes minutes where the network fails, and others may have begun meanwhile.
+            # That look takes minutes where the network fails, and another run may have begun.
             self.claim.check_fence()
         except BaseException:
             # An open intent would make the next run wait for a job that does not exist.
@@ -201,7 +201,7 @@ class Sender:
             stamp = self.server.updated_at(str(intent.luid))
             seen.extend([stamp] if stamp else [])
 
-        # Our own time stamp will hide those that others leave while the job is in the queue.
+        # Our own time stamp will hide those that other users leave while the job is in the queue.
         status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
         if status is None:
             raise RefreshError(
@@ -329,7 +329,7 @@ class Delivery:
 
     def deliver(
         self,
-        plan: NoChange | Update | Publish,
+        plan: NoChange | UpdateTables | Publish,
         deltas: Sequence[Delta],
         desired: Mapping[str, TableContent],
         orphans: Mapping[str, int],
@@ -364,7 +364,7 @@ class Delivery:
 
     def _target(
         self,
-        plan: NoChange | Update | Publish,
+        plan: NoChange | UpdateTables | Publish,
         desired: Mapping[str, TableContent],
         orphans: Mapping[str, int],
         *,
@@ -375,7 +375,7 @@ class Delivery:
         before = base.checkpoint
         history: dict[str, Any] = {"updates": 0, "size": size, "grown": 0}
         if before and not isinstance(plan, Publish):
-            updates = before.updates + isinstance(plan, Update)
+            updates = before.updates + isinstance(plan, UpdateTables)
             history = {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
             # Nothing is sent, so the last comparison still stands.
@@ -518,7 +518,7 @@ def move(
 def _changed(
     server: TableauSite, remote: RemoteDatasource, began: datetime
 ) -> tuple[RemoteDatasource, str | None]:
-    """The data source after a change that began at that time, and what may be others' work."""
+    """The data source after a change that began at that time, and what may be a user's work."""
     now = found(server, remote.luid)
     # The server's time stamps have whole seconds, and may be rounded up.
     window = Window(began, server.now() + timedelta(seconds=1))

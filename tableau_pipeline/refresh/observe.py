@@ -149,7 +149,7 @@ class Base:
 
     @property
     def is_edited(self) -> bool:
-        """Whether others may have edited the metadata: it is not what our refreshes left."""
+        """Whether another user may have edited the metadata: it is not what our refreshes left."""
         return self.metadata is None or self.metadata.digest not in self.left
 
 
@@ -233,11 +233,13 @@ class Observer:
             return replace(base, distrust=distrust)
         brought = sent and sent.mode in NEW_METADATA and checkpoint.metadata is None
         if brought and not unexplained and base.metadata:
-            # Nobody has changed the metadata since our own file brought it along.
+            # No user has changed the metadata since our own file brought it along.
             base = replace(base, left=base.left | {base.metadata.digest})
         if unexplained is None:
             return base
-        warning = f"{unexplained}. It still holds what the last refresh left"
+        warning = (
+            f"{unexplained[0].upper()}{unexplained[1:]}. It still holds what the last refresh left"
+        )
         self.log.warning("%s: %s", remote.name, warning)
         return replace(base, warnings=(warning,))
 

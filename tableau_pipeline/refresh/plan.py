@@ -71,7 +71,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateTables:
     """Send the tables that changed; each with the reason to send it whole, if there is one.
 
     Attributes:
@@ -111,7 +111,7 @@ class Refuse:
 
 
 # Each states its `decision` in a few words, and the `reason`.
-Plan = NoChange | Update | Publish | Refuse
+Plan = NoChange | UpdateTables | Publish | Refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,9 @@ def _in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | No
     return "asked for (full: true)" if options.full else None
 
 
-def by_size(declaration: Declaration, changed: Changed, delta: Size) -> NoChange | Update | Publish:
+def by_size(
+    declaration: Declaration, changed: Changed, delta: Size
+) -> NoChange | UpdateTables | Publish:
     """Decide by its size: the update, the whole file if that is better, or nothing."""
     checkpoint = changed.checkpoint
     if not any(each.whole or each.deleted or each.inserted for each in delta.counts.values()):
@@ -287,7 +289,7 @@ def by_size(declaration: Declaration, changed: Changed, delta: Size) -> NoChange
         splits = declaration.on_oversize == "split"
         return in_full(too_large + (", and it cannot be split below that" if splits else ""))
     split = f"; split, because {too_large}" if delta.pieces else ""
-    return Update(
+    return UpdateTables(
         tables={name: counts.whole for name, counts in delta.counts.items()},
         reason=f"{reason}: {'; '.join(_rows(name, c) for name, c in delta.counts.items())}{split}",
         pieces=max(delta.pieces, 1),

@@ -47,7 +47,7 @@ from tableau_pipeline.refresh.plan import (
     Plan,
     Publish,
     Refuse,
-    Update,
+    UpdateTables,
     by_size,
     decide,
     guard_problems,
@@ -113,7 +113,8 @@ def refresh(setup: Setup, options: Options, content: Content | None = None) -> R
         content: what it is to hold; the newest versions of its models unless given.
 
     Raises:
-        RefusedError: the refresh would be wrong or unsafe; nothing was sent or overwritten.
+        RefusedError: the refresh would be wrong or unsafe. Nothing was sent or overwritten, unless
+            its first attempt was distrusted, and its second one refused.
         RefreshError: the refresh failed; the next run finds out what became of it.
     """
     with _opened(setup, options, content or newest_models) as phases:
@@ -260,13 +261,13 @@ class _Phases:
             with phase(self._seconds, "build"):
                 deltas, size = self._deltas(plan, desired)
             plan = by_size(declaration, plan, size)
-        if not isinstance(plan, Update):
+        if not isinstance(plan, UpdateTables):
             remove(deltas)
             deltas = []
-        if base.checkpoint and isinstance(plan, NoChange | Update):
+        if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
             # A publish checks all tables anyway. Otherwise a key that was declared since then would
             # pass unchecked until the next change of the rows.
-            changed = plan.tables if isinstance(plan, Update) else ()
+            changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self._seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
         report = Report(
@@ -299,8 +300,7 @@ class _Phases:
     ) -> tuple[Sequence[Delta], Size]:
         """Build an update, in several parts if it is too large and may be split."""
         possible = self._server.payload_limit
-        # 0 stays 0: a server without updates takes no payload, whatever limit is declared.
-        limit = possible and (self._declaration.payload_limit or possible)
+        limit = min(self._declaration.payload_limit or possible, possible)
         delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
         pieces: Sequence[Delta] = ()
         if self._declaration.on_oversize == "split" and delta.extract.size > limit:
@@ -318,7 +318,7 @@ class _Phases:
                 return {}
             case NoChange():
                 return base.checkpoint.orphans if base.checkpoint else {}
-            case Update(tables):
+            case UpdateTables(tables):
                 changed, before = tables.keys(), base.checkpoint
             case Publish():
                 changed, before = desired.keys(), None

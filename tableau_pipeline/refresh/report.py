@@ -12,7 +12,7 @@ from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, Update
+from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, UpdateTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _work(report: Report) -> str:
     match report.plan:
         case NoChange():
             return f"{moved}no rows sent" if moved else "no change, nothing sent"
-        case Update():
+        case UpdateTables():
             deleted = sum(each.deleted for each in report.tables.values())
             inserted = sum(each.inserted for each in report.tables.values())
             return f"{moved}update, -{deleted:,} +{inserted:,} rows, {size}"

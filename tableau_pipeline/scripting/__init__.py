@@ -14,7 +14,7 @@ from tableau_pipeline.core.declaration import (
     LakeTable,
     Partitions,
     Reconcile,
-    Replace,
+    ReplaceAll,
     Retain,
     Table,
 )
@@ -49,7 +49,7 @@ __all__ = [
     "RefreshError",
     "RefusedError",
     "Relationship",
-    "Replace",
+    "ReplaceAll",
     "Report",
     "Retain",
     "Table",

@@ -304,8 +304,8 @@ def _to_objects(
         row_hash=schema.names.index(ROW_HASH),
         by_partition=by_partition,
     )
-    # Only what the successful attempt of a task reports is named by the version: files of others
-    # are never read.
+    # Only what the successful attempt of a task reports is named by the version: files of other
+    # attempts are never read.
     with task_errors():
         reports = plainly_named(placed).mapInArrow(ship_by_value(writer), REPORT).collect()
     strays = sum(each.rows for each in reports if not each.name)

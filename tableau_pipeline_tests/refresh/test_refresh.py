@@ -11,7 +11,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, ProjectLuid, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Update
+from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.hyper.test_full_disk import hyperd_with
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
@@ -89,7 +89,7 @@ def test_dry_run_changes_nothing(pipeline: Pipeline):
     pipeline.model("flights", flights(delay=1))
     records = pipeline.journal.records()
     report = pipeline.run(dry_run=True)
-    assert isinstance(report.plan, Update)
+    assert isinstance(report.plan, UpdateTables)
     assert (report.job_id, report.checkpoint) == (None, None)
     assert pipeline.found()[0].updated_at == before
     assert pipeline.journal.records() == records

@@ -8,7 +8,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Partitions, Replace, Table
+from tableau_pipeline.core.declaration import Partitions, ReplaceAll, Table
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,
@@ -21,7 +21,7 @@ from tableau_pipeline_tests.refresh.support.partitioned import day
 FIRST = date(2026, 1, 4)  # a Sunday, on which Dagster's weeks begin
 POLICIES = pytest.mark.parametrize(
     "policy",
-    [pytest.param(Replace(), marks=pytest.mark.slow), Partitions("key")],
+    [pytest.param(ReplaceAll(), marks=pytest.mark.slow), Partitions("key")],
     ids=["whole", "delta"],
 )
 

@@ -8,7 +8,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan import NoChange, Publish, Update
+from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.recover.test_recovery import changed_rows, new_file
 from tableau_pipeline_tests.refresh.support import other_users
@@ -86,7 +86,7 @@ def test_another_user_describes_it_meanwhile(new_pipeline: Callable[..., Pipelin
     pipeline = new_pipeline(reconcile=Reconcile())
     changed_rows(pipeline)
     report = meddled(pipeline, "ended", lambda: other_users.describes(pipeline))
-    assert isinstance(report.plan, Update)
+    assert isinstance(report.plan, UpdateTables)
     assert pipeline.wrong() == []
     report = pipeline.run()
     assert isinstance(report.plan, NoChange)

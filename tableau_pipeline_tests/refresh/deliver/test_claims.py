@@ -12,7 +12,7 @@ import pytest
 from tableau_pipeline.core.journal import Claim, ClaimRelease, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Update
+from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -259,7 +259,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     )
     with pytest.raises(RefreshError, match=r"overtaken|does not answer"):
         refresh(replace(one, sleep=lambda _: None), Options())
-    assert isinstance(zombie.run("three").plan, Update)
+    assert isinstance(zombie.run("three").plan, UpdateTables)
     assert pipeline.wrong() == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.refresh.plan import Publish, Update
+from tableau_pipeline.refresh.plan import Publish, UpdateTables
 from tableau_pipeline_tests.refresh.deliver.test_claims import At
 from tableau_pipeline_tests.refresh.recover.test_recovery import (
     assert_recovered,
@@ -49,7 +49,7 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
     )
     assert_recovered(pipeline)
     pipeline.model("flights", flights(10))
-    assert isinstance(pipeline.run().plan, Update)
+    assert isinstance(pipeline.run().plan, UpdateTables)
 
 
 @pytest.mark.few_variants(1)
@@ -58,7 +58,7 @@ def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
     """Prevents: a hiccup of the network costs a whole file, or updates twice."""
     changed_rows(pipeline)
     with pipeline.sandbox.armed(Drop(method="PATCH", path=DATA, when=when)):
-        assert isinstance(pipeline.run().plan, Update)
+        assert isinstance(pipeline.run().plan, UpdateTables)
     assert [job.kind for job in jobs(pipeline)] == ["update", "publish"]
     assert_recovered(pipeline)
 

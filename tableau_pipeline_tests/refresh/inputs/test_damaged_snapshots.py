@@ -7,7 +7,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Diff, Reconcile, Table
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
-from tableau_pipeline.refresh.plan import NoChange, Update
+from tableau_pipeline.refresh.plan import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -59,7 +59,7 @@ def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Pa
     star.model("airlines", airlines("AA", "UA", "DL"))
     assert "cannot be read" in star.decide()
     report = star.run()
-    assert isinstance(report.plan, Update)
+    assert isinstance(report.plan, UpdateTables)
     assert report.tables["airlines"].whole is None
     why = str(report.tables["flights"].whole)
     assert why.startswith(f"a file of the snapshot that is published cannot be read ({path}: ")
@@ -77,7 +77,7 @@ def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
     pipeline.model("flights", flights(9))
     damage(manifest_of(pipeline))
     report = pipeline.run()
-    assert isinstance(report.plan, Update)
+    assert isinstance(report.plan, UpdateTables)
     assert str(manifest_of(pipeline)) in str(report.tables["flights"].whole)
     assert pipeline.wrong() == []
     pipeline.model("flights", flights(10))
@@ -90,7 +90,7 @@ def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
         assert "Restore the file from a backup" in str(error.value)
     newest.unlink()
     pipeline.model("flights", flights(10))
-    assert isinstance(pipeline.run().plan, Update)
+    assert isinstance(pipeline.run().plan, UpdateTables)
     assert pipeline.wrong() == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Append, Diff, Policy, Retain
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan import Update
+from tableau_pipeline.refresh.plan import UpdateTables
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 
@@ -57,7 +57,7 @@ def test_wall_clock_of_a_zone(pipeline: Pipeline, policy: Policy, more: dict):
         pipeline.model("flights", content)
         report = pipeline.run()
         assert published(pipeline) == in_paris(content)
-    assert isinstance(report.plan, Update)
+    assert isinstance(report.plan, UpdateTables)
     assert report.tables["flights"].whole is None
 
 

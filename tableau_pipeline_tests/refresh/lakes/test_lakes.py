@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.declaration import Append, Diff, Replace, Retain
+from tableau_pipeline.core.declaration import Append, Diff, ReplaceAll, Retain
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import delta
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.refresh.plan import Accept, NoChange, Update
+from tableau_pipeline.refresh.plan import Accept, NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.lakes.iceberg import in_catalog
 from tableau_pipeline_tests.refresh.lakes.support import (
     BY_ID,
@@ -98,7 +98,7 @@ def test_all_kinds_of_changes(pipeline: Pipeline, lake: Any):
 
 
 IDS = st.sets(st.integers(0, 12), min_size=1, max_size=5)
-POLICIES = st.sampled_from([BY_ID, BY_ID, Append("id"), Replace(), Diff(("id", "word"))])
+POLICIES = st.sampled_from([BY_ID, BY_ID, Append("id"), ReplaceAll(), Diff(("id", "word"))])
 CHANGES = st.lists(st.tuples(st.sampled_from(KINDS[:6] + KINDS), IDS), min_size=1, max_size=3)
 # By which columns the table is partitioned at first.
 PARTITIONS = st.sampled_from([(), (), ("word",), ("made",), ("made", "word")])
@@ -186,7 +186,7 @@ def test_a_restored_table(pipeline: Pipeline, lake: Delta):
     lake.change("delete", {1}, 2)
     pipeline.run()
     lake.table.restore(1)
-    assert isinstance(pipeline.run().plan, Update)
+    assert isinstance(pipeline.run().plan, UpdateTables)
     assert published(pipeline) == in_order(lake.rows())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Append, Diff, Feed, Policy, Replace
+from tableau_pipeline.core.declaration import Append, Diff, Feed, Policy, ReplaceAll
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import builder
 from tableau_pipeline.extracts.delta import RowCounts
@@ -186,7 +186,7 @@ def test_policy_that_comes_after_unfit_rows(
 ):
     """Prevents: a key that nobody looked at passes until the rows change, or the rows that were
     published without one stay for ever."""
-    publish(pipeline, rows, Replace())
+    publish(pipeline, rows, ReplaceAll())
     pipeline.policy(policy)
     for _ in range(2):
         with pytest.raises(RefusedError) as caught:
@@ -205,7 +205,7 @@ def test_a_cursor_is_no_key(pipeline: Pipeline):
 
 def test_key_that_was_looked_at_is_remembered(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch):
     """Prevents: rows that stay are grouped by their key in every refresh."""
-    publish(pipeline, ROWS, Replace())
+    publish(pipeline, ROWS, ReplaceAll())
     pipeline.policy(BY_ID)
     pipeline.run()
     monkeypatch.setattr(builder, "check_rows", None)

@@ -14,13 +14,13 @@ from tableau_pipeline.core.declaration import (
     Guard,
     Partitions,
     Policy,
-    Replace,
+    ReplaceAll,
     Retain,
 )
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.types import ROW_HASH, Column
-from tableau_pipeline.refresh.plan import NoChange, Update
+from tableau_pipeline.refresh.plan import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.partitioned import day, keep_only, materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -39,7 +39,7 @@ TYPES: dict[str, pa.DataType] = {
 }
 POLICIES: dict[str, Policy] = {
     "diff": Diff(("id",)),
-    "replace": Replace(),
+    "replace": ReplaceAll(),
     "append": Append("id"),
     "partitions": Partitions("part"),
 }
@@ -148,7 +148,7 @@ def test_model_that_was_not_partitioned(windows: Pipeline):
     windows.model("flights", at("2025-03-01", 1, 2))
     with pytest.raises(RefusedError, match='the model "flights" is not partitioned: give its'):
         windows.run()
-    windows.policy(Replace())
+    windows.policy(ReplaceAll())
     windows.run()
     windows.policy(Partitions("at"))
     materialize(windows, {"2025-03-01": at("2025-03-01", 1, 3)}, zone=PARIS)
@@ -194,7 +194,7 @@ def test_window_over_a_model_that_stands_still(pipeline: Pipeline, policy: Polic
     assert published(pipeline) == 11
     assert isinstance(pipeline.run(around={"now": NOON.replace(hour=23)}).plan, NoChange)
     moved = {"now": NOON + timedelta(days=4)}
-    assert isinstance(pipeline.run(around=moved).plan, Update)
+    assert isinstance(pipeline.run(around=moved).plan, UpdateTables)
     assert isinstance(pipeline.run(around=moved).plan, NoChange)
     assert [published(pipeline, after=days) for days in (4, 400, 0)] == [7, 1, 11]
     for window, rows in ((Retain("day", 14), 16), (None, 21)):
@@ -232,7 +232,7 @@ def test_nothing_to_count_from(pipeline: Pipeline):
 @pytest.mark.parametrize(("column", "phrase"), [("dya", 'names "dya"'), ("id", '"id" is bigint')])
 def test_column_that_is_no_date(pipeline: Pipeline, column: str, phrase: str):
     """Prevents: a misspelt column shows as an error of hyperd, or numbers pass for days."""
-    pipeline.policy(Replace(), retain=Retain(column, 9))
+    pipeline.policy(ReplaceAll(), retain=Retain(column, 9))
     pipeline.model("flights", visits(range(20)))
     with pytest.raises(RefusedError, match="retain") as caught:
         pipeline.run()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy
-from tableau_pipeline.refresh.plan import NoChange, Update
+from tableau_pipeline.refresh.plan import NoChange, UpdateTables
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.support.partitioned import materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -71,7 +71,7 @@ def large(new_pipeline: Callable[..., Pipeline]) -> Callable[[str], Pipeline]:
 
 
 def pieces(report: Report) -> int:
-    assert isinstance(report.plan, Update), report.plan
+    assert isinstance(report.plan, UpdateTables), report.plan
     return report.plan.pieces
 
 

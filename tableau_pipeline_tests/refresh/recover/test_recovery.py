@@ -10,7 +10,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import NoChange, Publish, Update
+from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import (
     killed_after,
@@ -185,5 +185,5 @@ def test_updates_go_on_whatever_a_site_shows_of_them(
     for rows in range(8, 12):
         pipeline.model("flights", flights(rows))
         report = pipeline.run(around={"timeouts": replace(TIMEOUTS, timestamp=2)})
-    assert isinstance(report.plan, Update)
+    assert isinstance(report.plan, UpdateTables)
     assert pipeline.wrong() == []

@@ -14,7 +14,7 @@ from tableau_pipeline.core.declaration import (
     Partitions,
     Policy,
     Reconcile,
-    Replace,
+    ReplaceAll,
     Republish,
     Retain,
     Table,
@@ -81,7 +81,7 @@ class Shape:
                 feed = Feed(f"feed_{self.name}", tuple((key, f"f_{key}") for key in self.keys))
                 return Diff(self.keys, feed)
             case "replace":
-                return Replace()
+                return ReplaceAll()
             case _:
                 return Diff(self.keys)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.refresh.plan import Accept, NoChange, Update
+from tableau_pipeline.refresh.plan import Accept, NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
@@ -26,6 +26,6 @@ def ships(
     assert pipeline.wrong() == []
     if isinstance(report.plan, NoChange):
         return None
-    assert isinstance(report.plan, Update), report.plan
+    assert isinstance(report.plan, UpdateTables), report.plan
     assert isinstance(pipeline.run(around=around).plan, NoChange)
     return report.tables[only.name]
