@@ -1,7 +1,6 @@
 """The worker of jobs: which one is next, and when the database fails under it."""
 
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
@@ -9,13 +8,10 @@ from tableau_sandbox.control import Control
 from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.jobs.kinds import PUBLISH, REFRESH, UPDATE
-from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import ADMIN, Options
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import jobs
 from tableau_sandbox.store.jobs import unfinished_jobs
-from tableau_sandbox.store.records import Job
-from tableau_sandbox_tests.samples import wait_until
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -73,31 +69,3 @@ def test_next_job(services: Services, held: list[str | None], ready: str, order:
         kind = armed.fault.job_kind
         counted = len([each for each in (*kinds, UPDATE) if kind in (None, each)])
         assert (armed.seen, armed.fired) == (counted, counted)
-
-
-@pytest.mark.parametrize(
-    ("moment", "notes"), [("started_at", "was deleted"), ("completed_at", "itself failed")]
-)
-def test_errors_of_the_database(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, moment: str, notes: str
-):
-    """Prevents: one error ends the worker, and jobs stay pending until the sandbox is restarted."""
-    with open_services(Options(data_dir=tmp_path), Control()) as services:
-        database = services.database
-        full = f"BEFORE UPDATE OF {moment} ON job BEGIN SELECT RAISE(ABORT, 'disk full'); END"
-        database.change(f"CREATE TEMP TRIGGER full {full}")
-        worker = Worker(services)
-        worker.start()
-        try:
-            queue(services, REFRESH)
-            wait_until(lambda: "disk full" in caplog.text)
-            database.change("DROP TRIGGER full")
-            queue(services, REFRESH)
-            wait_until(lambda: not unfinished_jobs(database))
-        finally:
-            worker.stop()
-        rows = database.rows("SELECT site, luid FROM job ORDER BY number")
-        ended = [database.find(Job, luid=row["luid"]) for row in rows]
-        first, second = ((each and each.notes) or "" for each in ended)
-        assert notes in first
-        assert "was deleted" in second

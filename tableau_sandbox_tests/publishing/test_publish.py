@@ -1,6 +1,5 @@
 """Publishing: at once, in the background, in blocks, over what is there."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from tableau_sandbox_tests.samples import (
     publish,
     rows_on_server,
     send_parts,
-    signed_in,
     tds_of,
     write_hyper,
 )
@@ -111,38 +109,6 @@ def test_rows_are_added(server: tsc.Server, tmp_path: Path):
     publish(server, more, mode="Append")
     assert rows_on_server(server, first.id) == [[3, "three"]]
     assert tds_of(server, first.id, tmp_path) == metadata
-
-
-COUNT = 'SELECT count(*) FROM "Extract"."Extract"'
-
-
-@pytest.fixture(scope="module")
-def two_million_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file so large that an append to it takes a while."""
-    query = "SELECT i AS id, CAST(i AS TEXT) AS name FROM generate_series(1, 2000000) AS g(i)"
-    return write_hyper(tmp_path_factory.mktemp("files") / "large.hyper", query)
-
-
-@pytest.mark.slow
-def test_other_names_while_rows_are_added(
-    sandbox: Sandbox, server: tsc.Server, two_million_rows: Path, one_row: Path
-):
-    """Prevents: the rows of one data source are stored in another one that got its name."""
-    target = publish(server, two_million_rows)
-    other = publish(server, one_row, name="Other")
-    with ThreadPoolExecutor(1) as executor:
-        writer = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
-        appending = executor.submit(publish, writer, one_row, mode="Append")
-        while not list((sandbox.data_dir / "incoming").glob("*.appended")):
-            assert not appending.done()
-        for item, name in ((target, "Former"), (other, "Flights")):
-            item.name = name
-            server.datasources.update(item)
-        with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*was moved meanwhile"):
-            appending.result()
-    assert rows_on_server(server, target.id, COUNT) == [[2_000_000]]
-    assert rows_on_server(server, other.id, COUNT) == [[1]]
-    assert list((sandbox.data_dir / "incoming").iterdir()) == []
 
 
 def test_deleted_before_rows_are_added(sandbox: Sandbox, server: tsc.Server, one_row: Path):

@@ -8,7 +8,6 @@ import requests
 from tableau_sandbox.faults import Refuse
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import TIMEOUT, call, publish
-from tableau_sandbox_tests.service.command import started_sandbox
 
 START = datetime(2026, 1, 1, 12, 0, 0, 999_000, UTC)
 SECOND = START.replace(microsecond=0)
@@ -58,11 +57,3 @@ def test_clock_may_disagree_with_the_machine(new_server: NewServer, one_row: Pat
     sandbox.restart()
     advanced = expected + timedelta(seconds=60)
     assert abs(date_of(call(sandbox, "GET", "serverInfo")) - advanced) < close
-
-
-@pytest.mark.slow
-def test_offset_of_the_command(tmp_path: Path):
-    # Prevents: the command takes the option, and does not pass it on.
-    with started_sandbox(tmp_path, "--clock-offset=-7200") as (_, url):
-        behind = datetime.now(UTC) - date_of(requests.get(url, timeout=TIMEOUT))
-        assert timedelta(seconds=7170) < behind < timedelta(seconds=7230)

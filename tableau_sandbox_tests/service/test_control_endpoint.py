@@ -9,14 +9,12 @@ import requests
 import tableauserverclient as tsc
 from starlette.applications import Starlette
 
-from tableau_sandbox.command_line import main
 from tableau_sandbox.control import Control
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
 from tableau_sandbox.testing import Sandbox, running_sandbox
 from tableau_sandbox_tests.samples import TIMEOUT, code_of, signed_in
-from tableau_sandbox_tests.service.command import started_sandbox
 
 REFUSE = {"kind": "refuse", "status": 429, "method": "GET", "path": "sites/*/projects"}
 
@@ -133,19 +131,3 @@ def test_orders_of_its_own_origin(controlled: Sandbox):
     # Prevents: clients that always send their Origin, that of the sandbox, are refused.
     for own in (controlled.url, controlled.url.replace("127.0.0.1", "localhost")):
         assert order(controlled, "GET", "", headers={"Origin": own, "Host": own[7:]}).ok
-
-
-@pytest.mark.slow
-def test_faults_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    # Prevents: the documented options of the command do nothing.
-    options = ("--control", "--fault", '{"kind": "refuse", "status": 503}')
-    with started_sandbox(tmp_path / "data", *options) as (_, url):
-        assert requests.get(f"{url}/api/3.27/serverInfo", timeout=TIMEOUT).status_code == 503
-        (listed,) = requests.get(f"{url}/control", timeout=TIMEOUT).json()["faults"]
-        assert listed["fired"] == 1
-    with pytest.raises(SystemExit):
-        main(["--fault", "nonsense"])
-    assert "--fault" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert '{"kind": "hold_jobs"}' in capsys.readouterr().out

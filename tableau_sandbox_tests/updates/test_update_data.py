@@ -1,9 +1,7 @@
 """Data updates, refreshes, and the connections that they may name."""
 
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -98,27 +96,6 @@ def test_payload_of_another_user(new_server: NewServer, one_row: Path):
     assert patch(sandbox, alice, hers.id, query=f"?uploadSessionId={upload}") == "404015"
 
 
-@pytest.mark.slow
-def test_equal_requests_at_once(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a client that retries while the first try is still on its way runs it twice.
-    item = publish(server, one_row)
-    path, threads = f"sites/{{site}}/datasources/{item.id}/data", 12
-    together = threading.Barrier(threads)
-    # A long batch takes a moment to be understood, in which others come; it fails quickly.
-    batch = {"actions": [{**CLEAR, "target-table": "no"}] * 12_000}
-
-    def send(_: int) -> tuple[int, str]:
-        together.wait()
-        headers = {"RequestID": "same"}
-        answer = call(sandbox, "PATCH", path, server=server, headers=headers, json=batch)
-        return answer.status_code, answer.text.partition(' id="')[2][:36]
-
-    with ThreadPoolExecutor(threads) as executor:
-        answers = set(executor.map(send, range(threads)))
-    assert len(answers) == 1, answers
-    assert {status for status, _ in answers} == {202}
-
-
 def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows: Path):
     # Prevents: an update that began before a publish brings the old data back.
     item = publish(server, one_row)
@@ -127,26 +104,6 @@ def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows
         publish(server, two_rows, mode="Overwrite")
         assert finished(server, job).finish_code == 0
         assert rows_on_server(server, item.id) in ([ONE, TWO], [ONE, ONE, TWO])
-
-
-@pytest.mark.slow
-def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, two_rows: Path):
-    # Prevents: an update takes effect that was cancelled, or brings a deleted data source back.
-    sandbox, server = new_server(job_delay=0.4)
-    item = publish(server, one_row)
-    running, queued = (update(server, item, APPEND, payload=two_rows) for _ in range(2))
-    for job in (queued, running):
-        server.jobs.cancel(job)
-        assert server.jobs.get_by_id(job.id).finish_code == 2
-    last = update(server, item, APPEND, payload=two_rows)
-    assert finished(server, last).finish_code == 0
-    assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
-    orphan = update(server, item, CLEAR)
-    server.datasources.delete(item.id)
-    with pytest.raises(JobFailed, match="was deleted"):
-        finished(server, orphan)
-    assert list((sandbox.data_dir / "incoming").iterdir()) == []
-    assert list((sandbox.data_dir / "content").iterdir()) == []
 
 
 def test_extract_in_a_package(new_server: NewServer, tmp_path: Path, one_row: Path):
