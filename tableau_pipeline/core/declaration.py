@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
 
@@ -195,11 +195,16 @@ class InCatalog:
         return f"{self.table} of the catalog {self.catalog}"
 
 
-_in_catalog = TypeAdapter(InCatalog).validate_python
-_LAKES = (
-    "source is one of: {delta: /lake/orders}; {iceberg: {catalog: prod, table: db.orders}}; "
-    "{iceberg: s3://lake/orders}"
-)
+def _in_catalog(table: Any) -> Any:
+    if isinstance(table, str):
+        raise ValueError(
+            f'"{table}" names no catalog, which alone knows the current version of an Iceberg '
+            "table: write {catalog: prod, table: db.orders}"
+        )
+    return table
+
+
+_LAKES = "source is {delta: /lake/orders}, or {iceberg: {catalog: prod, table: db.orders}}"
 
 
 @keyed
@@ -211,16 +216,9 @@ class LakeTable:
         description="Absolute path of the folder of a Delta table, or its URL in an object store.",
     )
     iceberg: Annotated[
-        str | InCatalog | None,
-        BeforeValidator(
-            lambda table: _in_catalog(table) if isinstance(table, dict) else table,
-            json_schema_input_type=str | InCatalog | None,
-        ),
-    ] = Field(
-        default=None,
-        description="{catalog: ..., table: ...}: an Iceberg table by its catalog. If it has none, "
-        "the absolute path of its folder, or its URL in an object store.",
-    )
+        InCatalog | None,
+        BeforeValidator(_in_catalog, json_schema_input_type=InCatalog | None),
+    ] = Field(default=None, description="An Iceberg table, by its catalog.")
 
     @model_validator(mode="before")
     @classmethod
@@ -233,14 +231,14 @@ class LakeTable:
     def _one_table(self) -> Self:
         if bool(self.delta) == bool(self.iceberg):
             raise ValueError(_LAKES)
-        if isinstance(location := self.location, str):
+        if self.delta:
             try:
-                known = is_url(location, setting="source") or location.startswith("/")
+                known = is_url(self.delta, setting="source") or self.delta.startswith("/")
             except RefusedError as error:
                 raise ValueError(str(error)) from None
             if not known:
                 raise ValueError(
-                    f'"{location}" is neither an absolute path, such as /lake/orders, nor a URL, '
+                    f'"{self.delta}" is neither an absolute path, such as /lake/orders, nor a URL, '
                     "such as s3://lake/orders"
                 )
         return self
@@ -253,9 +251,9 @@ class LakeTable:
     @property
     def location(self) -> str | InCatalog:
         """Where it is: a path or URL without a slash at its end, or a table of a catalog."""
-        where = self.delta or self.iceberg or ""
-        if isinstance(where, InCatalog):
-            return where
+        if self.iceberg:
+            return self.iceberg
+        where = self.delta or ""
         return where.rstrip("/") if "://" in where else str(PurePosixPath(where))
 
 

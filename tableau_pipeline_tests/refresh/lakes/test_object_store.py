@@ -171,11 +171,10 @@ def test_a_store_that_is_away(
     assert "update" in decision
 
 
-@pytest.mark.parametrize("format_", ["delta", "iceberg"])
-def test_there_is_no_such_table(store: ObjectServer, format_: str):
+def test_there_is_no_such_table(store: ObjectServer):
     """Prevents: a table of no rows where a URL is mistyped."""
     with pytest.raises(RefusedError, match=f"{store.url}/nothing does not exist"):
-        current_version(LakeTable(**{format_: f"{store.url}/nothing"}))
+        current_version(LakeTable(delta=f"{store.url}/nothing"))
 
 
 def only_hyperd(monkeypatch: pytest.MonkeyPatch, argument: str, value: str) -> None:
