@@ -10,16 +10,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tableau_pipeline.components import Audit, FileDrop, PublishedDatasource
+from tableau_pipeline.components import FileDrop, PublishedDatasource, TableauPipeline
 from tableau_pipeline.components.publish_file import PublishFileConfig
 from tableau_pipeline.components.published_datasource import RefreshConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "yaml.md"
 BEGIN, END = "<!-- begin generated: {} -->", "<!-- end generated: {} -->"
 _MODELS: Mapping[str, type] = {
+    "TableauPipeline": TableauPipeline,
     "PublishedDatasource": PublishedDatasource,
     "FileDrop": FileDrop,
-    "Audit": Audit,
     "publish_file": PublishFileConfig,
     "run config": RefreshConfig,
 }

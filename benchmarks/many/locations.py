@@ -23,10 +23,11 @@ import dagster as dg
 def defs() -> dg.Definitions:
     return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
 """
-_AUTOMATION = """
-from tableau_pipeline.components.automation import automation
+_PIPELINE = """
+type: tableau_pipeline.components.TableauPipeline
 
-__all__ = ["automation"]
+attributes:
+  resources: false
 """
 _RESOURCES = """
 import dagster as dg
@@ -102,7 +103,7 @@ def cron_of(number: int) -> str | None:
 def write_folders(folder: Path, count: int) -> None:
     """A project with `count` data sources, each a folder of a `defs.yaml` and its model."""
     defs = _project_of_folders(folder, FOLDERS, count)
-    (defs / "automation.py").write_text(_AUTOMATION)
+    _add_pipeline(defs)
     for number in range(count):
         (defs / f"shop_{number}" / "defs.yaml").write_text(_WITH_FOLDER + _declared(number))
 
@@ -119,7 +120,7 @@ def write_folders_bare(folder: Path, count: int) -> None:
 def write_file(folder: Path, count: int) -> None:
     """A project with one `defs.yaml` of `count` documents, and one file of models."""
     defs = _project(folder, FILE)
-    (defs / "automation.py").write_text(_AUTOMATION)
+    _add_pipeline(defs)
     (defs / "models.py").write_text(_MODEL_IMPORTS + _models(count))
     (defs / "shops").mkdir()
     (defs / "shops" / "defs.yaml").write_text("\n---\n".join(map(_declared, range(count))))
@@ -131,6 +132,11 @@ def write_file_bare(folder: Path, count: int) -> None:
     (defs / "automation.py").write_text(_BARE_AUTOMATION.format(count=count))
     (defs / "models.py").write_text(_MODEL_IMPORTS + _models(count))
     (defs / "shops.py").write_text(_STEPS.format(count=count))
+
+
+def _add_pipeline(defs: Path) -> None:
+    (defs / "tableau").mkdir()
+    (defs / "tableau" / "defs.yaml").write_text(_PIPELINE)
 
 
 def _declared(number: int) -> str:

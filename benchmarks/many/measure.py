@@ -17,7 +17,6 @@ import dagster as dg
 import pyspark.sql  # noqa: F401
 
 import tableau_pipeline.components
-import tableau_pipeline.components.automation
 import tableau_pipeline.resources  # noqa: F401
 
 _R = TypeVar("_R")

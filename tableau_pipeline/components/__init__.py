@@ -1,6 +1,6 @@
-from tableau_pipeline.components.audit import Audit
 from tableau_pipeline.components.custom_batch import send_batch
 from tableau_pipeline.components.file_drop import FileDrop
+from tableau_pipeline.components.pipeline import TableauPipeline
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 
-__all__ = ["Audit", "FileDrop", "PublishedDatasource", "send_batch"]
+__all__ = ["FileDrop", "PublishedDatasource", "TableauPipeline", "send_batch"]

@@ -1,4 +1,4 @@
-"""The component Audit: a job and a schedule that compare what is published with the models."""
+"""The audit: a job and a schedule that compare what is published with the models."""
 
 import logging
 from collections import Counter
@@ -11,12 +11,10 @@ from tableau_pipeline.audit import Audited, Finding, audit
 from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import (
     POOL,
-    PublishedDatasource,
     snapshots_of,
 )
 from tableau_pipeline.components.reporting import escaped
 from tableau_pipeline.components.triggers import Cron, default_status
-from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.journal import ClaimRelease, read_history
 from tableau_pipeline.core.server import RemoteDatasource
@@ -188,31 +186,24 @@ def _conclude(
 
 
 @keyed
-class Audit(YamlComponent):
-    """Compare every data source of this code location with its models, without refreshing it."""
+class AuditTime:
+    """When the data sources are compared with their models, without being refreshed."""
 
-    job: str = Field(
-        default="audit",
-        pattern=r"^\w+$",
-        description="Name of the job; its schedule is <job>_schedule.",
-    )
-    cron: Cron = Field(
-        default="0 4 * * *", description='When it runs: a cron expression, as in "0 4 * * SUN".'
-    )
+    cron: Cron = Field(default="0 4 * * *", description='A cron expression, as in "0 4 * * SUN".')
     timezone: Zone = Field(
         default="UTC", description='Time zone of the cron expression: "Europe/Paris".'
     )
 
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the job and its schedule, for the data sources that this location declares."""
-        found = context.component_tree.get_all_components(of_type=PublishedDatasource)
-        job = audit_job(self.job, found)
-        schedule = dg.ScheduleDefinition(
-            name=f"{self.job}_schedule",
-            job=job,
-            cron_schedule=self.cron,
-            execution_timezone=self.timezone,
-            default_status=default_status(dg.DefaultScheduleStatus),
-            description="Compares the published data sources with their models.",
-        )
-        return dg.Definitions(jobs=[job], schedules=[schedule])
+
+def audit_definitions(time: AuditTime, declarations: Sequence[Declaration]) -> dg.Definitions:
+    """Return the job `audit` of these data sources, and its schedule."""
+    job = audit_job("audit", declarations)
+    schedule = dg.ScheduleDefinition(
+        name="audit_schedule",
+        job=job,
+        cron_schedule=time.cron,
+        execution_timezone=time.timezone,
+        default_status=default_status(dg.DefaultScheduleStatus),
+        description="Compares the published data sources with their models.",
+    )
+    return dg.Definitions(jobs=[job], schedules=[schedule])

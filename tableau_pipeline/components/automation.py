@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from zlib import crc32
 
@@ -194,14 +194,12 @@ def _event(model: str, table: LakeTable, version: str) -> dg.AssetMaterializatio
     )
 
 
-@dg.definitions
-def automation(context: dg.ComponentLoadContext) -> dg.Definitions:
-    """Return the triggers of the declared data sources. Import it in a module under `defs/`.
+def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
+    """Return the sensors and schedules of these data sources, with their jobs.
 
     One sensor for all `{after: ...}`, one schedule for each distinct `cron`, one sensor for each
     distinct file of `dbt`, one for all tables of lakes.
     """
-    datasources = context.component_tree.get_all_components(of_type=PublishedDatasource)
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),

@@ -14,7 +14,6 @@ import dagster as dg
 import yaml
 from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
 from dagster.components.core.component_tree import ComponentTreeException
-from pydantic import ValidationError
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
@@ -239,16 +238,6 @@ def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
     return None
 
 
-# Replacements for pydantic's messages that do not state what to write.
-_WORDS = MappingProxyType(
-    {
-        "missing": "this key is missing",
-        "dataclass_type": "this key takes nested keys: write them under it, or {}",
-        "dict_type": "this key takes nested keys: write them under it",
-        "tuple_type": "this is a list: write [a, b]",
-        "string_type": 'this is a string: write "..."',
-    }
-)
 _YAML = MappingProxyType(
     {
         "cannot start any token": "YAML allows neither a tab nor a value that begins like this: "
@@ -297,20 +286,10 @@ def _in_lines() -> Generator[None]:
     except yaml.MarkedYAMLError as error:
         raise DeclarationError(_of_yaml(error)) from None
     except ComponentTreeException as error:
-        match error.__cause__:
-            case DeclarationError() as cause:
-                raise cause from None
-            case ValidationError() as cause:
-                raise DeclarationError("\n".join(map(_of_key, cause.errors()))) from None
+        if isinstance(error.__cause__, DeclarationError):
+            raise error.__cause__ from None
         # Whatever is not a mistake in the YAML keeps its traceback, which its author needs.
         raise
-
-
-def _of_key(error: Any) -> str:
-    """Format a pydantic error, in which Dagster has put the place in the file."""
-    key, _, place = str(error["loc"][0]).partition(" at ")
-    problem = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
-    return f"{place}: {key}: {problem}" if place else f"{key}: {problem}"
 
 
 def _of_yaml(error: yaml.MarkedYAMLError) -> str:

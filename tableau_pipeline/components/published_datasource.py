@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from inspect import isclass
 from pathlib import Path
 from string import Template
-from typing import Self
+from typing import Any, Self
 
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster.components.core.decl import ComponentLoaderDecl
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.journal import setup_in_run
@@ -29,7 +31,7 @@ from tableau_pipeline.components.triggers import (
     automation_condition,
     follows_extract,
 )
-from tableau_pipeline.components.yaml_component import YamlComponent
+from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
 from tableau_pipeline.core.declaration import Declaration, asset_key_of
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -233,7 +235,26 @@ def lake_assets(declaration: Declaration) -> list[dg.AssetSpec]:
     ]
 
 
-_TEMPLATE = Path(__file__).with_name("new_datasource.yaml")
+def _refuse_if_hidden(context: dg.ComponentLoadContext) -> None:
+    """Refuse a declaration in Python that Dagster does not find among the data sources.
+
+    Raises:
+        DeclarationError: the function that makes it does not say so by its return annotation.
+    """
+    made = context.component_decl
+    if isinstance(made, ComponentLoaderDecl) and not (
+        isclass(made.component_type) and issubclass(made.component_type, PublishedDatasource)
+    ):
+        function: Any = made.component_node_fn
+        code = function.__code__
+        raise DeclarationError(
+            f"{code.co_filename}:{code.co_firstlineno}: no schedule, sensor or audit would find "
+            f"this data source: write `-> PublishedDatasource` after {function.__name__}(...), "
+            "as a class and not as a text"
+        )
+
+
+_TEMPLATE = Path(__file__).with_name("new_project") / "datasource.yaml"
 
 
 class PublishedDatasourceScaffolder(dg.Scaffolder):
@@ -290,7 +311,11 @@ class PublishedDatasource(YamlComponent, Declaration):
         """Return the extract and the published data source, two assets of one step.
 
         The tables of lakes that feed them are external assets.
+
+        Raises:
+            DeclarationError: a function without a return annotation has made it.
         """
+        _refuse_if_hidden(context)
         freshness = self.freshness.policy() if self.freshness else None
         refreshed = refresh_assets(self, self.trigger, freshness)
         return dg.Definitions(assets=[refreshed, *lake_assets(self)])

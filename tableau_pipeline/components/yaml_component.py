@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import dagster as dg
 import yaml
 from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_position
-from pydantic import BaseModel, GetJsonSchemaHandler, RootModel, TypeAdapter
+from pydantic import BaseModel, GetJsonSchemaHandler, RootModel, TypeAdapter, ValidationError
 
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
 # Modules that the file itself refers to: `template_vars_module: .vars`, or `type:
@@ -37,9 +38,10 @@ class YamlComponent(dg.Component, dg.Resolvable):
         """Fill in templates such as `{{ env.X }}`, and check the keys.
 
         Raises:
-            DeclarationError: the file repeats a key, such as a second trigger, or Dagster would
-                skip models beside it.
-            pydantic.ValidationError: keys are wrong; it names their place in the file, if any.
+            DeclarationError: keys are wrong; a line for each names its place in the file. Or the
+                file repeats a key, such as a second trigger, or Dagster would skip models beside
+                it.
+            pydantic.ValidationError: keys are wrong that are in no file.
         """
         keys = model.model_dump()
         # Most files have no template, and Dagster's resolution visits every key.
@@ -52,8 +54,30 @@ class YamlComponent(dg.Component, dg.Resolvable):
         refuse_repeated_keys(file)
         reject_unloaded_modules(file)
         attributes = tree.children.get("attributes", tree)
-        with enrich_validation_errors_with_source_position(attributes, ["attributes"]):
-            return TypeAdapter(cls).validate_python(keys)
+        try:
+            with enrich_validation_errors_with_source_position(attributes, ["attributes"]):
+                return TypeAdapter(cls).validate_python(keys)
+        except ValidationError as error:
+            raise DeclarationError("\n".join(map(_of_key, error.errors()))) from None
+
+
+# Replacements for pydantic's messages that do not state what to write.
+_WORDS = MappingProxyType(
+    {
+        "missing": "this key is missing",
+        "dataclass_type": "this key takes nested keys: write them under it, or {}",
+        "dict_type": "this key takes nested keys: write them under it",
+        "tuple_type": "this is a list: write [a, b]",
+        "string_type": 'this is a string: write "..."',
+    }
+)
+
+
+def _of_key(error: Any) -> str:
+    """Format a pydantic error, in which Dagster has put the place in the file."""
+    key, _, place = str(error["loc"][0]).partition(" at ")
+    problem = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    return f"{place}: {key}: {problem}" if place else f"{key}: {problem}"
 
 
 @cache

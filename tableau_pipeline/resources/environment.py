@@ -10,10 +10,13 @@ from tableau_pipeline.resources.services import HyperResource, SparkResource, Ta
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
 
 
-def resources_from_env() -> dict[str, Any]:
+def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     """Return every resource of the pipeline, set up from the environment.
 
     Keys: "spark", "hyper", "tableau", "snapshots". No variable is required here.
+
+    Args:
+        keep_days: see `SnapshotIOManager`.
 
     Raises:
         RefusedError: a variable has an invalid value.
@@ -38,6 +41,7 @@ def resources_from_env() -> dict[str, Any]:
         "snapshots": SnapshotIOManager(
             root=str(shared_place("snapshots")),
             spark=spark,
+            keep_days=keep_days,
             cache_gb=_amount("PIPELINE_CACHE_GB", os.environ.get("PIPELINE_CACHE_GB") or "10"),
         ),
     }

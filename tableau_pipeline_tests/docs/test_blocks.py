@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tableau_pipeline import scripting
-from tableau_pipeline.components import Audit, FileDrop, PublishedDatasource
+from tableau_pipeline.components import FileDrop, PublishedDatasource, TableauPipeline
 from tableau_pipeline.components.publish_file import PublishFileConfig
 from tableau_pipeline.components.published_datasource import RefreshConfig
 from tableau_pipeline_tests.conftest import ROOT
@@ -41,8 +41,8 @@ def test_yaml(where: Page, block: str):
             }
         elif document["type"].endswith(".FileDrop"):
             assert FileDrop(**document["attributes"])
-        elif document["type"].endswith(".Audit"):
-            assert Audit(**document["attributes"])
+        elif document["type"].endswith(".TableauPipeline"):
+            assert TableauPipeline(**document["attributes"])
 
 
 def test_models_of_the_declaration():

@@ -20,18 +20,14 @@ FIRST = README.sections["Your first data source"]
 SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")
 (MODEL,) = FIRST.blocks("python")
 ELSEWHERE = page("how-to/own-project.md")
-SETUP, CLASS_ARCHIVE = ELSEWHERE.whole.blocks("bash")
-LOADING, RESOURCES, _ = ELSEWHERE.whole.blocks("python")
+MAKE, INSTALL, SCAFFOLDS, PUBLISH = ELSEWHERE.whole.blocks("bash")
+WEB_SALES, LOADING = ELSEWHERE.whole.blocks("python")
 FILES = page("how-to/files.md").whole
 (PUBLISH_FILE,), (FILE_DROP,) = FILES.blocks("bash"), FILES.blocks("yaml")
 (PUBLISHED_ROWS,) = page("how-to/published-rows.md").whole.blocks("python")
 MODELS = page("how-to/models.md").sections
 (DECLARED,) = MODELS["Declare the data source"].blocks("yaml")
 (ORDERS,) = MODELS["Write a model"].blocks("python")
-MODULES = {
-    "automation": "from tableau_pipeline.components.automation import automation",
-    "publish_file": "from tableau_pipeline.components.publish_file import publish_file",
-}
 STUB = 'import dagster as dg\n\ncustomers = dg.AssetSpec("crm/customers")\n'
 
 
@@ -41,7 +37,7 @@ class Project:
     def __init__(self, folder: Path, package: str, *, programs: Path, path: str) -> None:
         self.folder, self.package = folder, folder / package
         assert "export DAGSTER_HOME=$PWD/dagster_home" in SHELL
-        self._environment = {
+        self.environment = {
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
             "PYTHONPATH": path,
@@ -50,7 +46,7 @@ class Project:
 
     def run(self, commands: str) -> str:
         done = subprocess.run(
-            ["bash", "-euc", commands], cwd=self.folder, env=self._environment,
+            ["bash", "-euc", commands], cwd=self.folder, env=self.environment,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
@@ -125,19 +121,20 @@ def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
 @pytest.mark.timeout(1800)
 def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     """Prevents: a component that works in this repository only; data among installed packages."""
+    commands = [line for each in (MAKE, INSTALL, SCAFFOLDS, PUBLISH) for line in each.splitlines()]
+    assert len(commands) == 5
     programs = _own_python(tmp_path / "python")
-    maker = Project(tmp_path, ".", programs=Path(sys.executable).parent, path="")
-    maker.run("create-dagster project shop --no-uv-sync")
+    Project(tmp_path, ".", programs=Path(sys.executable).parent, path="").run(MAKE)
     project = Project(tmp_path / "shop", "src/shop", programs=programs, path="")
-    project.run(SETUP.replace("/path/to/tableau_pipeline", str(ROOT)))
-    project.run(CLASS_ARCHIVE)
-    assert [*(tmp_path / "python" / "share").rglob("*.jsa")]
+    project.run(INSTALL.replace("/path/to/tableau_pipeline", str(ROOT)))
+    project.run(SCAFFOLDS)
+    settings = project.folder / ".env"
+    _fill_in(settings, project.environment)
+    project.write("web_sales/models.py", WEB_SALES)
+    assert "Web Sales: publish (create), 2 rows" in project.run(PUBLISH)
+    assert published("Web Sales") == [(1, 2.5), (2, 3)]
+    assert "0 4 * * *" in project.run("dg list defs")
     (project.package / "definitions.py").write_text(LOADING)
-    project.write("resources.py", RESOURCES)
-    for name, text in MODULES.items():
-        module, _, imported = text.removeprefix("from ").partition(" import ")
-        assert all(f"`{path}`" in ELSEWHERE.whole.text for path in (module, imported))
-        project.write(f"{name}.py", f"{text} as {imported}\n")
     stored = '@dg.asset(io_manager_key="snapshots")\n'
     assert stored.strip() in ELSEWHERE.whole.text
     follow_the_page(project, MODEL.replace("@dg.asset\n", stored))
@@ -147,6 +144,22 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
         "python -c 'import tableau_pipeline; print(tableau_pipeline.__file__)'"
     )
     assert [*(tmp_path / "python").rglob("@versions")] == []
+    archive = "python -m tableau_pipeline.snapshots.make_class_archive"
+    assert f"`{archive}`" in ELSEWHERE.whole.text
+    project.run(archive)
+    assert [*(tmp_path / "python" / "share").rglob("*.jsa")]
+
+
+def _fill_in(settings: Path, environment: dict[str, str]) -> None:
+    """Move the settings of Tableau from the environment into `.env`, and leave its other ones."""
+    text = settings.read_text("utf-8")
+    for name in ("SERVER_URL", "TOKEN_NAME", "TOKEN_VALUE"):
+        value = environment[f"TABLEAU_{name}"]
+        text = text.replace(f"${{TABLEAU_{name}:-}}", f"{value}")
+    settings.write_text(text, "utf-8")
+    for name in [*environment]:
+        if name.startswith("TABLEAU_") or name == "DAGSTER_HOME":
+            del environment[name]
 
 
 def _only_settings(folder: str, names: list[str]) -> list[str]:
@@ -176,7 +189,7 @@ def _own_python(folder: Path) -> Path:
 
 def test_every_key_is_in_the_scaffold():
     """Prevents: a key that a newcomer never hears of."""
-    template = (ROOT / "tableau_pipeline/components/new_datasource.yaml").read_text()
+    template = (ROOT / "tableau_pipeline/components/new_project/datasource.yaml").read_text()
     missing = [
         name
         for name in PublishedDatasource.model().model_json_schema()["properties"]

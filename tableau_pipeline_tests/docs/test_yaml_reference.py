@@ -16,5 +16,5 @@ def test_the_page_is_up_to_date():
 
 def test_a_page_without_marks_is_an_error():
     """Prevents: tables that are never brought up to date again, as somebody removed their marks."""
-    with pytest.raises(ValueError, match="PublishedDatasource"):
+    with pytest.raises(ValueError, match="TableauPipeline"):
         SCRIPT["with_tables"]("# YAML keys\n")

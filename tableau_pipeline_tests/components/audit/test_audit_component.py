@@ -1,4 +1,4 @@
-"""The component Audit in a project, as Dagster loads and runs it."""
+"""The audit of a project, as Dagster loads and runs it."""
 
 import dagster as dg
 import pytest
@@ -14,11 +14,7 @@ from tableau_pipeline_tests.refresh.support.models import snapshot
 
 __all__ = ["project"]
 
-AUDIT = """type: tableau_pipeline.components.Audit
-attributes:
-  cron: "30 5 * * SUN"
-  timezone: Europe/Paris
-"""
+AUDIT = {"cron": "30 5 * * SUN", "timezone": "Europe/Paris"}
 BUSY = f"""type: tableau_pipeline.components.PublishedDatasource
 attributes:
   name: busy
@@ -47,10 +43,9 @@ def defs() -> dg.Definitions:
 @pytest.fixture
 def audited(project: Project) -> Project:
     """A project with one data source and the audit."""
-    project.write("resources.py", project.resources)
     project.write("models.py", MODELS)
     project.write("busy/defs.yaml", BUSY)
-    project.write("audit/defs.yaml", AUDIT)
+    project.add_pipeline(audit=AUDIT)
     (project.package / "definitions.py").write_text(DEFINITIONS, "utf-8")
     return project
 
@@ -69,8 +64,8 @@ def test_a_job_and_a_schedule(audited: Project):
 
 def test_a_mistake_is_one_line(audited: Project):
     """Prevents: an audit that never runs because of a slip, or an error that names no line."""
-    audited.write("audit/defs.yaml", AUDIT.replace("30 5 * * SUN", "weekly"))
-    with pytest.raises(DeclarationError, match=r'defs\.yaml:3: .*"weekly" is not a cron schedule'):
+    audited.add_pipeline(audit={"cron": "weekly"})
+    with pytest.raises(DeclarationError, match=r'defs\.yaml:4: .*"weekly" is not a cron schedule'):
         load_definitions(audited.package)
 
 

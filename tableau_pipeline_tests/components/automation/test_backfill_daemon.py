@@ -35,21 +35,7 @@ def defs() -> dg.Definitions:
     return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
 """,
     "daily/defs/__init__.py": "",
-    "daily/defs/automation.py": """
-from tableau_pipeline.components.automation import automation
-
-__all__ = ["automation"]
-""",
-    "daily/defs/resources.py": """
-import dagster as dg
-
-from tableau_pipeline.resources import resources_from_env
-
-
-@dg.definitions
-def resources() -> dg.Definitions:
-    return dg.Definitions(resources=resources_from_env())
-""",
+    "daily/defs/tableau/defs.yaml": "type: tableau_pipeline.components.TableauPipeline",
     "daily/defs/models.py": """
 import dagster as dg
 

@@ -8,8 +8,7 @@ from tableau_pipeline.components import FileDrop
 from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline_tests.components.support.projects import Project, project
-from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.components.support.projects import RESOURCES, Project, project
 from tableau_pipeline_tests.docs.page import page
 
 __all__ = ["project"]
@@ -171,9 +170,10 @@ def test_a_mistake_in_what_is_published(folder: Path):
 @pytest.mark.parametrize("beside", [True, False])
 def test_with_and_without_the_job(project: Project, beside: bool):
     """Prevents: a location that does not load because it has `publish_file` too, or has not."""
-    shipped = ROOT / "tableau_pipeline" / "defs"
-    for name in ["resources.py", *(["publish_file.py"] if beside else [])]:
-        project.write(name, (shipped / name).read_text("utf-8"))
+    if beside:
+        project.add_pipeline()
+    else:
+        project.write("resources.py", RESOURCES)
     (declaration,) = page("how-to/files.md").whole.blocks("yaml")
     project.write("drop/defs.yaml", declaration)
     definitions = load_definitions(project.package)

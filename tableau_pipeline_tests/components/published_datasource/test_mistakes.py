@@ -210,7 +210,7 @@ def test_a_name_that_a_model_has(project: Project):
 def test_columns_that_no_snapshot_has(project: Project, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a misspelt key that shows at the first refresh; or a server that does not start."""
     project.write("models.py", MODEL)
-    project.write("resources.py", project.resources)
+    project.add_pipeline()
     file = project.write("shop/defs.yaml", HEAD + "      refresh: {diff: {key: [idd]}}")
     project.snapshot("orders", id=[1, 2])
     load_definitions(project.package)
@@ -222,7 +222,7 @@ def test_columns_that_no_snapshot_has(project: Project, monkeypatch: pytest.Monk
 
 def test_a_model_that_was_stored_is_known(project: Project):
     """Prevents: a location that does not load because another one makes the model."""
-    project.write("resources.py", project.resources)
+    project.add_pipeline()
     project.write("shop/defs.yaml", PLAIN)
     project.snapshot("orders", id=[1])
     load_definitions(project.package)

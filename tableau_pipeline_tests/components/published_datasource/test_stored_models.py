@@ -69,7 +69,7 @@ DEFAULT = MINE.replace('"mine"', '"io_manager"')
 def test_by_another_io_manager(project: Project, returned: str):
     """Prevents: a run that fails with an error of Spark's about a broadcast variable."""
     project.write("models.py", ASSET.replace("DataFrame:", f"{returned}:"))
-    project.write("resources.py", project.resources)
+    project.add_pipeline()
     file = project.write("shop/defs.yaml", SHOP)
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
@@ -85,7 +85,7 @@ def test_in_a_graph_by_another_io_manager(project: Project):
     project.write("models.py", STORED["as a graph"].replace('"snapshots"', '"pickles"'))
     pickles = MINE.replace('resources_from_env()["snapshots"]', "dg.FilesystemIOManager()")
     project.write("pickles.py", pickles.replace('"mine"', '"pickles"'))
-    project.write("resources.py", project.resources)
+    project.add_pipeline()
     project.write("shop/defs.yaml", SHOP)
     with pytest.raises(DeclarationError, match='IO manager "pickles", which stores no snapshots'):
         load_definitions(project.package)
@@ -96,7 +96,7 @@ def test_as_snapshots(project: Project, models: str):
     """Prevents: a location that no longer loads although its models have snapshots."""
     project.write("models.py", models)
     project.write("mine.py", MINE)
-    project.write("resources.py", project.resources)
+    project.add_pipeline()
     project.write("shop/defs.yaml", SHOP)
     load_definitions(project.package)
 
@@ -105,6 +105,6 @@ def test_by_default(project: Project):
     """Prevents: a location like the shipped one, whose default stores snapshots, does not load."""
     project.write("models.py", ASSET)
     project.write("default.py", DEFAULT)
-    project.write("resources.py", project.resources)
+    project.add_pipeline()
     project.write("shop/defs.yaml", SHOP)
     load_definitions(project.package)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from tableau_pipeline_tests.refresh.support.models import snapshot
 
@@ -22,7 +23,7 @@ directory_type = "project"
 [tool.dg.project]
 root_module = "{name}"
 """
-_RESOURCES = """import dagster as dg
+RESOURCES = """import dagster as dg
 
 from tableau_pipeline.resources import resources_from_env
 
@@ -31,6 +32,7 @@ from tableau_pipeline.resources import resources_from_env
 def resources() -> dg.Definitions:
     return dg.Definitions(resources=resources_from_env())
 """
+PIPELINE = "type: tableau_pipeline.components.TableauPipeline\n"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,6 @@ class Project:
 
     root: Path
     name: str
-    resources: str = _RESOURCES
 
     @property
     def package(self) -> Path:
@@ -55,6 +56,11 @@ class Project:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
         return file
+
+    def add_pipeline(self, **attributes: Any) -> Path:
+        """The component that brings resources and triggers."""
+        text = PIPELINE + (yaml.safe_dump({"attributes": attributes}) if attributes else "")
+        return self.write("tableau/defs.yaml", text)
 
     def snapshot(self, model: str, **columns: Any) -> None:
         """Content of a model, of whole numbers."""

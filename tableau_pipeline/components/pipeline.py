@@ -1,0 +1,119 @@
+"""The component TableauPipeline: what a project needs beside its models and data sources."""
+
+import os
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any, Self
+
+import dagster as dg
+from pydantic import BeforeValidator, Field, model_validator
+
+from tableau_pipeline.components.audit import AuditTime, audit_definitions
+from tableau_pipeline.components.automation import triggers_of
+from tableau_pipeline.components.publish_file import publish_file
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.yaml_component import YamlComponent
+from tableau_pipeline.keys import guess, keyed, mistake
+from tableau_pipeline.resources import resources_from_env
+
+TEMPLATES = Path(__file__).with_name("new_project")
+_USUAL = ("spark", "hyper", "tableau", "snapshots")
+_KNOWN = (*_USUAL, "io_manager")
+_KEEP_DAYS = 14
+
+
+def _names(value: Any) -> Any:
+    if isinstance(value, bool):
+        return _USUAL if value else ()
+    names = value if isinstance(value, list | tuple) else [value]
+    for name in names:
+        if name not in _KNOWN:
+            raise ValueError(
+                f'there is no resource "{name}": {guess(name, _KNOWN)}Write true, false, or a '
+                f"list of {', '.join(_KNOWN)}"
+            )
+    return tuple(names)
+
+
+class TableauPipelineScaffolder(dg.Scaffolder):
+    """Writes the component, and for a new project `.env` and the settings of Dagster."""
+
+    def scaffold(self, request: dg.ScaffoldRequest) -> None:
+        """Write the files, but none that exists.
+
+        Raises:
+            ValueError: the component is declared already.
+        """
+        file = request.target_path / "defs.yaml"
+        if file.exists():
+            raise ValueError(f"{file} already exists: a project needs this component once")
+        _write(file, (TEMPLATES / "pipeline.yaml").read_text("utf-8"))
+        if root := request.project_root:
+            home = root.absolute() / "dagster_home"
+            env = Template((TEMPLATES / "env").read_text("utf-8"))
+            _write(root / ".env", env.substitute(dagster_home=home))
+            _write(home / "dagster.yaml", (TEMPLATES / "dagster.yaml").read_text("utf-8"))
+
+
+def _write(file: Path, text: str) -> None:
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+
+
+@dg.scaffold_with(TableauPipelineScaffolder)
+@keyed
+class TableauPipeline(YamlComponent):
+    """What the data sources of a code location need: resources, triggers, `publish_file`."""
+
+    resources: Annotated[
+        tuple[str, ...], BeforeValidator(_names, json_schema_input_type=bool | list[str])
+    ] = Field(
+        default=_USUAL,
+        json_schema_extra={"default": True},
+        description="true: spark, hyper, tableau and snapshots, set up from the environment. A "
+        "list: only these, where the project has others of its own; false: none. io_manager in "
+        "the list: snapshots is the IO manager of all assets that name no other.",
+    )
+    in_process: bool = Field(
+        default=False,
+        description="Run all steps of a run in one process, where Spark starts once. With "
+        "SPARK_REMOTE it has no effect.",
+    )
+    keep_days: float = Field(
+        default=_KEEP_DAYS,
+        gt=0,
+        description="Days until a replaced snapshot is removed, unless a refresh may still "
+        "compare with it. Must be longer than any run takes.",
+    )
+    audit: AuditTime | None = Field(
+        default=None,
+        description='Add the job `audit` and its schedule, {cron: "0 4 * * *"}. Default: none.',
+    )
+
+    @model_validator(mode="after")
+    def _snapshots_are_ours(self) -> Self:
+        if self.keep_days != _KEEP_DAYS and "snapshots" not in self.resources:
+            raise mistake(
+                ("keep_days",),
+                "this is a setting of the resource `snapshots`, which `resources` leaves out: set "
+                "it where that is made",
+            )
+        return self
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return all of it, for the data sources that this code location declares."""
+        declared = context.component_tree.get_all_components(of_type=PublishedDatasource)
+        shared = self.in_process and not os.environ.get("SPARK_REMOTE")
+        mine = dg.Definitions(
+            jobs=[publish_file],
+            resources=self._resources(),
+            executor=dg.in_process_executor if shared else None,
+        )
+        audit = audit_definitions(self.audit, declared) if self.audit else dg.Definitions()
+        return dg.Definitions.merge(mine, triggers_of(declared), audit)
+
+    def _resources(self) -> dict[str, Any]:
+        made = resources_from_env(keep_days=self.keep_days)
+        made["io_manager"] = made["snapshots"]
+        return {name: made[name] for name in self.resources}

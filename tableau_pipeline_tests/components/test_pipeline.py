@@ -1,0 +1,178 @@
+"""The component that brings all that a project needs beside its models and data sources."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from tableau_pipeline.components import TableauPipeline
+from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.components.pipeline import TableauPipelineScaffolder
+from tableau_pipeline.components.yaml_component import DeclarationError
+from tableau_pipeline_tests.components.support.projects import Project, project
+from tableau_pipeline_tests.conftest import ROOT
+
+__all__ = ["project"]
+
+SHOP = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    sold: {model: orders}
+  trigger: {cron: "0 6 * * *"}
+"""
+MODEL = 'import dagster as dg\n\norders = dg.AssetSpec("orders")\n'
+OWN = """import dagster as dg
+
+from tableau_pipeline.resources import SparkResource
+
+@dg.definitions
+def mine() -> dg.Definitions:
+    return dg.Definitions(resources={"spark": SparkResource(), "io_manager": dg.mem_io_manager})
+"""
+IN_PYTHON = """import dagster as dg
+
+from tableau_pipeline.components import PublishedDatasource
+
+@dg.component_instance
+def shop(context: dg.ComponentLoadContext){annotation}:
+    return PublishedDatasource.from_attributes_dict(attributes={attributes})
+"""
+# What create-dagster writes.
+DEFINITIONS = """from pathlib import Path
+
+from dagster import definitions, load_from_defs_folder
+
+
+@definitions
+def defs():
+    return load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+
+
+def loaded(project: Project) -> dg.Definitions:
+    """As Dagster's own definitions.py does."""
+    definitions = dg.load_from_defs_folder(path_within_project=project.package)
+    dg.Definitions.validate_loadable(definitions)
+    return definitions
+
+
+@pytest.fixture
+def shop(project: Project) -> Project:
+    """A project with one data source."""
+    project.write("models.py", MODEL)
+    project.write("shop/defs.yaml", SHOP)
+    return project
+
+
+def test_one_declaration_is_enough(shop: Project):
+    """Prevents: a data source that is never refreshed because its project lacks a piece of ours."""
+    shop.add_pipeline(audit={}, keep_days=30)
+    definitions = loaded(shop)
+    assert set(definitions.resources or {}) == {"spark", "hyper", "tableau", "snapshots"}
+    assert (definitions.resources or {})["snapshots"].keep_days == 30
+    assert [each.name for each in definitions.sensors or ()] == ["refresh_after_models"]
+    assert len(list(definitions.schedules or ())) == 2
+    assert definitions.resolve_job_def("publish_file")
+    assert definitions.resolve_job_def("audit")
+    assert definitions.executor is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [(["hyper", "tableau", "snapshots"], {"hyper", "tableau", "snapshots"}), (False, set())],
+)
+def test_resources_of_the_project(shop: Project, resources: object, expected: set[str]):
+    """Prevents: a project that does not load because it has a resource `spark` of its own."""
+    shop.write("own.py", OWN)
+    shop.add_pipeline(resources=resources)
+    definitions = dg.load_from_defs_folder(path_within_project=shop.package)
+    assert set(definitions.resources or {}) == {"spark", "io_manager"} | expected
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"resources": ["spork"]}, 'there is no resource "spork": did you mean "spark"?'),
+        ({"resources": False, "keep_days": 3}, "which `resources` leaves out"),
+        ({"audit": {"cron": "daily"}}, '"daily" is not a cron schedule'),
+    ],
+)
+def test_a_mistake_is_one_line(project: Project, attributes: dict, message: str):
+    """Prevents: a setting that is passed over in silence."""
+    file = project.add_pipeline(**attributes)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    assert str(raised.value).startswith(f"{file}:")
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_mistake_with_definitions_of_dagster(shop: Project):
+    """Prevents: a page of Dagster's and pydantic's words, and no line that says what to write."""
+    (shop.package / "definitions.py").write_text(DEFINITIONS, "utf-8")
+    shop.add_pipeline()
+    file = shop.write("shop/defs.yaml", SHOP.replace("cron:", "corn:"))
+    checked = subprocess.run(
+        [Path(sys.executable).with_name("dg"), "check", "defs", "--no-check-yaml"],
+        cwd=shop.root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert checked.returncode != 0
+    said = [line for line in (checked.stdout + checked.stderr).splitlines() if str(file) in line]
+    assert said[-1].startswith(
+        "tableau_pipeline.components.yaml_component.DeclarationError: "
+        f"{file}:7: attributes.trigger: trigger is one of: {{after: any}}"
+    )
+
+
+@pytest.mark.parametrize("annotation", ["", " -> dg.Component", " -> 'PublishedDatasource'"])
+def test_a_data_source_that_nothing_finds(project: Project, annotation: str):
+    """Prevents: a declared trigger that never fires, since Dagster does not list the component."""
+    attributes = yaml.safe_load(SHOP)["attributes"]
+    project.write("models.py", MODEL)
+    file = project.write("shop.py", IN_PYTHON.format(annotation=annotation, attributes=attributes))
+    project.add_pipeline()
+    with pytest.raises(
+        DeclarationError, match=r"write `-> PublishedDatasource` after shop\("
+    ) as no:
+        load_definitions(project.package)
+    assert str(no.value).startswith(f"{file}:5: ")
+
+
+def test_a_data_source_in_python(project: Project):
+    """Prevents: the same, although its function is annotated."""
+    attributes = yaml.safe_load(SHOP)["attributes"]
+    annotated = IN_PYTHON.format(annotation=" -> PublishedDatasource", attributes=attributes)
+    project.write("models.py", MODEL)
+    project.write("shop.py", annotated)
+    project.add_pipeline()
+    assert len(list(loaded(project).schedules or ())) == 1
+
+
+def test_the_scaffold(tmp_path: Path):
+    """Prevents: settings of a project that are lost to a scaffold; a project without the pool."""
+    request = dg.ScaffoldRequest(
+        type_name="x",
+        target_path=tmp_path / "src" / "tableau",
+        scaffold_format="yaml",
+        project_root=tmp_path,
+        params=None,
+    )
+    TableauPipelineScaffolder().scaffold(request)
+    text = (tmp_path / "src" / "tableau" / "defs.yaml").read_text("utf-8")
+    declared = TableauPipeline.from_attributes_dict(attributes=yaml.safe_load(text)["attributes"])
+    assert declared.audit
+    settings = (tmp_path / "dagster_home" / "dagster.yaml").read_text("utf-8")
+    assert settings == (ROOT / "dagster_home" / "dagster.yaml").read_text("utf-8")
+    env = tmp_path / ".env"
+    assert f"DAGSTER_HOME=${{DAGSTER_HOME:-{tmp_path}/dagster_home}}" in env.read_text("utf-8")
+    with pytest.raises(ValueError, match="a project needs this component once"):
+        TableauPipelineScaffolder().scaffold(request)
+    (tmp_path / "src" / "tableau" / "defs.yaml").unlink()
+    env.write_text("TABLEAU_SITE=sales\n", "utf-8")
+    TableauPipelineScaffolder().scaffold(request)
+    assert env.read_text("utf-8") == "TABLEAU_SITE=sales\n"
