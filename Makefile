@@ -10,7 +10,7 @@ export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
 export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 
-.PHONY: help demo cluster test test-all test-long contract dev check docs bench dist clean python java postgresql
+.PHONY: help demo cluster test test-all test-long contract dev check docs bench lowest dist clean python java postgresql
 
 help: # This list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -56,6 +56,9 @@ docs: .venv/installed # The documentation as a site, into site/
 bench: export SPARK_LOCAL_IP ?= 127.0.0.1
 bench: java .venv/classes # Benchmarks
 	@$(BIN)/python -m benchmarks
+
+lowest: .venv/installed | java # After a change of pyproject.toml: the oldest versions that it allows
+	@$(BIN)/python scripts/lowest.py
 
 dist: .venv/installed # Wheel and source distribution, into dist/
 	@rm -rf dist

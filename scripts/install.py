@@ -28,16 +28,22 @@ _VARIABLES = {
 _SECTIONS = ("global", "install", ":env:")
 
 
-def uv_environment(pip_settings: str) -> Mapping[str, str]:
+def pip_settings() -> str:
+    """Return what pip is told by its files and the environment; "" if it cannot say."""
+    listed = subprocess.run([*_PIP, "config", "list"], stdout=subprocess.PIPE, text=True)
+    return listed.stdout
+
+
+def uv_environment(settings: str) -> Mapping[str, str]:
     """Return pip's settings as variables for uv.
 
     Args:
-        pip_settings: what `pip config list` prints, such as `global.index-url='https://...'`.
+        settings: what `pip config list` prints, such as `global.index-url='https://...'`.
     """
     found = {
         name: ast.literal_eval(value)
         for section in _SECTIONS
-        for name, value in re.findall(rf"^{section}\.([\w-]+)=(.*)$", pip_settings, re.MULTILINE)
+        for name, value in re.findall(rf"^{section}\.([\w-]+)=(.*)$", settings, re.MULTILINE)
     }
     variables = {
         variable: between.join(found[name].split()) if between else found[name]
@@ -50,11 +56,10 @@ def uv_environment(pip_settings: str) -> Mapping[str, str]:
 
 def install() -> int:
     """Install with uv, or else with pip; return the exit code."""
-    settings = subprocess.run([*_PIP, "config", "list"], capture_output=True, text=True)
     quiet = ["install", "--quiet", "--disable-pip-version-check"]
     has_uv = subprocess.run([*_PIP, *quiet, "--constraint", "constraints.txt", "uv"])
-    if settings.returncode == has_uv.returncode == 0:
-        environment = {**os.environ, **uv_environment(settings.stdout)}
+    if has_uv.returncode == 0:
+        environment = {**os.environ, **uv_environment(pip_settings())}
         uv = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable]
         done = subprocess.run([*uv, "--quiet", *_WHAT], env=environment)
         if done.returncode == 0:
