@@ -1,8 +1,7 @@
 """Files to publish, and ways to look at what came of them."""
 
-import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -94,14 +93,6 @@ def rows_of(path: Path, query: str = ALL_ROWS) -> list[list]:
     with Connection(hyper_process().endpoint, path) as connection:
         rows = connection.execute_list_query(query)
         return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
-
-
-def wait_until(happened: Callable[[], Any]) -> None:
-    """Wait for what takes a moment, but not for ever."""
-    deadline = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.01)
 
 
 def call(

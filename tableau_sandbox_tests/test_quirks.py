@@ -1,6 +1,4 @@
 import re
-import time
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -12,7 +10,6 @@ from tableau_sandbox import command_line
 from tableau_sandbox.http.app import API_ROUTES
 from tableau_sandbox.options import Options
 from tableau_sandbox.quirks import Quirks
-from tableau_sandbox.testing import Sandbox
 from tableau_sandbox.vds.api import CALLS
 from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox
@@ -116,21 +113,6 @@ def test_senseless_answers(wrong: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         command_line.main([wrong])
     assert wrong.partition("=")[0] in capsys.readouterr().err
-
-
-def test_jobs_may_come_in_any_order(start_sandbox: Callable[..., Sandbox], one_row: Path):
-    # Prevents: a pipeline that sends a batch before the last one is done is never caught.
-    server = signed_in(start_sandbox(job_order="any", job_delay=0.05))
-    item = publish(server, one_row)
-    for _ in range(10):
-        update(server, item, CLEAR)
-
-    def oldest_first() -> list[str]:
-        return [job.status for job in server.jobs.filter()][::-1]
-
-    deadline = time.monotonic() + 20
-    while (seen := oldest_first()) == sorted(seen, key="Pending".__eq__):
-        assert time.monotonic() < deadline, "the jobs came in order"
 
 
 def test_page_of_quirks():

@@ -102,31 +102,21 @@ EQUALS_ONE = {"op": "eq", "target-col": "a", "const": {"type": "integer", "v": "
 @pytest.mark.parametrize(
     ("action", "reason"),
     [
-        ({**INSERT, "action": ["insert"]}, "found using 'action'"),
         ({**INSERT, "target_table": "t"}, "insert.target_table: Extra inputs .* it is 't'"),
         ({"action": "insert", "target-table": "t"}, "insert.source-table: Field required"),
         ({**INSERT, "target-schema": None}, "target-schema: .* valid string; it is None"),
-        ({**INSERT, "target-table": "x" * 256}, "target-table: .* at most 255"),
         ({**INSERT, "action": "update"}, "update.condition: Field required"),
         ("insert", "valid dictionary"),
         (delete(True, **{"source-schema": "x"}), "needs a 'source-table'"),
-        (delete({"op": ["eq"]}), "found using 'op'"),
         (delete(False), "condition: .* valid dictionary"),
         (delete({"op": "and", "args": [True]}), "args.0: .* valid dictionary .* it is True"),
         (delete({"op": "or", "conditions": [PAIR]}), "args: Field required"),
         (delete({"op": "eq", "target-col": "a"}), "needs two columns"),
         (delete({"op": "eq", "const": {"type": "string", "v": "x"}}), "needs one column"),
-        (delete({"op": "eq", "target-col": "a", "const": None}), "needs one column"),
-        (delete({**PAIR, "const": None}), "needs one column"),
         (delete({**PAIR, "more": 1}), "eq.more: Extra inputs"),
         (delete({**PAIR, "op": "has"}), "needs a constant"),
         (const("integer", "1", op="has"), "of the type string"),
-        (
-            delete({"op": "eq", "target-col": "a", "const": {"type": "string"}}),
-            "const.v: Field req",
-        ),
         ({**UPSERT, "condition": True}, "must compare key columns"),
-        ({**UPSERT, "condition": {"op": "or", "args": [PAIR]}}, "by 'and' only"),
         ({**UPSERT, "condition": EQUALS_ONE}, "must compare key columns"),
     ],
 )
@@ -135,17 +125,3 @@ def test_actions_refused(action: Any, reason: str):
     with pytest.raises(GrammarError, match=reason) as caught:
         parse(INSERT, action)
     assert str(caught.value).startswith("actions.1")
-
-
-def test_conditions_have_an_end():
-    # Prevents: conditions that bring the engine of real servers down work in tests.
-    terms = [EQUALS_ONE] * 5_000
-    parse(delete({"op": "or", "args": terms}))
-    with pytest.raises(GrammarError, match="5001 terms"):
-        parse(delete({"op": "or", "args": [*terms, EQUALS_ONE]}))
-    deep: dict = EQUALS_ONE
-    for _ in range(101):
-        deep = {"op": "and", "args": [deep]}
-    with pytest.raises(GrammarError, match="nested more than 100 deep"):
-        parse(delete(deep))
-    parse(delete(deep["args"][0]))

@@ -1,11 +1,9 @@
 """Publishing: at once, in the background, in blocks, over what is there."""
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
-from tableauserverclient.server.endpoint.exceptions import JobFailedException
 
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
@@ -111,31 +109,6 @@ def test_rows_are_added(server: tsc.Server, tmp_path: Path):
     assert tds_of(server, first.id, tmp_path) == metadata
 
 
-def test_deleted_before_rows_are_added(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: an append that was queued brings a deleted data source back."""
-    published = publish(server, one_row)
-    with sandbox.held_jobs():
-        item = tsc.DatasourceItem(default_project(server), name="Flights")
-        job = server.datasources.publish(item, one_row, "Append", as_job=True)
-        server.datasources.delete(published.id)
-    with pytest.raises(JobFailedException):
-        server.jobs.wait_for_job(job, timeout=20)
-    assert server.datasources.get()[0] == []
-    assert list((sandbox.data_dir / "incoming").iterdir()) == []
-
-
-def test_a_bounded_number_is_kept(new_server: NewServer, tmp_path: Path, one_row: Path):
-    # Prevents: old publishes fill the disk, or the present one is thrown away with them.
-    _, server = new_server(kept_revisions=2)
-    for _ in range(4):
-        item = publish(server, one_row, mode="Overwrite")
-    server.datasources.populate_revisions(item)
-    assert [found.revision_number for found in item.revisions] == ["3", "4"]
-    assert len(list((tmp_path / "sandbox" / "content").iterdir())) == 2
-    server.datasources.delete(item.id)
-    assert list((tmp_path / "sandbox" / "content").iterdir()) == []
-
-
 NO_PAYLOAD = ("request_payload", "", "")
 UPLOADED = '<tsRequest><datasource name="Uploaded"/></tsRequest>'
 
@@ -190,14 +163,3 @@ def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: P
     assert publish_upload(sandbox, server, upload).status_code == 201
     (item,) = server.datasources.get()[0]
     assert rows_on_server(server, item.id) == [[1, "one"]]
-
-
-def test_sessions_expire_and_are_swept(new_server: NewServer, tmp_path: Path, one_row: Path):
-    # Prevents: abandoned uploads fill the disk.
-    now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    sandbox, server = new_server(clock=lambda: now[0], upload_hours=1)
-    upload = server.fileuploads.upload(str(one_row))
-    now[0] += timedelta(hours=1)
-    assert code_of(publish_upload(sandbox, server, upload)) == "404015"
-    server.fileuploads.initiate()
-    assert list((tmp_path / "sandbox" / "uploads").iterdir()) == []

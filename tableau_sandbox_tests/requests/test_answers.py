@@ -2,22 +2,18 @@
 
 import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.faults import Refuse
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import (
     call,
-    code_of,
     default_project,
     publish,
-    send_parts,
     tds_of,
     wrapped_extract,
     write_package,
@@ -76,16 +72,6 @@ def test_finish_code_of_a_pending_publish(
     assert server.jobs.wait_for_job(job, timeout=20).finish_code == 0
 
 
-@pytest.mark.parametrize("status", [503, 504])
-def test_pages_of_gateways(start_sandbox: Callable[..., Sandbox], status: int):
-    """Prevents: a client breaks on the page of a gateway, which is no answer of the API."""
-    sandbox = start_sandbox(gateway_pages=True, faults=[Refuse(status=status)])
-    answer = call(sandbox, "GET", "serverInfo")
-    assert answer.status_code == status
-    assert answer.headers["Content-Type"].startswith("text/html")
-    assert f"<h1>{status} " in answer.text
-
-
 def test_bare_download_may_be_a_package(
     sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path
 ):
@@ -99,17 +85,3 @@ def test_bare_download_may_be_a_package(
         assert {name: archive.read(name).decode() for name in archive.namelist()} == {
             "Flights.tds": tds
         }
-
-
-def test_deleted_files(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: the file of a deleted data source stays for ever."""
-    server.datasources.delete(publish(server, one_row).id)
-    assert list((sandbox.data_dir / "content").iterdir()) == []
-
-
-@pytest.mark.slow
-def test_block_that_is_too_large(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: a client whose blocks are larger than 64 MB is refused in production only."""
-    path, file = f"sites/{{site}}/fileUploads/{server.fileuploads.initiate()}", bytes(64 << 20)
-    answer = send_parts(sandbox, server, "PUT", path, ("tableau_file", "file", file + b"x"))
-    assert code_of(answer) == "400016"

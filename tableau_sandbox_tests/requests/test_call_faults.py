@@ -8,7 +8,7 @@ import tableauserverclient as tsc
 from tableau_sandbox.faults import Delay, Drop, ExpireSessions, Refuse
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import ALICE
-from tableau_sandbox_tests.samples import call, code_of, publish, send_parts, user
+from tableau_sandbox_tests.samples import call, publish, user
 
 PUBLISH = "sites/{site}/datasources"
 SERVER_ERROR = tsc.server.endpoint.exceptions.InternalServerError
@@ -50,23 +50,6 @@ def test_what_was_done_all_the_same(
     assert names(server) == done
     assert armed.fired == 1
     publish(server, one_row, mode="Overwrite")
-
-
-def test_download_lost(sandbox: Sandbox, server: tsc.Server, one_row: Path, tmp_path: Path):
-    """Prevents: a lost download keeps the file open, or the sandbox from answering again."""
-    item = publish(server, one_row)
-    armed = sandbox.control.add(Drop(when="after", path="sites/*/datasources/*/content"))
-    with pytest.raises(requests.ConnectionError):
-        server.datasources.download(item.id, str(tmp_path / "lost"))
-    assert Path(server.datasources.download(item.id, str(tmp_path / "got"))).exists()
-    assert armed.fired == 1
-
-
-def test_refusal_reads_what_is_sent(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: a refused upload shows as a broken connection, and the refusal is lost."""
-    sandbox.control.add(Refuse(status=429))
-    file = ("tableau_datasource", "x.hyper", bytes(8 << 20))
-    assert code_of(send_parts(sandbox, server, "POST", PUBLISH, file)) == "429000"
 
 
 def test_faults_meet_and_clear(sandbox: Sandbox, server: tsc.Server):

@@ -10,24 +10,6 @@ from tableau_sandbox_tests.contract.session import Session
 from tableau_sandbox_tests.contract.vds import call, fields, query, refused, values
 from tableau_sandbox_tests.samples import execute, publish, write_package
 
-
-def test_any_name(admin: tsc.Server, session: Session, tmp_path: Path):
-    """Prevents: a name that is in quotes in SQL, or in brackets in a formula, is another one."""
-    table, names = 't]"', ["x]['\".", "a\nb 😀"]
-    place = f'"Extract".{escape_name(table)}'
-    number, text = map(escape_name, names)
-    file = execute(
-        tmp_path / "any.hyper",
-        f"CREATE TABLE {place} ({number} BIGINT, {text} TEXT)",
-        f"INSERT INTO {place} VALUES (1, 'x'), (NULL, NULL), ({2**63 - 1}, '')",
-    )
-    luid = publish(admin, file, name="Any").id
-    assert [each["fieldName"] for each in fields(session, luid)] == names
-    number, text, table = (f"[{each.replace(']', ']]')}]" for each in (*names, table))
-    asked = (f"SUM({number})", f"COUNTD({text})", f"MAX({text})", f"COUNT({table})")
-    assert values(query(session, luid, *asked)) == [2**63, 2, "x", 3]
-
-
 TYPES = {
     "NUMERIC(18, 2)": ("0.1", 0.1),
     "DOUBLE PRECISION": ("'NaN'", None),
@@ -138,20 +120,3 @@ def test_model_of_an_analyst(admin: tsc.Server, session: Session, tmp_path: Path
     assert values(answer) == [1, 1]
     for formula, code in (("id", "400800"), ("name", "400800"), ("Twice", "501000")):
         refused(query(session, luid, f"COUNT([{formula}])"), code)
-
-
-def test_captions_that_are_not_unique(
-    admin: tsc.Server, session: Session, tmp_path: Path, one_row: Path
-):
-    """Prevents: one of two fields with a caption is asked, and nobody knows which."""
-    luid = analysts(admin, tmp_path, one_row, "caption='Number'")
-    refused(query(session, luid, "MAX([Number])"), "404935")
-
-
-def test_data_that_are_elsewhere(admin: tsc.Server, session: Session, tmp_path: Path):
-    """Prevents: a live data source, whose data the sandbox does not have, fails the service."""
-    file = tmp_path / "live.tds"
-    file.write_text(TDS.partition("<extract")[0].replace("NAME />", "/>") + "</datasource>")
-    luid = publish(admin, file, name="Live").id
-    assert len(fields(session, luid)) == 3
-    refused(query(session, luid, "COUNT([Number])"), "501000")

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-import requests
 import tableauserverclient as tsc
 
-from tableau_sandbox.faults import Drop, ExpireSessions, HideRows, Refuse, StaleRows
+from tableau_sandbox.faults import HideRows, StaleRows
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.contract.session import Session
 from tableau_sandbox_tests.contract.vds import call, query, refused, values
@@ -46,14 +45,6 @@ def test_capability(vds: Sandbox, admin: tsc.Server, alice: Session, session: Se
     refused(query(alice, single, COUNT), "403800")
     rule("Read", "Deny")
     refused(query(alice, single, COUNT), "404937")
-
-
-def test_server_without_the_service(vds: Sandbox, session: Session):
-    """Prevents: a client takes the page of a server without the service for an answer of it."""
-    with vds.quirks(vds=False):
-        answer = session.call("POST", QUERY, "{}", version="v1", token=session.token)
-    assert answer.status == 404
-    assert not answer.headers["Content-Type"].startswith("application/json")
 
 
 @pytest.mark.parametrize("schema", ["20251", "20252", "20253", "20261", "20262"])
@@ -114,34 +105,3 @@ def test_answers_of_before_a_change(
     with vds.armed(StaleRows()):
         publish(admin, one_row, name="Stale", mode="Overwrite")
         assert counts(2) == [2, 1]
-
-
-def test_a_fault_armed_again_remembers_nothing(
-    vds: Sandbox, admin: tsc.Server, session: Session, one_row: Path, two_rows: Path
-):
-    """Prevents: an answer of before an earlier test, and files that no data source has any more."""
-    before = set((vds.data_dir / "content").iterdir())
-    item = publish(admin, one_row, name="Twice stale")
-    with vds.armed(StaleRows()):
-        publish(admin, two_rows, name="Twice stale", mode="Overwrite")
-        assert values(query(session, item.id, COUNT)) == [1]
-        with vds.armed(StaleRows(times=None)):
-            assert values(query(session, item.id, COUNT)) == [2]
-    with vds.armed(StaleRows(times=None)):
-        assert values(query(session, item.id, COUNT)) == [2]
-    admin.datasources.delete(item.id)
-    # What earlier faults kept may be gone, too.
-    assert set((vds.data_dir / "content").iterdir()) <= before
-
-
-def test_gateways_and_networks_fail_too(
-    vds: Sandbox, session: Session, alice: Session, single: str
-):
-    """Prevents: faults of calls spare the calls of the service."""
-    with vds.quirks(gateway_pages=True), vds.armed(Refuse(status=504, path=QUERY)):
-        answer = query(session, single, COUNT)
-    assert answer.headers["Content-Type"].startswith("text/html")
-    with vds.armed(Drop(when="after", path=QUERY)), pytest.raises(requests.ConnectionError):
-        query(session, single, COUNT)
-    with vds.armed(ExpireSessions(path=QUERY, user="alice")):
-        refused(query(alice, single, COUNT), "401002")
