@@ -20,8 +20,6 @@ from tableau_pipeline_tests.cluster.deployment import deployment
 from tableau_pipeline_tests.cluster.transfers import Transfer, Transfers
 
 _MEMORY = "2g"
-# How hyperd reads, by GB of local copies that stay.
-_COPIES = {10: "copies", 0: "in place"}
 _HEADINGS = (
     *("where", "what changed", "decision", "seconds", "processor, s"),
     *("MB read", "MB written", "requests"),
@@ -37,8 +35,7 @@ class _Refresh:
         what: had changed before.
         wall: seconds.
         cpu: processor seconds of all processes, those of the server and of the services included.
-        store: what was read from the object store and written to it; None without one, or if
-            parts of objects are read, of which its log does not tell the size.
+        store: what was read from the object store and written to it; None without one.
     """
 
     where: str
@@ -55,8 +52,7 @@ def compare_with_several_hosts(scale: float) -> None:
         folder = Path(name)
         lineitem = generate(folder / "tpch", scale)
         found = in_fresh_process(_one_machine, lineitem, folder / "one")
-        for gb, name in _COPIES.items():
-            found += in_fresh_process(_several_hosts, lineitem, folder / name, gb)
+        found += in_fresh_process(_several_hosts, lineitem, folder / "several")
     print(f"\nlineitem at scale {scale:g}, hyperd within {_MEMORY}\n")
     print(f"| {' | '.join(_HEADINGS)} |\n|{' --- |' * len(_HEADINGS)}")
     for each in found:
@@ -79,12 +75,11 @@ def _one_machine(lineitem: Path, folder: Path) -> list[_Refresh]:
         return [*_refreshes("one machine", lineitem, folder, environment)]
 
 
-def _several_hosts(lineitem: Path, folder: Path, gb: int) -> list[_Refresh]:
+def _several_hosts(lineitem: Path, folder: Path) -> list[_Refresh]:
     folder.mkdir()
     with deployment(folder / "hosts") as running:
-        environment = {**running.hosts["host-a"].environment, "PIPELINE_CACHE_GB": f"{gb}"}
-        where, transfers = f"`make cluster`, {_COPIES[gb]}", running.transfers if gb else None
-        return [*_refreshes(where, lineitem, folder, environment, transfers)]
+        environment = running.hosts["host-a"].environment
+        return [*_refreshes("`make cluster`", lineitem, folder, environment, running.transfers)]
 
 
 def _refreshes(

@@ -36,9 +36,6 @@ class Folder(Protocol):
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the paths of files; those that are not on this machine are fetched."""
 
-    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return SQL by which hyperd finds files. It may hold credentials: never log it."""
-
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return those of these files that do not exist, by their full names."""
 
@@ -61,10 +58,6 @@ class LocalFolder:
         """Return the paths of files."""
         folder = str(self.path)
         return tuple(name if name.startswith("/") else f"{folder}/{name}" for name in names)
-
-    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the paths of files as SQL."""
-        return tuple(map(string_literal, self.paths(names)))
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return the paths at which there is no file."""
@@ -195,7 +188,7 @@ def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]
     hyperd refuses a file in which one of these columns has another type. Other columns may have
     types that hyperd cannot read.
     """
-    sources = ", ".join(table.folder.sources(files))
+    sources = ", ".join(map(string_literal, table.folder.paths(files)))
     # An external table needs a column, even where all values come from elsewhere.
     descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)}), " if columns else ""
     return f"external(ARRAY[{sources}], {descriptor}FORMAT => 'parquet')"

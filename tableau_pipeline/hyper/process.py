@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 
 from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess, Telemetry
 
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefusedError
 
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -98,8 +97,6 @@ class Hyperd(HyperProcess):
                 # Without it, hyperd writes hyperd.log into the working directory, and SQL into it.
                 "log_config": "",
                 "memory_limit": f"{memory // 2**20}m",
-                # Object stores that speak the protocol of S3.
-                "external_allow_custom_endpoints": "true",
             },
         )
 
@@ -156,33 +153,7 @@ def connect(
 
     Without this setting, casts between instants and wall clock times use the machine's zone.
     """
-    return _Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
-
-
-class _Connection(Connection):
-    """Says in one line why hyperd could not read objects of S3 itself, as other reads do."""
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        super().__exit__(exc_type, exc_val, exc_tb)
-        if not isinstance(exc_val, HyperException):
-            return
-        found = dict(re.findall(r"(http-status|aws-s3-[a-z-]+): ([^\n]+)", str(exc_val)))
-        if "aws-s3-bucket-name" not in found:
-            return
-        said = [found[name] for name in ("aws-s3-code", "aws-s3-message") if name in found]
-        cause = ": ".join(said).rstrip(".") or f"http-status {found.get('http-status')}"
-        # hyperd has no words for it.
-        if cause.startswith("http-status 0 "):
-            cause = "the connection broke off, or there was no answer in time"
-        raise RefreshError(
-            f"Reading s3://{found['aws-s3-bucket-name']} in place failed: {cause}. Check the "
-            "network and the AWS_ variables, then run again."
-        ) from None
+    return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
 
 
 @atexit.register

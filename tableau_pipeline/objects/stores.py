@@ -1,6 +1,5 @@
 """Recognize the URL of an object store, and open it."""
 
-import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ import obstore
 from obstore.store import ObjectStore
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.types import string_literal
 from tableau_pipeline.objects.arrow_files import open_store
 from tableau_pipeline.objects.errors import in_words, is_absent
 from tableau_pipeline.objects.local import LocalCopies
@@ -111,43 +109,6 @@ def opened(url: str) -> ObjectStore:
     return open_store(url)
 
 
-# The arguments of hyperd's s3_location, and the variables by which clients of S3 are set up.
-_ARGUMENTS = {
-    "access_key_id": ("AWS_ACCESS_KEY_ID",),
-    "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
-    "session_token": ("AWS_SESSION_TOKEN",),
-    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-}
-_NEEDED = {"access_key_id", "secret_access_key", "region"}
-
-
-def can_read_in_place(url: str) -> bool:
-    """Whether hyperd itself can read the objects of a store.
-
-    It knows neither Azure nor the roles and accounts of machines, and takes for Google Cloud
-    Storage only tokens that expire during a refresh.
-    """
-    return url.startswith("s3://") and _arguments().keys() >= _NEEDED
-
-
-def s3_location(url: str) -> str:
-    """Return SQL for an object that hyperd reads in place. It holds credentials: never log it.
-
-    Source: https://tableau.github.io/hyper-db/docs/sql/external/location
-    """
-    named = ", ".join(f"{name} => {string_literal(value)}" for name, value in _arguments().items())
-    return f"s3_location({string_literal(url)}, {named})"
-
-
-def _arguments() -> dict[str, str]:
-    found = {
-        name: next((value for each in variables if (value := os.environ.get(each))), "")
-        for name, variables in _ARGUMENTS.items()
-    }
-    return {name: value for name, value in found.items() if value}
-
-
 # Downloads at a time. A file is a part of a model, so that there usually are several.
 _THREADS = 8
 
@@ -179,12 +140,6 @@ class ObjectFolder:
             paths = tuple(executor.map(self._copy, names))
         self.copies.make_room()
         return paths
-
-    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return SQL by which hyperd finds files: in place if no copies are kept, where it can."""
-        if self.copies.limit == 0 and can_read_in_place(self.url):
-            return tuple(s3_location(self.uri(name)) for name in names)
-        return tuple(map(string_literal, self.paths(names)))
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return the URLs at which there is no object."""

@@ -197,8 +197,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     cache_gb: float = Field(
         default=10,
         ge=0,
-        description="GB of local copies of files that hyperd has read from an object store. With "
-        "0, it reads S3 in place where it can.",
+        description="GB of local copies that stay of files that hyperd has read from an object "
+        "store.",
     )
 
     @property

@@ -20,14 +20,12 @@ from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource, resources_from_env
 from tableau_pipeline.resources.data_folder import local_copies
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
-from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.network import Fault, Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.refresh.support.pipeline import session
@@ -219,19 +217,6 @@ def phases(requests: list[tuple[str, str]]) -> list[int]:
         firsts.append(position)
         position += len([*group])
     return firsts
-
-
-@pytest.mark.parametrize(
-    "server", [pytest.param(S3Server, id="S3", marks=pytest.mark.slow)], indirect=True
-)
-def test_in_place(runs: Runs, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: other rows, or copies on a small disk, where hyperd reads a model in the store."""
-    monkeypatch.setenv("PIPELINE_CACHE_GB", "0")
-    for version in (1, 2):
-        with monkeypatch.context() as patch:
-            patch.delattr(LocalCopies, "path")
-            assert runs.run(version) == []
-        assert runs.wrong() == []
 
 
 def test_each_phase_of_a_refresh(runs: Runs, network: Network):

@@ -12,11 +12,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tableau_pipeline.core.declaration import InCatalog, LakeFormat, LakeTable
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.lake import files as lake_files
 from tableau_pipeline.lake.tables import current_version
-from tableau_pipeline.objects import arrow_files, stores
+from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.stores import StoreError, opened
 from tableau_pipeline_tests.deployment.conftest import STORES
 from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
@@ -175,84 +175,3 @@ def test_there_is_no_such_table(store: ObjectServer):
     """Prevents: a table of no rows where a URL is mistyped."""
     with pytest.raises(RefusedError, match=f"{store.url}/nothing does not exist"):
         current_version(LakeTable(delta=f"{store.url}/nothing"))
-
-
-def only_hyperd(monkeypatch: pytest.MonkeyPatch, argument: str, value: str) -> None:
-    """Give hyperd another value than the other clients of the store."""
-    monkeypatch.setitem(stores._ARGUMENTS, argument, ("ONLY_HYPERD",))
-    monkeypatch.setenv("ONLY_HYPERD", value)
-
-
-def read_in_place(pipeline: Pipeline, tmp_path: Path) -> str:
-    """Follow a table of which no copies are kept, so that hyperd reads it from S3; its URL."""
-    url = f"s3://{BUCKET}/{tmp_path.name}/a b é'x"
-    write_deltalake(url, values_of_all_types(), storage_options=PLAIN)
-    follow(pipeline, "delta", url)
-    pipeline.copies.limit = 0
-    return url
-
-
-def failure(pipeline: Pipeline) -> str:
-    with pytest.raises(RefreshError) as caught:
-        pipeline.run()
-    # A refusal would not be tried again.
-    assert type(caught.value) is RefreshError
-    assert caught.value.__suppress_context__
-    return str(caught.value)
-
-
-@ON_S3
-@pytest.mark.parametrize("in_place", [True, False])
-def test_in_place(
-    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
-):
-    """Prevents: a disk that fills although no copies are wanted; a table that cannot be read
-    because hyperd lacks a setting that other clients find elsewhere."""
-    if not in_place:
-        monkeypatch.delenv("AWS_REGION")
-    url = read_in_place(pipeline, tmp_path)
-    pipeline.run()
-    table = DeltaTable(url, storage_options=PLAIN)
-    table.delete("id = 1")
-    pipeline.run()
-    table.update_incremental()
-    assert published(pipeline) == in_order(table.to_pyarrow_table())
-    assert pipeline.copies.folder.exists() != in_place
-
-
-@ON_S3
-@pytest.mark.parametrize(
-    "answered",
-    # hyperd goes on trying for 50 seconds, but not if nobody knows the host.
-    [pytest.param(None, id="unknown"), pytest.param(1, id="lost", marks=pytest.mark.long)],
-)
-def test_a_store_that_is_away_from_hyperd(
-    answered: int | None,
-    pipeline: Pipeline,
-    store: ObjectServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """Prevents: a lost connection that blames the values of a model, or does not name the store."""
-    read_in_place(pipeline, tmp_path)
-    with Network(store.port).running() as between:
-        between.down_after(answered or 0)
-        there = f"http://127.0.0.1:{between.port}" if answered else "http://nowhere.invalid"
-        only_hyperd(monkeypatch, "endpoint", there)
-        assert failure(pipeline) == (
-            f"Reading s3://{BUCKET} in place failed: the connection broke off, or there was no "
-            "answer in time. Check the network and the AWS_ variables, then run again."
-        )
-
-
-@ON_S3
-def test_a_store_that_refuses_hyperd(
-    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Prevents: a wrong key that nobody looks for, or that the message shows."""
-    read_in_place(pipeline, tmp_path)
-    only_hyperd(monkeypatch, "secret_access_key", "a wrong one")
-    message = failure(pipeline)
-    assert f"Reading s3://{BUCKET} in place failed: SignatureDoesNotMatch: " in message
-    assert "a wrong one" not in message
-    assert "\n" not in message
