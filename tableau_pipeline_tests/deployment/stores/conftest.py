@@ -5,7 +5,7 @@ import pytest
 
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.snapshots import storage
+from tableau_pipeline.snapshots import store
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline_tests.deployment.stores.network import Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
@@ -15,7 +15,7 @@ from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 def network(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     """What lies between the store and this process, which soon gives up."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
-    monkeypatch.setattr(storage, "_PAUSES", (0.1, 0.1))
+    monkeypatch.setattr(store, "_PAUSES", (0.1, 0.1))
     with Network(server.port).running() as network:
         for name, value in server.settings_at(network.port).items():
             monkeypatch.setenv(name, value)

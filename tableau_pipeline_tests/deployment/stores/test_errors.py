@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, opened
-from tableau_pipeline.snapshots import storage as storage_module
+from tableau_pipeline.snapshots import store as store_module
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.deployment.s3 import S3Server
@@ -25,7 +25,7 @@ SECRET = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that has opened no store yet, and soon gives up."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
-    monkeypatch.setattr(storage_module, "_PAUSES", ())
+    monkeypatch.setattr(store_module, "_PAUSES", ())
     opened.cache_clear()
     yield
     opened.cache_clear()
