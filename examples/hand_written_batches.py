@@ -21,11 +21,10 @@ def forget_a_customer(
     context: dg.AssetExecutionContext,
     config: Forget,
     tableau: TableauServerResource,
-    hyper: HyperResource,
 ) -> None:
     """Takes a customer off the dashboards at once; the model follows by its own means."""
     leaving = Delete(target="Extract", where=target("customer_id") == config.customer_id)
-    send_batch(context, "loyal_customers", batch=Batch([leaving]), tableau=tableau, hyper=hyper)
+    send_batch(context, "loyal_customers", batch=Batch([leaving]), tableau=tableau)
 
 
 @dg.asset(pool="tableau")

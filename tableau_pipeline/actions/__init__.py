@@ -1,1 +1,1 @@
-"""Tableau's action batches for published data: build, compare and validate them."""
+"""Tableau's action batches for published data."""

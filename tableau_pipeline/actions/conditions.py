@@ -1,7 +1,7 @@
-"""Conditions of action batches, as plain values; `columns` builds them from expressions."""
+"""Conditions of action batches: `target("a") == source("b")`."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,8 +11,6 @@ from typing import Any, Literal, NoReturn
 from tableauhyperapi import TableName
 
 from tableau_pipeline.errors import BatchError
-
-_LONGEST = 255
 
 
 def checked_text(text: object, *, what: str) -> str:
@@ -32,18 +30,6 @@ def checked_text(text: object, *, what: str) -> str:
     return text
 
 
-def checked_name(name: object, *, what: str) -> str:
-    """Return the name if it is valid.
-
-    Raises:
-        BatchError: it is not a valid name of a table, schema or column.
-    """
-    text = checked_text(name, what=what)
-    if not 0 < len(text) <= _LONGEST:
-        raise BatchError(f"{what} {text[:20]!r} must have 1 to {_LONGEST} characters")
-    return text
-
-
 def schema_and_table(table: object, *, what: str) -> tuple[str | None, str]:
     """Return the schema and name of a table; the schema is None if it is not given.
 
@@ -51,18 +37,18 @@ def schema_and_table(table: object, *, what: str) -> tuple[str | None, str]:
         BatchError: it is not a valid table name.
     """
     if not isinstance(table, TableName):
-        return None, checked_name(table, what=what)
+        return None, checked_text(table, what=what)
     schema = table.schema_name
     if schema is None:
-        return None, checked_name(table.name.unescaped, what=what)
+        return None, checked_text(table.name.unescaped, what=what)
     if schema.database_name is not None:
         raise BatchError(
             f"{what} {table} names a database, but the server supports only the published and the "
             "uploaded file: use TableName(schema, table)"
         )
     return (
-        checked_name(schema.name.unescaped, what=f"the schema of {what}"),
-        checked_name(table.name.unescaped, what=what),
+        checked_text(schema.name.unescaped, what=f"the schema of {what}"),
+        checked_text(table.name.unescaped, what=what),
     )
 
 
@@ -173,7 +159,6 @@ class Op(StrEnum):
     GTE = "gte"
     LTE = "lte"
     IS = "is"
-    HAS = "has"
 
     @property
     def symbol(self) -> str:
@@ -211,14 +196,6 @@ class Condition:
             f"{self} is neither true nor false: combine conditions by & and |, each in "
             "parentheses, not by 'and', 'or', 'not' or chained comparisons"
         )
-
-
-@dataclass(frozen=True)
-class Always(Condition):
-    """Every row."""
-
-    def __str__(self) -> str:
-        return "always"
 
 
 @dataclass(frozen=True)
@@ -276,22 +253,17 @@ class Junction(Condition):
         return f" {_SIGNS[self.joint]} ".join(f"({arg})" for arg in self.args)
 
 
-always = Always()
-
-
 def as_sent(condition: Condition) -> Any:
     """Return a condition as action batches write it."""
-    match condition:
-        case Junction(joint=joint, args=args):
-            return {"op": joint, "args": [as_sent(arg) for arg in args]}
-        case Predicate(op=op, constant=constant):
-            fields: dict[str, Any] = {"op": op.value}
-            fields |= {f"{side}-col": name for side, name in condition.columns}
-            if constant is not None:
-                fields["const"] = {"type": constant.type, "v": constant.text}
-            return fields
-        case _:
-            return True
+    if isinstance(condition, Junction):
+        return {"op": condition.joint, "args": [as_sent(arg) for arg in condition.args]}
+    if not isinstance(condition, Predicate):
+        raise BatchError(f"{condition!r:.100} is not a condition")
+    fields: dict[str, Any] = {"op": condition.op.value}
+    fields |= {f"{side}-col": name for side, name in condition.columns}
+    if condition.constant is not None:
+        fields["const"] = {"type": condition.constant.type, "v": condition.constant.text}
+    return fields
 
 
 def all_of(conditions: Iterable[Condition]) -> Condition:
@@ -303,40 +275,104 @@ def all_of(conditions: Iterable[Condition]) -> Condition:
     return _joined("and", tuple(conditions))
 
 
-def any_of(conditions: Iterable[Condition]) -> Condition:
-    """Return a condition that holds where at least one of them holds.
-
-    Raises:
-        BatchError: there are no conditions.
-    """
-    return _joined("or", tuple(conditions))
-
-
-def predicates(condition: Condition | None) -> Iterator[Predicate]:
-    """Yield the comparisons of a condition, in the order in which they are written."""
-    if isinstance(condition, Junction):
-        for arg in condition.args:
-            yield from predicates(arg)
-    elif isinstance(condition, Predicate):
-        yield condition
-
-
-def columns_of(condition: Condition | None, side: Side) -> list[str]:
-    """Return the columns of one table that a condition uses, each once."""
-    names = (name for each in predicates(condition) for at, name in each.columns if at is side)
-    return list(dict.fromkeys(names))
-
-
 def _joined(joint: Joint, conditions: tuple[Condition, ...]) -> Condition:
     args: list[Condition] = []
     for condition in conditions:
         if not isinstance(condition, Predicate | Junction):
-            raise BatchError(
-                f"'{joint}' combines comparisons, not {condition!r:.100}; `always` stands alone"
-            )
+            raise BatchError(f"'{joint}' combines comparisons, not {condition!r:.100}")
         # Each & in a chain would otherwise nest one level deeper, and soon too deep for a server.
         same = isinstance(condition, Junction) and condition.joint == joint
         args += condition.args if same else (condition,)
     if not args:
-        raise BatchError(f"'{joint}' needs a condition; use `always` for every row")
+        raise BatchError(f"'{joint}' needs a condition")
     return args[0] if len(args) == 1 else Junction(joint, tuple(args))
+
+
+_MIRRORED = {Op.GT: Op.LT, Op.LT: Op.GT, Op.GTE: Op.LTE, Op.LTE: Op.GTE}
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRef:
+    """A column, to be compared with a column of the other table or with a constant.
+
+    `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions, and raise `BatchError` for values that
+    cannot be compared. As in SQL, a comparison with NULL never holds.
+    """
+
+    side: Side
+    name: str
+
+    def __post_init__(self) -> None:
+        checked_text(self.name, what=f"the {self.side} column")
+
+    def __eq__(self, other: "ColumnRef | Value") -> Predicate:  # ty: ignore[incompatible-method-override]
+        return self._compare(Op.EQ, other)
+
+    def __ne__(self, other: "ColumnRef | Value") -> Predicate:  # ty: ignore[incompatible-method-override]
+        return self._compare(Op.NEQ, other)
+
+    def __lt__(self, other: "ColumnRef | Value") -> Predicate:
+        return self._compare(Op.LT, other)
+
+    def __le__(self, other: "ColumnRef | Value") -> Predicate:
+        return self._compare(Op.LTE, other)
+
+    def __gt__(self, other: "ColumnRef | Value") -> Predicate:
+        return self._compare(Op.GT, other)
+
+    def __ge__(self, other: "ColumnRef | Value") -> Predicate:
+        return self._compare(Op.GTE, other)
+
+    __hash__ = None  # == returns a condition, which sets and dictionaries cannot use
+
+    def is_(self, other: "ColumnRef | Value") -> Predicate:
+        """Compare like `==`, but NULL equals NULL.
+
+        Raises:
+            BatchError: the values cannot be compared.
+        """
+        return self._compare(Op.IS, other)
+
+    def is_null(self) -> Predicate:
+        """Return a condition that holds where the column is NULL."""
+        return self._with(Op.IS, NULL)
+
+    def __str__(self) -> str:
+        return f'{self.side}("{self.name}")'
+
+    def _compare(self, op: Op, other: object) -> Predicate:
+        if not isinstance(other, ColumnRef):
+            return self._with(op, constant(other, column=str(self)))
+        if other.side is self.side:
+            raise BatchError(
+                f"{self} cannot be compared with {other}: a condition compares a column of the "
+                "target with a column of the source, or a column with a constant"
+            )
+        if self.side is Side.TARGET:
+            return Predicate(op, target=self.name, source=other.name)
+        # An action always puts the column of the target first, so source < target becomes
+        # target > source.
+        return Predicate(_MIRRORED.get(op, op), target=other.name, source=self.name)
+
+    def _with(self, op: Op, value: Constant) -> Predicate:
+        if self.side is Side.TARGET:
+            return Predicate(op, target=self.name, constant=value)
+        return Predicate(op, source=self.name, constant=value)
+
+
+def target(column: str) -> ColumnRef:
+    """Refer to a column of the published table.
+
+    Raises:
+        BatchError: the name is not valid for a column.
+    """
+    return ColumnRef(Side.TARGET, column)
+
+
+def source(column: str) -> ColumnRef:
+    """Refer to a column of the uploaded table.
+
+    Raises:
+        BatchError: the name is not valid for a column.
+    """
+    return ColumnRef(Side.SOURCE, column)

@@ -4,22 +4,19 @@ import time
 from pathlib import Path
 
 import dagster as dg
-from tableauhyperapi import TableName
 
-from tableau_pipeline.actions.batch import Batch, batch_problems
+from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.hyper_file import table_columns
-from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.deliver import Sender
 from tableau_pipeline.refresh.observe import recover
-from tableau_pipeline.resources import HyperResource, TableauServerResource
+from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline.resources.services import as_failure
 
 
@@ -30,7 +27,6 @@ def send_batch(
     batch: Batch,
     payload: Path | None = None,
     tableau: TableauServerResource,
-    hyper: HyperResource,
 ) -> None:
     """Change the data of a declared data source with a batch of your own.
 
@@ -41,11 +37,10 @@ def send_batch(
     Args:
         context: the context of the asset or op that sends it.
         datasource: the asset key of the declared data source, "a/b" for two parts.
-        batch: the actions; they are checked against the published tables before they are sent.
+        batch: the actions, of which the server applies all or none.
         payload: a `.hyper` file with the tables that the actions name as their sources. It must
             exist until this function returns.
         tableau: the resource `tableau`.
-        hyper: the resource `hyper`.
 
     Raises:
         dagster.Failure: the batch was refused or failed; the message states why.
@@ -57,10 +52,6 @@ def send_batch(
         jobs = Jobs(site, timeouts, time.sleep, log)
         record = recover(claim.history, jobs, claim).record
         remote = _published(site, datasource, record)
-        source = table_columns(hyper.process, payload) if payload else {}
-        target = _published_columns(record) if record else {}
-        if problems := batch_problems(batch, target=target, source=source):
-            raise RefusedError(f"{datasource}: " + "\n".join(problems))
         sender = Sender(claim, jobs, tags_of(datasource, journal.instance))
         distrust = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
@@ -80,12 +71,3 @@ def _published(site: TableauSite, key: str, record: Checkpoint | None) -> Remote
         f'{key}: "{record.name}" ({record.luid}) no longer exists on the server. Refresh '
         "it, then send the batch."
     )
-
-
-def _published_columns(record: Checkpoint) -> dict[TableName, dict[str, str]]:
-    return {
-        record.target(name): {
-            column.name: hyper_type(column, table=name) for column in table.columns
-        }
-        for name, table in record.tables.items()
-    }

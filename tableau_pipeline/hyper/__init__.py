@@ -2,9 +2,7 @@ from tableau_pipeline.hyper.hyper_file import (
     HyperFile,
     HyperFileError,
     TableInfo,
-    convert,
-    defragment,
     open_hyper,
 )
 
-__all__ = ["HyperFile", "HyperFileError", "TableInfo", "convert", "defragment", "open_hyper"]
+__all__ = ["HyperFile", "HyperFileError", "TableInfo", "open_hyper"]

@@ -1,7 +1,6 @@
 """Build a multi-table `.hyper` file from Parquet files, which hyperd reads directly."""
 
 import shutil
-from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,14 +24,6 @@ from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, file_version, hyper_type, string_literal
 from tableau_pipeline.keys import keyed, written_as
 
-_COMMENTS = """
-    SELECT nspname, relname, attname, description
-    FROM pg_catalog.pg_description
-    JOIN pg_catalog.pg_class c ON c.oid = objoid
-    JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
-    JOIN pg_catalog.pg_attribute ON attrelid = objoid AND attnum = objsubid
-"""
-
 
 def comment(connection: Connection, table: TableName, comments: Mapping[str, str]) -> None:
     """Set the comments of columns of a table, by column name."""
@@ -47,16 +38,6 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
         passing = SchemaName(database, name) if database else SchemaName(name)
         connection.execute_command(f"CREATE SCHEMA {passing}")
         connection.execute_command(f"DROP SCHEMA {passing}")
-
-
-def copy_comments(old: Connection, new: Connection) -> None:
-    """Copy the comments of all columns from one file to another."""
-    found: dict[TableName, dict[str, str]] = defaultdict(dict)
-    for row in old.execute_list_query(_COMMENTS):
-        schema, table, column, text = map(str, row)
-        found[TableName(schema, table)][column] = text
-    for name, comments in found.items():
-        comment(new, name, comments)
 
 
 @contextmanager

@@ -12,18 +12,15 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from tableauhyperapi import Connection, HyperException, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.hyper.build import atomic_path, comment, copy_comments, create_table, saved
+from tableau_pipeline.hyper.build import atomic_path, comment, create_table, saved
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.types import (
     LOWEST,
-    NEWEST,
     arrow_sql_type,
-    needed_version,
     plain,
     sql_type,
     string_literal,
-    version_of,
 )
 
 
@@ -92,10 +89,6 @@ class HyperFile:
     """
 
     connection: Connection
-
-    def schemas(self) -> list[str]:
-        """Return the names of its schemas."""
-        return [name.name.unescaped for name in self.connection.catalog.get_schema_names()]
 
     def tables(self) -> list[TableInfo]:
         """Return the tables of all schemas."""
@@ -293,61 +286,6 @@ def read_table(hyper: HyperProcess, path: Path, table: TableName) -> pa.Table:
     """Read the rows of a table, in no particular order."""
     with open_hyper(path, hyper=hyper) as file:
         return file.read(table)
-
-
-def defragment(path: Path | str, *, hyper: HyperProcess | None = None) -> None:
-    """Rewrite a file without the gaps that deleted and updated rows left.
-
-    Raises:
-        HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
-    """
-    with open_hyper(path, hyper=hyper):
-        version = version_of(Path(path))
-    convert(path, version=version, hyper=hyper)
-
-
-def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None) -> None:
-    """Rewrite a file in another version of the format.
-
-    Raises:
-        HyperFileError: a column needs a newer version, or the file cannot be opened.
-    """
-    hyper, path = hyper or hyper_process(), Path(path).absolute()
-    with (
-        _alone(path),
-        atomic_path(path) as unfinished,
-        # This connection keeps other processes from changing the file; hyperd copies a closed one.
-        _opened(hyper, path) as old,
-        TemporaryDirectory() as folder,
-    ):
-        _check_version(HyperFile(old), path, version)
-        source = Path(folder) / "source.hyper"
-        shutil.copyfile(path, source)
-        if version == version_of(path):
-            # With an unchanged version, hyperd would copy blocks including their deleted rows.
-            between, other = Path(folder) / "between.hyper", version + 1
-            _write_copy(old, source, between, version=other if other <= NEWEST else version - 1)
-            source = between
-        _write_copy(old, source, unfinished, version=version)
-        # hyperd copies tables and keys, but no comments.
-        with _changed(hyper, unfinished, name=path.name) as new:
-            copy_comments(old, new)
-
-
-def _write_copy(connection: Connection, path: Path, to: Path, *, version: int) -> None:
-    old, new = escape_name(str(path)), escape_name(str(to))
-    connection.execute_command(f"CREATE DATABASE {new} WITH VERSION {version} FROM {old}")
-
-
-def _check_version(file: HyperFile, path: Path, version: int) -> None:
-    """Refuse types that the version's products cannot read; hyperd itself would write them."""
-    for table in file.table_names():
-        for name, type_ in file.columns(table).items():
-            if needed_version(type_) > version:
-                raise HyperFileError(
-                    f"{path}: {table}.{name} is {type_}, which needs version "
-                    f"{needed_version(type_)} of the format, not {version}: change the column first"
-                )
 
 
 def _opened(hyper: HyperProcess, path: Path) -> Connection:

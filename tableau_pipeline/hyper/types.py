@@ -6,7 +6,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -64,9 +63,6 @@ PRODUCTS = {
 }
 
 _NUMERIC = re.compile(r"NUMERIC\((\d+),\d+\)")
-_MAGIC = b"Hyper"
-# Two bytes after another version number, found by comparing files of all versions.
-_VERSION = slice(10, 12)
 
 
 def needed_version(sql_type: str) -> int:
@@ -76,19 +72,6 @@ def needed_version(sql_type: str) -> int:
     if numeric and int(numeric[1]) > 18:
         return 3
     return 4 if sql_type == "REAL" else LOWEST
-
-
-def version_of(path: Path) -> int:
-    """Return the format version of a file.
-
-    Raises:
-        ValueError: it is not a `.hyper` file.
-    """
-    with path.open("rb") as file:
-        head = file.read(_VERSION.stop)
-    if not head.startswith(_MAGIC) or len(head) < _VERSION.stop:
-        raise ValueError(f"{path} is not a .hyper file")
-    return int.from_bytes(head[_VERSION], "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +291,6 @@ _NAMES = {
     TypeTag.OID: "OID",
     TypeTag.TABGEOGRAPHY: "GEOGRAPHY",
 }
-_SPELLING = re.compile(
-    rf"{'|'.join(_NAMES.values())}|NUMERIC\(\d+,\d+\)|UNSUPPORTED\(\d+\)"
-    r'|(TEXT|(VARCHAR|CHAR)\(\d+\))( COLLATE ".+")?'
-)
 
 
 def sql_type(type_: SqlType, collation: str | None = None) -> str:
@@ -326,26 +305,6 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
         case tag:
             name = _NAMES[tag]
     return f'{name} COLLATE "{collation}"' if collation else name
-
-
-def type_family(sql: str) -> str:
-    """Return a type without precision, length and collation: "NUMERIC" for "NUMERIC(10,2)".
-
-    Raises:
-        ValueError: it is not a type, or is spelled differently.
-    """
-    if not _SPELLING.fullmatch(sql):
-        known = ", ".join(_NAMES.values())
-        raise ValueError(
-            f"{sql!r} is not a Hyper type as spelled here: {known}, NUMERIC(10,2), "
-            'VARCHAR(9), CHAR(9), TEXT COLLATE "en_US_CI"'
-        )
-    return re.split(r"\(| COLLATE ", sql)[0]
-
-
-def is_collated(sql: str) -> bool:
-    """Whether texts of this type are compared by the rules of a language."""
-    return " COLLATE " in sql
 
 
 Nested = Literal["refuse", "json"]

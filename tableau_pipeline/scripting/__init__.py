@@ -15,6 +15,7 @@ from tableau_pipeline.core.declaration import (
     Partitions,
     Reconcile,
     ReplaceAll,
+    Republish,
     Retain,
     Table,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Relationship",
     "ReplaceAll",
     "Report",
+    "Republish",
     "Retain",
     "Table",
     "Timeouts",

@@ -6,8 +6,8 @@ from typing import Any
 
 from tableauhyperapi import Connection, CreateMode, TableName
 
-from tableau_pipeline.actions.batch import Batch, batch_problems
-from tableau_pipeline.hyper.hyper_file import read_table, table_columns
+from tableau_pipeline.actions.batch import Batch
+from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_sandbox.simulation import apply_batch, parse_batch
 
@@ -24,15 +24,13 @@ def rows_after(
     published: Mapping[str, str],
     payload: Mapping[str, str] | None = None,
 ) -> dict[str, Rows]:
-    """The rows of each published table after a batch that nobody finds fault with.
+    """The rows of each published table after a batch.
 
     Both files are made by queries.
     """
     before = file_of(folder / "before.hyper", published)
     source = None if payload is None else file_of(folder / "payload.hyper", payload)
-    hyper, after = hyper_process(), folder / "after.hyper"
-    known = table_columns(hyper, source) if source else {}
-    assert batch_problems(batch, target=table_columns(hyper, before), source=known) == []
+    after = folder / "after.hyper"
     apply_batch(before, source, parse_batch(batch.json().encode()), after)
     return {name: _rows(after, name) for name in published}
 

@@ -19,11 +19,7 @@ from tableau_pipeline.actions.batch import (
     Delete,
     Insert,
     Replace,
-    Update,
-    Upsert,
     all_of,
-    always,
-    any_of,
     source,
     target,
 )
@@ -94,10 +90,8 @@ PARIS = ZoneInfo("Europe/Paris")
         (target("a") == "5", const("string", "5")),
         (target("a") == Colour.RED, const("string", "red")),
         (target("a") == "ß'\"\\\n", const("string", "ß'\"\\\n")),
-        (target("a").has("ad"), const("string", "ad", "has")),
         (target("a").is_("x"), const("string", "x", "is")),
         (target("a").is_null(), const("string", None, "is")),
-        (target("a").is_(None), const("string", None, "is")),
         (
             target("a") == datetime(2020, 1, 1, 12, tzinfo=UTC),
             const("datetime", "2020-01-01T12:00:00.000Z"),
@@ -134,16 +128,15 @@ def test_conditions_nest():
     assert where(one & (two | three)) == {"op": "and", "args": [a, {"op": "or", "args": [b, c]}]}
     assert where(one & two & three) == where(all_of([one, two, three]))
     assert where(one & two & three) == {"op": "and", "args": [a, b, c]}
-    assert where(any_of(iter([one, two]))) == {"op": "or", "args": [a, b]}
     assert where(all_of([one])) == a
 
 
 def test_as_long_as_servers_bear():
     # Prevents: a condition that real servers die of is sent, or a long one that they take is not.
     terms = [target("a") == number for number in range(5_000)]
-    assert len(where(any_of(terms))["args"]) == 5_000
+    assert len(where(reduce(or_, terms))["args"]) == 5_000
     with pytest.raises(BatchError, match=r"5,001 terms .* small table of the payload"):
-        any_of([*terms, target("a") == 0])
+        all_of([*terms, target("a") == 0])
     deep: Condition = target("a") == 0
     for number in range(100):
         deep = reduce((and_, or_)[number % 2], [deep, target("a") == number])
@@ -189,50 +182,22 @@ a, ANY = target("a"), cast("Any", None)
         (lambda: a == b"x", "b'x' is not a constant: use bool, int"),
         (lambda: a == np.int64(1), "is not a constant: use bool, int"),
         (lambda: a == None, r"\.is_null\(\)"),  # noqa: E711
-        (lambda: a.has(cast("Any", 5)), r'target\("a"\).has\(\) looks for a text, not for 5'),
         (lambda: a == target("b"), r'target\("a"\) cannot be compared with target\("b"\)'),
         (lambda: source("a") < source("b"), r'source\("a"\) cannot be compared with source'),
-        (lambda: target(""), "the target column '' must have 1 to 255 characters"),
-        (lambda: source("x" * 256), "the source column 'x+' must have 1 to 255"),
         (lambda: target(cast("Any", 5)), "the target column must be a string, not 5"),
         (lambda: ON_ID and ON_ID, "by & and |"),
         (lambda: not ON_ID, "by & and |"),
         (lambda: 1 < a < 5, r'target\("a"\) > 1 is neither true nor false'),
-        (lambda: ON_ID & always, "`always` stands alone"),
         (lambda: ON_ID | cast("Any", True), "'or' combines comparisons, not True"),
         (lambda: all_of([]), "'and' needs a condition"),
-        (lambda: Insert(target="t", source=ANY), 'insert of "t": it needs a source table'),
-        (lambda: Insert(target=ANY, source="s"), "the target table must be a string"),
-        (lambda: Insert(target="t", source=""), "the source table '' must have 1 to 255"),
-        (lambda: Replace(target=TableName("d", "s", "t"), source="s"), "names a database"),
-        (lambda: Update(target="t", source="s"), 'update of "t": it needs a condition: where='),
-        (lambda: Upsert(target="t", source="s"), 'upsert of "t": it needs a condition: where='),
-        (lambda: Delete(target="t"), "needs a condition: .* where=always for every row"),
-        (lambda: Delete(target="t", where=cast("Any", True)), "needs a condition, not True"),
-        (lambda: Delete(target="t", where=ON_ID), r'names source\("id"\), .* add source=\.\.\.'),
+        (lambda: Batch([Insert(target=ANY, source="s")]), "the target table must be a string"),
+        (lambda: Batch([Replace(target=TableName("d", "s", "t"), source="s")]), "names a database"),
+        (lambda: Batch([Delete(target="t", where=cast("Any", True))]), "True is not a condition"),
+        (lambda: Batch([Delete(target="t", where=ANY)]), "None is not a condition"),
         (lambda: Batch([]), "a batch needs at least one action"),
-        (lambda: Batch([cast("Any", {})]), r"\{\} is not an action: use Insert"),
     ],
 )
 def test_refused_at_once(build: Callable[[], object], reason: str):
-    # Prevents: a batch fails on the server, or does another thing, for a mistake seen from afar.
+    # Prevents: a batch does another thing than what is written.
     with pytest.raises(BatchError, match=reason):
         build()
-
-
-@pytest.mark.parametrize(
-    ("condition", "reason"),
-    [
-        (always, "its condition must be key comparisons"),
-        (ON_ID | (a == source("a")), "its condition must be key comparisons"),
-        (ON_ID & (ON_ID | (a == source("a"))), "its condition must be key comparisons"),
-        (target("id") > source("id"), r"by == and \.is_\(\) only"),
-        (source("id") == 1, "compare a key column of the target with one of the source"),
-    ],
-)
-def test_upserts_have_a_key(condition: Condition, reason: str):
-    # Prevents: an upsert of which nobody knows which rows it updates and which it inserts.
-    with pytest.raises(BatchError, match=f'upsert of "t": .*{reason}'):
-        Upsert(target="t", source="s", where=condition)
-    keys = (target("id") == source("key")) & a.is_(source("a")) & (source("b") == 1) & (a == 2)
-    assert Upsert(target="t", source="s", where=keys).where == keys

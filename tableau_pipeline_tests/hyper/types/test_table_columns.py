@@ -1,11 +1,9 @@
 from pathlib import Path
 
-import pytest
 from tableauhyperapi import CreateMode, HyperProcess, TableName
 
 from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.types import type_family
 
 SPELT = {
     "BOOL": "BOOLEAN",
@@ -60,11 +58,3 @@ def test_every_type_has_one_spelling(hyper: HyperProcess, tmp_path: Path):
         connection.execute_command(f"CREATE TABLE t ({columns})")
     (types,) = table_columns(hyper, path).values()
     assert list(types.values()) == list(SPELT.values())
-    assert len({type_family(type_) for type_ in types.values()}) == len(SPELT) - 3
-
-
-@pytest.mark.parametrize("type_", ["INT", "NUMERIC", "CHAR", "BIGINT(5)", "text", ""])
-def test_other_spellings(type_: str):
-    # Prevents: a check by hand-written types finds differences that are none.
-    with pytest.raises(ValueError, match="BOOLEAN, SMALLINT, INTEGER"):
-        type_family(type_)
