@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import dagster as dg
 from pydantic import Field
@@ -26,15 +26,11 @@ from tableau_pipeline.resources.services import as_failure
 
 
 def undeclared(
-    instance: dg.DagsterInstance, server: TableauSite, declared: Collection[str]
+    instance: dg.DagsterInstance, tagged: Iterable[RemoteDatasource], declared: Collection[str]
 ) -> list[Audited]:
-    """Return the data sources of the site with the tags of other keys than the declared ones.
-
-    Raises:
-        RefreshError: the server did not answer.
-    """
+    """Return those of the tagged data sources whose keys are not among the declared ones."""
     found = []
-    for each in sorted(server.tagged(TAG_PREFIX), key=lambda each: (each.name, each.luid)):
+    for each in sorted(tagged, key=lambda each: (each.name, each.luid)):
         tags = sorted(tag for tag in each.tags if tag.startswith(TAG_PREFIX))
         keys = [tag.removeprefix(TAG_PREFIX) for tag in tags]
         if not set(keys) & set(declared):
@@ -151,7 +147,9 @@ def _others(
 ) -> list[Audited]:
     """Look for data sources that are not declared here; an error is only logged."""
     try:
-        found = undeclared(context.instance, server, {each.key for each in declarations})
+        found = undeclared(
+            context.instance, server.tagged(TAG_PREFIX), {each.key for each in declarations}
+        )
     except RefreshError as error:
         context.log.warning("Data sources without a declaration could not be listed: %s", error)
         return []

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from tableau_pipeline.core.checkpoint import Outcome, SiteBehaviour
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, SiteBehaviour
 
 # The time stamp and the newest revision of a data source, as in `RemoteDatasource.stamp`.
 Stamp = tuple[datetime, int | None]
@@ -139,6 +139,13 @@ class Change:
     after: Stamp
     revisions: Collection[int]
     seen: Iterable[datetime] = ()
+
+    @classmethod
+    def since(cls, record: Checkpoint, after: Stamp) -> "Change":
+        """The change since a record after which we have sent nothing."""
+        before = (record.updated_at, record.revision) if record.updated_at else None
+        # Every new revision is another user's.
+        return cls(None, before, after, revisions=(0,))
 
     def unexplained(self, behaviour: SiteBehaviour) -> str | None:
         """The part of the change that was not ours, as far as the server shows; None if all was."""

@@ -77,8 +77,10 @@ def same_name(one: str | None, other: str | None) -> bool:
     return (one or "").casefold() == (other or "").casefold()
 
 
-def remote_datasource(server: TSC.Server, item: TSC.DatasourceItem) -> RemoteDatasource:
-    """Return a data source with the number of its newest revision, which is asked for."""
+def remote_datasource(
+    server: TSC.Server, item: TSC.DatasourceItem, *, revision: bool = True
+) -> RemoteDatasource:
+    """Return a data source, with the number of its newest revision if that is to be asked for."""
     return RemoteDatasource(
         luid=str(item.id),
         name=str(item.name),
@@ -86,7 +88,7 @@ def remote_datasource(server: TSC.Server, item: TSC.DatasourceItem) -> RemoteDat
         owner_id=str(item.owner_id),
         created_at=valid_time(item, "createdAt", item.created_at),
         updated_at=valid_time(item, "updatedAt", item.updated_at),
-        revision=_newest_revision(server, item),
+        revision=_newest_revision(server, item) if revision else None,
         megabytes=item.size,
         tags=frozenset(item.tags or ()),
         link=item.webpage_url,

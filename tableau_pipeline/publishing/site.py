@@ -205,13 +205,17 @@ class TableauSite:
         return None
 
     @_asks('Listing the data sources with a tag "{prefix}..."')
-    def tagged(self, prefix: str) -> Sequence[RemoteDatasource]:
-        """Return the data sources with a tag that begins so, as far as this user may see them."""
+    def tagged(self, prefix: str, *, revisions: bool = True) -> Sequence[RemoteDatasource]:
+        """Return the data sources with a tag that begins so, as far as this user may see them.
+
+        Args:
+            revisions: ask for the newest revision of each, a request for each.
+        """
         # A filter compares whole tags, and ":" separates its parts, so the tags are compared here.
         # Another change of the site may put an item on two pages.
         items = {str(item.id): item for item in rest.every(self.tsc.datasources)}
         return [
-            rest.remote_datasource(self.tsc, item)
+            rest.remote_datasource(self.tsc, item, revision=revisions)
             for item in items.values()
             if any(tag.startswith(prefix) for tag in item.tags)
         ]

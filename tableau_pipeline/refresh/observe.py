@@ -247,9 +247,7 @@ class Observer:
         """The change since the record: none, or the request that led to it."""
         sent = recovered.sent
         if sent is None:
-            before = (record.updated_at, record.revision) if record.updated_at else None
-            # We have sent nothing since, so every new revision is another user's.
-            return Change(None, before, remote.stamp, revisions=(0,))
+            return Change.since(record, remote.stamp)
         is_update = sent.mode is None
         before = (sent.before, sent.before_revision) if sent.before else None
         window = Window.of(self.server.job(sent.job_id)) if sent.job_id else None

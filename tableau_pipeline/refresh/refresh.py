@@ -276,6 +276,8 @@ class _Phases:
             warnings=base.warnings,
             before=base.rows or {},
             moves=base.move.phrases if base.move else {},
+            base=base,
+            desired=desired,
         )
         self._setup.log.info(DECISION, report.decision, report.reason)
         report = replace(report, orphans=self._orphans(base, desired, plan))

@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.compare import Reconciliation
@@ -36,7 +36,8 @@ class Report:
         seconds: by phase; "total" once the refresh has ended.
         before: rows by table that were published before; empty if they are not known.
         moves: what becomes of its name and its project, by "rename" and "move".
-        base: of an audit: what the server holds.
+        base: what the server held before; None if only the file was to be built.
+        desired: what each table is to hold; empty if that was not to be decided.
         summary: all of this in one line.
     """
 
@@ -54,6 +55,7 @@ class Report:
     before: Mapping[str, int] = field(default_factory=dict)
     moves: Mapping[str, str] = field(default_factory=dict)
     base: Base | None = None
+    desired: Mapping[str, TableContent] = field(default_factory=dict)
     summary: str = ""
 
     @property

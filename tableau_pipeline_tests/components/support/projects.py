@@ -13,7 +13,7 @@ import yaml
 
 from tableau_pipeline_tests.refresh.support.models import snapshot
 
-_PYPROJECT = """[project]
+PYPROJECT = """[project]
 name = "{name}"
 version = "0"
 
@@ -76,7 +76,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     project = Project(root, f"project_{uuid4().hex[:8]}")
     project.write("__init__.py", "")
     (project.package / "__init__.py").touch()
-    (root / "pyproject.toml").write_text(_PYPROJECT.format(name=project.name), "utf-8")
+    (root / "pyproject.toml").write_text(PYPROJECT.format(name=project.name), "utf-8")
     monkeypatch.syspath_prepend(root)
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(project.data))
     yield project

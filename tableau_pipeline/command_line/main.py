@@ -1,0 +1,62 @@
+"""The command `tableau-pipeline`: what a team asks of its data sources every day."""
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tableau_pipeline.command_line.output import Output
+from tableau_pipeline.command_line.plan import plan
+from tableau_pipeline.command_line.refresh import refresh
+from tableau_pipeline.command_line.status import status
+from tableau_pipeline.components.yaml_component import DeclarationError
+from tableau_pipeline.errors import RefreshError
+
+# 2 would read as "could not look" of `status`, and as "changes" of `plan`.
+WRONG_USAGE = 64
+# What a command returns if it cannot be carried out.
+_FAILED = {"status": 2, "diff": 2}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--module", metavar="MODULE", help="Module of the definitions.")
+@click.version_option(package_name="tableau_pipeline", message="%(version)s")
+@click.pass_context
+def tableau_pipeline(context: click.Context, module: str | None) -> None:
+    """See and refresh the published data sources of a code location.
+
+    A NAME is the asset key of a data source, or its name on the Tableau site.
+    """
+    context.obj = module
+
+
+for each in (status, plan, refresh):
+    tableau_pipeline.add_command(each)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code."""
+    given = list(sys.argv[1:] if args is None else args)
+    # What a command has to tell is its output; the log is for runs.
+    logging.getLogger("tableau_pipeline").setLevel(logging.ERROR)
+    command = next((each for each in given if each in tableau_pipeline.commands), "")
+    output = Output(as_json="--json" in given)
+    try:
+        code = tableau_pipeline.main(given, "tableau-pipeline", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        return WRONG_USAGE
+    except click.exceptions.Abort:
+        return 130
+    except (RefreshError, DeclarationError) as error:
+        output.problem(str(error))
+        if output.as_json:
+            output.result({"error": str(error)})
+        return _FAILED.get(command, 1)
+    return code or 0
+
+
+def main() -> None:
+    """The entry point of the script."""
+    sys.exit(run())

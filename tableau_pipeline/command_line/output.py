@@ -1,0 +1,124 @@
+"""What a command tells: to a person as rich text, or to a program as one JSON object."""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+# Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
+_WIDE = 160
+# How the signs of a line look.
+_STYLES = {"x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "-": "red", "=": "dim"}
+
+
+class Output:
+    """Writes results to the standard output, and progress and errors to the standard error.
+
+    Args:
+        as_json: write one JSON object with the result, and nothing else.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._console = Console(
+            width=None if sys.stdout.isatty() else _WIDE, highlight=False, emoji=False, markup=False
+        )
+        self._errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
+
+    def result(self, data: Mapping[str, Any], *shown: RenderableType | None) -> None:
+        """Write what a command found, in one of the two ways."""
+        if self.as_json:
+            sys.stdout.write(f"{json.dumps(data, default=_plain, ensure_ascii=False, indent=2)}\n")
+            return
+        for each in shown:
+            if each is not None:
+                self._console.print(each, soft_wrap=not isinstance(each, Table))
+
+    def text(self, text: str) -> None:
+        """Write text as it is, such as Markdown."""
+        sys.stdout.write(text)
+
+    def progress(self, text: str) -> None:
+        """Tell a person what is being done."""
+        if not self.as_json:
+            self._errors.print(text, style="dim", soft_wrap=True)
+
+    def problem(self, text: str) -> None:
+        """Tell what went wrong with the command itself."""
+        self._errors.print(text, style="red", soft_wrap=True)
+
+
+class LogLines(logging.Handler):
+    """Shows what a refresh logs, without the run and the step that Dagster puts before it.
+
+    Args:
+        shows: which messages are shown.
+    """
+
+    def __init__(self, output: Output, shows: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._output, self._shows, self._started = output, shows, time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a message with the seconds that have passed."""
+        if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
+            meta = getattr(record, "dagster_meta", {})
+            text = str(meta.get("orig_message") or record.getMessage())
+            if self._shows(text):
+                self._output.progress(f"{time.monotonic() - self._started:6.1f} s  {text}")
+
+
+def logger(output: Output, shows: Callable[[str], bool]) -> logging.Logger:
+    """A logger of its own, with these lines."""
+    # getLogger would return the same logger each time, and each would add another handler.
+    made = logging.Logger("command line")
+    made.addHandler(LogLines(output, shows))
+    return made
+
+
+def signed(sign: str, text: str) -> Text:
+    """A line with a sign in front of it, in the colour of the sign."""
+    return Text.assemble((sign, _STYLES.get(sign, "")), " ", text)
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table without lines; a heading that begins with ">" aligns its column to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for head in heads:
+        is_number = head.startswith(">")
+        table.add_column(
+            head.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number
+        )
+    for row in rows:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    return table
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """Such as "06:02 (4 h ago)", in the time zone of this host; "never" for None."""
+    if then is None:
+        return "never"
+    minutes = int((now - then).total_seconds() // 60)
+    span = f"{minutes} min" if minutes < 100 else f"{minutes // 60} h"
+    span = span if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
+    return f"{then.astimezone():%Y-%m-%d %H:%M} ({span} ago)"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for."""
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return asdict(value)
+        case _ if isinstance(value, Iterable):
+            return list(value)
+    return str(value)

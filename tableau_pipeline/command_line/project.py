@@ -1,0 +1,195 @@
+"""The code location and the Dagster instance that a command reads: those of the current folder."""
+
+import os
+import sys
+import tomllib
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+
+import click
+import dagster as dg
+from dagster._core.definitions.definitions_load_context import (
+    DefinitionsLoadContext,
+    DefinitionsLoadType,
+)
+from dagster._core.secrets.env_file import get_env_var_dict
+from dagster.components.definitions import LazyDefinitions
+
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.published_datasource import asset_keys
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.keys import guess
+from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of the location that a refresh uses."""
+
+    snapshots: SnapshotIOManager
+    hyper: HyperResource
+    tableau: TableauServerResource
+
+
+@dataclass(frozen=True)
+class Project:
+    """A code location, and the instance that has its history."""
+
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+
+    @cached_property
+    def datasources(self) -> Mapping[str, PublishedDatasource]:
+        """The declared data sources by asset key, in the order of their names."""
+        found = {}
+        for asset in self.definitions.assets or ():
+            for spec in asset.specs if isinstance(asset, dg.AssetsDefinition) else ():
+                origin = getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
+                if isinstance(origin, PublishedDatasource):
+                    found[origin.key] = origin
+        return dict(sorted(found.items(), key=lambda item: item[1].name.casefold()))
+
+    @cached_property
+    def freshness(self) -> Mapping[str, dg.FreshnessPolicy]:
+        """The freshness policies of the assets that have one, by asset key."""
+        return {
+            spec.key.to_user_string(): spec.freshness_policy
+            for asset in self.definitions.assets or ()
+            if isinstance(asset, dg.AssetsDefinition)
+            for spec in asset.specs
+            if spec.freshness_policy
+        }
+
+    def named(self, names: Sequence[str]) -> Mapping[str, PublishedDatasource]:
+        """Return the data sources with these asset keys or names; all of them if none are given.
+
+        Raises:
+            click.UsageError: there is none of a name. A wrong one never stands for all.
+        """
+        if not names:
+            return self.datasources
+        keys = {each.name.casefold(): key for key, each in self.datasources.items()}
+        found = {}
+        for name in names:
+            key = name if name in self.datasources else keys.get(name.casefold())
+            if key is None:
+                declared = [*self.datasources, *(each.name for each in self.datasources.values())]
+                listed = ", ".join(self.datasources) or "none"
+                raise click.UsageError(
+                    f'No data source is called "{name}": {guess(name, declared)}'
+                    f"The declared ones are {listed}"
+                )
+            found[key] = self.datasources[key]
+        return found
+
+    @contextmanager
+    def resources(self) -> Generator[Resources]:
+        """Set up the resources `snapshots`, `hyper` and `tableau` of the location.
+
+        Raises:
+            RefusedError: it has none of a name.
+        """
+        given = dict(self.definitions.resources or {})
+        names = ("snapshots", "hyper", "tableau")
+        if missing := [name for name in names if name not in given]:
+            raise RefusedError(
+                f'The code location has no resource "{missing[0]}": add resources_from_env() of '
+                "tableau_pipeline.resources to its definitions"
+            )
+        with dg.build_resources({name: given[name] for name in names}) as found:
+            yield Resources(found.snapshots, found.hyper, found.tableau)
+
+
+def assets_of(key: str) -> list[dg.AssetKey]:
+    """The two assets of a data source, which one step makes."""
+    return [*asset_keys(key)]
+
+
+@contextmanager
+def opened(module: str | None) -> Generator[Project]:
+    """Load the code location and open the instance.
+
+    Args:
+        module: of the definitions; None for that of the project of the current folder.
+
+    Raises:
+        RefusedError: there is no project, or no instance; or a declaration is wrong.
+    """
+    root = project_root()
+    prepare(root)
+    with ExitStack() as stack:
+        instance = stack.enter_context(_instance())
+        yield Project(_definitions(module or _module(root)), instance)
+
+
+def prepare(root: Path | None) -> None:
+    """Set the environment of the project, as Dagster does for a run."""
+    os.environ.update(get_env_var_dict(str(root or Path.cwd())))
+    for folder in filter(None, (root, root and root / "src")):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+
+
+def project_root() -> Path | None:
+    """The folder of the Dagster project that the current folder belongs to; None if there is none.
+
+    It is the one whose `pyproject.toml` has a table `tool.dg.project`.
+    """
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if _dg_project(folder)), None)
+
+
+def _dg_project(folder: Path) -> Mapping[str, str]:
+    file = folder / "pyproject.toml"
+    if not file.is_file():
+        return {}
+    return tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("dg", {}).get("project", {})
+
+
+def _module(root: Path | None) -> str:
+    if root is None:
+        raise RefusedError(
+            f"{Path.cwd()} is no Dagster project: no pyproject.toml here or above has a table "
+            "[tool.dg.project]. Go to the folder of your project, or name the module of its "
+            "definitions by --module"
+        )
+    found = _dg_project(root)
+    return found.get("code_location_target_module") or f"{found['root_module']}.definitions"
+
+
+def _definitions(module: str) -> dg.Definitions:
+    # Without a context of its own, the instance would be asked about each file of the project.
+    context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
+    with warnings.catch_warnings(), DefinitionsLoadContext.scoped(context):
+        # Whoever looks at a location need not read what its author has read before.
+        warnings.simplefilter("ignore")
+        try:
+            loaded = import_module(module)
+        except ModuleNotFoundError as error:
+            raise RefusedError(
+                f"The module {module} cannot be imported: {error}. Install the project, or name "
+                "the module of its definitions by --module"
+            ) from error
+        for value in vars(loaded).values():
+            if isinstance(value, LazyDefinitions):
+                value = value()
+            if isinstance(value, dg.Definitions):
+                return value
+    raise RefusedError(f"The module {module} has no dg.Definitions")
+
+
+def _instance() -> dg.DagsterInstance:
+    home = os.environ.get("DAGSTER_HOME")
+    if not home:
+        raise RefusedError(
+            "DAGSTER_HOME is not set, so nothing tells what was published: set it to the folder "
+            "of your instance, the one with dagster.yaml"
+        )
+    if not Path(home).is_dir():
+        raise RefusedError(f"DAGSTER_HOME is {home}, and there is no such folder: correct it")
+    return dg.DagsterInstance.get()

@@ -1,0 +1,213 @@
+"""A project with data sources in every state, as a team finds them in the morning."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import yaml
+
+from tableau_pipeline.command_line.main import run
+from tableau_pipeline_tests.components.support.projects import PIPELINE, PYPROJECT
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.docs.page import page
+from tableau_pipeline_tests.refresh.support.models import flights, snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.faults import FailJob
+from tableau_sandbox.testing import Sandbox, running_sandbox
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a command wrote, and its exit code."""
+
+    code: int
+    text: str
+    errors: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return json.loads(self.text)
+
+
+@dataclass(frozen=True)
+class World:
+    """A project, its instance and its server."""
+
+    root: Path
+    name: str
+    sandbox: Sandbox
+
+    def declare(self, key: str, **more: Any) -> None:
+        """Declare a data source of one table, whose model has the same key."""
+        table = {"model": f"model_{key}", "refresh": {"diff": {"key": "flight_id"}}}
+        attributes = {
+            "name": key.replace("_", " ").title(),
+            "key": key,
+            "project": "Default",
+            "tables": {"flights": table},
+            # Files of tests are so small that every update would let them grow too much.
+            "republish": {"growth": 1000},
+        }
+        document = {
+            "type": "tableau_pipeline.components.PublishedDatasource",
+            "attributes": attributes | more,
+        }
+        file = self.root / self.name / "defs" / key / "defs.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(yaml.safe_dump(document), "utf-8")
+
+    def model(self, key: str, rows: pa.Table) -> None:
+        """Give the model of a data source new content."""
+        snapshot(self.root / "data" / "snapshots", rows, asset_key=f"model_{key}")
+
+    def run(self, *args: str) -> Told:
+        """Run a command in the folder of the project."""
+        self.forget()
+        told, errors = StringIO(), StringIO()
+        with redirect_stdout(told), redirect_stderr(errors):
+            code = run(args)
+        return Told(code, told.getvalue(), errors.getvalue())
+
+    def forget(self) -> None:
+        """Let the next command load the project as a new process would."""
+        for module in [each for each in sys.modules if each.partition(".")[0] == self.name]:
+            del sys.modules[module]
+
+    def files(self) -> dict[str, tuple[int, bytes]]:
+        """All files of the instance and of the data folder."""
+        return {
+            str(path.relative_to(self.root)): (path.stat().st_mtime_ns, path.read_bytes())
+            for place in ("data", "home")
+            for path in sorted((self.root / place).rglob("*"))
+            if path.is_file()
+        }
+
+
+def project(root: Path, name: str) -> None:
+    """Write a project without data sources."""
+    pipeline = root / name / "defs" / "tableau"
+    pipeline.mkdir(parents=True)
+    (root / name / "__init__.py").touch()
+    (root / "pyproject.toml").write_text(PYPROJECT.format(name=name), "utf-8")
+    (root / name / "definitions.py").write_text(_DEFINITIONS, "utf-8")
+    (pipeline / "defs.yaml").write_text(PIPELINE, "utf-8")
+    (root / "home").mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", root / "home")
+
+
+_DEFINITIONS = """from pathlib import Path
+
+import dagster as dg
+
+from tableau_pipeline.components.loading import load_definitions
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    return load_definitions(Path(__file__).parent)
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A project with a few data sources that were all refreshed once, but for one."""
+    root = tmp_path_factory.mktemp("daily")
+    project(root, "daily")
+    with running_sandbox(root / "sandbox") as sandbox, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for name, value in environment(root, sandbox).items():
+            patch.setenv(name, value)
+        world = World(root, "daily", sandbox)
+        yield world
+        world.forget()
+
+
+def environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
+    """What a command finds set."""
+    return {
+        "DAGSTER_HOME": str(root / "home"),
+        "PIPELINE_DATA_DIR": str(root / "data"),
+        "TABLEAU_SERVER_URL": sandbox.url,
+        "TABLEAU_TOKEN_NAME": sandbox.token_name,
+        "TABLEAU_TOKEN_VALUE": sandbox.token_secret,
+    }
+
+
+@pytest.fixture(scope="module")
+def morning(world: World) -> World:
+    """What a team finds: one is fresh, and every other one needs somebody."""
+    at_seven = {"trigger": {"cron": "0 7 * * *"}}
+    every_day = {"freshness": {"within": "24h"}, "trigger": {"after": "all"}}
+    for key in ("arrivals", "delays", "flights", "gates", "hotels", "planes"):
+        more = at_seven if key == "arrivals" else every_day if key == "gates" else {}
+        world.declare(key, **more)
+        world.model(key, flights(8))
+        # Planes are declared today.
+        if key != "planes":
+            assert world.run("refresh", key).code == 0
+    world.model("arrivals", flights(8, delay=1))
+    assert world.run("refresh", "arrivals").code == 0
+    world.model("delays", flights(2))
+    assert world.run("refresh", "delays").code == 1
+    world.model("flights", flights(8, delay=2))
+    with world.sandbox.armed(FailJob(notes="Out of disk")):
+        assert world.run("refresh", "flights").code == 1
+    _let_time_pass(dg.AssetKey("gates"), days=2)
+    _publish_by_hand(world.sandbox, "Hotels")
+    return world
+
+
+def _let_time_pass(key: dg.AssetKey, *, days: float) -> None:
+    """Have Dagster believe that the last refresh is older."""
+    with dg.DagsterInstance.get() as instance:
+        last = instance.get_latest_materialization_event(key)
+        assert last
+        instance.store_event(last._replace(timestamp=last.timestamp - days * 86_400))
+
+
+def _publish_by_hand(sandbox: Sandbox, name: str) -> None:
+    """Have somebody publish what he has downloaded, an hour later."""
+    sandbox.advance(3600)
+    with session(sandbox) as site, TemporaryDirectory() as folder:
+        (item,) = site.tsc.datasources.filter(name=name)
+        package = site.download(str(item.id), Path(folder))
+        site.tsc.datasources.publish(item, package, "Overwrite")
+
+
+_MASKS = {
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}": "<id>",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?": "<time>",
+    r"\d\d:\d\d:\d\d": "<time>",
+    r"\(\d+ (min|h|days) ago\)": "<ago>",
+    r"\d+\.\d s\b": "<seconds>",
+    r"\d+\.\d: [a-z 0-9.,]+?(?=  )": "<seconds>",
+    r"http://127\.0\.0\.1:\d+": "<url>",
+    r"/\S*/tableau_pipeline\S*": "<file>",
+    r" +$": "",
+    r" {2,}": "  ",
+}
+
+
+def masked(text: str) -> list[str]:
+    """The lines of a transcript, without what differs each time."""
+    for pattern, mask in _MASKS.items():
+        text = re.sub(pattern, mask, text, flags=re.MULTILINE)
+    return text.strip().splitlines()
+
+
+def documented(command: str) -> list[str]:
+    """What the page says that a command writes."""
+    blocks = page("reference/commands.md").whole.blocks("console")
+    (text,) = (each for each in blocks if each.startswith(f"$ {command}\n"))
+    return masked(text.partition("\n")[2])
