@@ -21,14 +21,9 @@ from tableau_pipeline.refresh.report import Report, comparison
 _REFUSED = "Not checked: the refresh would be refused anyway"
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
+_COUNTED = {"server": "server", "download": "downloaded file"}
 # By model and column.
 Descriptions = Mapping[tuple[str, str], str]
-_COUNTED = {
-    "download": "downloaded file",
-    "table": "server: COUNT of the table",
-    "key": "server: COUNT of a key column",
-    "cells": "server: COUNT of all cells of a column",
-}
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "

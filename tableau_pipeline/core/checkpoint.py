@@ -3,27 +3,12 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import Field
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
-
-# What the server counts to learn the rows of a table; each way gives the exact number:
-# * "table": the table itself.
-# * "key": a column without NULL.
-# * "cells": a column, by a calculation that takes NULL for a value. It needs a data source with
-#   this table alone.
-CountWay = Literal["table", "key", "cells"]
-
-# The rows of a table, and the way in which they were counted.
-Counted = tuple[int, CountWay]
-
-# The number of values of a column that are not NULL, the number of different ones among them, and
-# if asked for, the least and the greatest as text.
-ColumnCounts = tuple[int | str, ...]
 
 
 class PublishMode(StrEnum):
@@ -92,13 +77,11 @@ class SiteBehaviour(Frozen):
         moves_timestamp: whether `updatedAt` moves on a data update; None until observed.
         update_revisions: the number of revisions that a data update makes; None until observed.
         lag: the seconds by which `updatedAt` was observed to follow the job that moved it.
-        counts: how the server was observed to count the rows of a table, by table.
     """
 
     moves_timestamp: bool | None = None
     update_revisions: int | None = None
     lag: float = 0
-    counts: dict[str, CountWay] = Field(default_factory=dict)
 
 
 class Checkpoint(Frozen):

@@ -351,9 +351,15 @@ class Reconcile:
     checksums: bool = Field(
         default=False,
         description="Compare a checksum of each column, independent of the order of rows. By "
-        "default only the number of rows is compared. The server counts the values of each column, "
-        "and the different ones, instead.",
+        "default only the number of rows is compared. The values of a file above `max_mb` are not "
+        "compared, and the check reports that.",
     )
+
+    @model_validator(mode="after")
+    def _values_are_read(self) -> Self:
+        if self.checksums and self.by == "server":
+            raise ValueError("the server counts rows, not values: with checksums, leave out `by`")
+        return self
 
     @property
     def max_bytes(self) -> int:

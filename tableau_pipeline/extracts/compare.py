@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
+from tableauhyperapi import Connection, TableName
 
-from tableau_pipeline.core.checkpoint import Checkpoint, ColumnCounts, CountWay, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, SchemaPolicy
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
@@ -17,7 +17,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import row_count, table_source
 from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
 from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql, value_text
-from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, hyper_type
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.publishing.rest import unpack
@@ -164,7 +164,7 @@ class Reconciliation:
 
     problem: str | None = None
     skipped: str | None = None
-    by: Mapping[str, CountWay | Literal["download"]] = field(default_factory=dict)
+    by: Mapping[str, Literal["server", "download"]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     checksums: Mapping[str, int] = field(default_factory=dict)
     by_row: bool = False
@@ -311,42 +311,6 @@ def _sums(connection: Connection, relation: str, texts: Mapping[str, str]) -> di
     return {name: int(str(total or 0)) for name, total in zip(texts, totals, strict=True)}
 
 
-# The types whose values all engines order, and write, in the same way.
-_WITH_ENDS = frozenset({"SMALLINT", "INTEGER", "BIGINT", "DATE"})
-
-
-def countable_columns(table: TableContent) -> dict[str, bool]:
-    """Return the columns whose values can be counted, and whether their ends can be compared."""
-    types = {column.name: hyper_type(column, table="") for column in table.columns}
-    return {name: type_ in _WITH_ENDS for name, type_ in types.items() if type_ != "BYTES"}
-
-
-def count_values(
-    connection: Connection, relation: str, columns: Mapping[str, bool]
-) -> dict[str, ColumnCounts]:
-    """Count the values of columns in the terms in which a server can count them as well.
-
-    Args:
-        columns: whether their ends are wanted, by column.
-        relation: SQL for the rows: a table or a subquery.
-    """
-    numbers = []
-    for column, with_ends in columns.items():
-        value = escape_name(column)
-        numbers += [f"COUNT({value})", f"COUNT(DISTINCT {value})"]
-        if with_ends:
-            numbers += [f"CAST({function}({value}) AS TEXT)" for function in ("MIN", "MAX")]
-    query = f"SELECT {', '.join(numbers)} FROM {relation} counted"  # noqa: S608
-    (row,) = connection.execute_list_query(query)
-    found = iter(row)
-    counts: dict[str, ColumnCounts] = {}
-    for column, with_ends in columns.items():
-        values, different = int(str(next(found))), int(str(next(found)))
-        ends = (next(found), next(found)) if with_ends else ()
-        counts[column] = values, different, *(str(end) for end in ends if end is not None)
-    return counts
-
-
 # Seconds until the server is asked again. A cache of it may have held the former rows.
 _PAUSE = 5
 
@@ -370,55 +334,21 @@ def compare_counts(
     names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
     columns = {published: keys.get(name) for published, name in names.items()}
     expected = {published: checkpoint.rows[name] for published, name in names.items()}
-    known = checkpoint.behaviour.counts
-    ways = {published: known[name] for published, name in names.items() if name in known}
     try:
-        counted = dict(server.count(luid, columns, ways=ways))
-        differing = {name: columns[name] for name in columns if counted[name][0] != expected[name]}
+        counted = dict(server.count(luid, columns))
+        differing = {name: columns[name] for name in columns if counted[name] != expected[name]}
         if differing:
             sleep(_PAUSE)
-            counted.update(server.count(luid, differing, ways=ways, fresh=True))
+            counted.update(server.count(luid, differing, fresh=True))
     except RefreshError as error:
-        return _not_asked(error)
+        return Reconciliation(skipped=f"the server cannot tell: {error}")
     problems = [
         f"the server counts {rows:,} rows in {names[each]}, its model has {expected[each]:,}"
-        for each, (rows, _) in counted.items()
+        for each, rows in counted.items()
         if rows != expected[each]
     ]
     return Reconciliation(
         "; ".join(problems) or None,
-        by={names[each]: way for each, (_, way) in counted.items()},
-        rows={names[each]: rows for each, (rows, _) in counted.items()},
+        by=dict.fromkeys(checkpoint.tables, "server"),
+        rows={names[each]: rows for each, rows in counted.items()},
     )
-
-
-def compare_values(
-    server: TableauSite,
-    checkpoint: Checkpoint,
-    luid: str,
-    *,
-    snapshots: Snapshots,
-    hyper: Callable[[], HyperProcess],
-) -> Reconciliation:
-    """Compare the counts of the values in each column with the snapshots of a checkpoint."""
-    names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
-    columns = {each: countable_columns(checkpoint.tables[name]) for each, name in names.items()}
-    problems: list[str] = []
-    try:
-        found = server.count_columns(luid, columns)
-        for published, name in names.items():
-            model = select_model(name, checkpoint.tables[name], snapshots)
-            with connect(hyper()) as connection:
-                wanted = count_values(connection, model, columns[published])
-            problems += [
-                f"the values of {name}.{column} are not as many, or others"
-                for column in wanted
-                if found[published][column] != wanted[column]
-            ]
-    except RefreshError as error:
-        return _not_asked(error)
-    return Reconciliation("; ".join(problems) or None)
-
-
-def _not_asked(error: RefreshError) -> Reconciliation:
-    return Reconciliation(skipped=f"the server cannot tell: {error}")

@@ -1,11 +1,11 @@
-"""Count published rows and values on the server, by its VizQL Data Service.
+"""Count published rows on the server, by its VizQL Data Service.
 
 Equal numbers prove that the rows are there. Different ones prove nothing: filters of the data
 source and the rights of the user hide rows, and caches remember them.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,7 +14,6 @@ import requests
 import tableauserverclient as TSC
 from urllib3.util import Retry
 
-from tableau_pipeline.core.checkpoint import ColumnCounts, Counted, CountWay
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.errors import SESSION_GONE
 from tableau_pipeline.publishing.http import Secrets, WireAdapter
@@ -98,8 +97,8 @@ def _failed(error: Any, response: requests.Response, secrets: Secrets) -> Any:
 
 # The id of a table is its name at the time of publishing, and 32 hexadecimal digits.
 _TABLE_ID = re.compile(r"(.+)_[0-9A-Fa-f]{32}", re.DOTALL)
-# The names of the numbers in an answer; the service refuses those that a field already has.
-_ALIAS = "tableau_pipeline_{}"
+# The name of the number in an answer; the service refuses one that a field already has.
+_ALIAS = "tableau_pipeline_count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,92 +124,48 @@ class _Table:
 
 
 def count_rows(
-    tsc: TSC.Server,
-    luid: str,
-    keys: Mapping[str, str | None],
-    *,
-    ways: Mapping[str, CountWay],
-    fresh: bool,
-) -> dict[str, Counted]:
+    tsc: TSC.Server, luid: str, keys: Mapping[str, str | None], *, fresh: bool
+) -> dict[str, int]:
     """Count the rows of tables, by table name."""
     fields = _fields(tsc, luid)
     counted = {}
     for name, key in keys.items():
         formulas = _formulas(_table(fields, name), key)
-        # The way that worked before comes first.
-        order = sorted(formulas, key=lambda way: way != ways.get(name))
         try:
-            counted[name] = _counted(tsc, luid, {way: formulas[way] for way in order}, fresh=fresh)
+            counted[name] = _counted(tsc, luid, formulas, fresh=fresh)
         except NotUnderstoodError as error:
             raise RefreshError(f"the rows of {name} cannot be counted: {error}") from error
     return counted
 
 
-def count_columns(
-    tsc: TSC.Server, luid: str, columns: Mapping[str, Mapping[str, bool]]
-) -> dict[str, dict[str, ColumnCounts]]:
-    """Count the values of columns."""
-    fields = _fields(tsc, luid)
-    return {
-        name: _columns_counted(tsc, luid, _table(fields, name), each)
-        for name, each in columns.items()
-    }
-
-
-def _columns_counted(
-    tsc: TSC.Server, luid: str, table: _Table, columns: Mapping[str, bool]
-) -> dict[str, ColumnCounts]:
-    formulas = []
-    for column, with_ends in columns.items():
-        caption = table.caption(column)
-        if caption is None:
-            raise RefreshError(f"the server shows no column {column} in table {table.name}")
-        functions = ("COUNT", "COUNTD", *(("MIN", "MAX") if with_ends else ()))
-        formulas += [f"{function}({_quoted(caption)})" for function in functions]
-    numbers = iter(_query(tsc, luid, formulas) or [None] * len(formulas))
-    return {column: _column(numbers, with_ends) for column, with_ends in columns.items()}
-
-
-def _column(numbers: Iterator[Any], with_ends: bool) -> ColumnCounts:
-    values, different = _number(next(numbers) or 0), _number(next(numbers) or 0)
-    ends = (next(numbers), next(numbers)) if with_ends else ()
-    # A date may come with the time of its midnight.
-    texts = (str(end).removesuffix("T00:00:00") for end in ends if end is not None)
-    return values, different, *texts
-
-
-def _counted(
-    tsc: TSC.Server, luid: str, formulas: Mapping[CountWay, str], *, fresh: bool
-) -> Counted:
+def _counted(tsc: TSC.Server, luid: str, formulas: Mapping[str, bool], *, fresh: bool) -> int:
     """Count by the first formula that the server understands.
 
     Raises:
         NotUnderstoodError: there is none.
     """
     refused = NotUnderstoodError("no column is known to count it by")
-    for way, formula in formulas.items():
+    for formula, by_id in formulas.items():
         try:
-            answer = _query(tsc, luid, [formula], by_id=way == "table", fresh=fresh)
+            return _query(tsc, luid, formula, by_id=by_id, fresh=fresh)
         except NotUnderstoodError as error:
             refused = error
-            continue
-        # Over no rows, the answer is no row, or a sum that is NULL.
-        (number,) = answer or [0]
-        return 0 if number is None else _number(number), way
     raise refused
 
 
-def _formulas(table: _Table, key: str | None) -> dict[CountWay, str]:
-    """The calculations that count a table, by way."""
-    formulas: dict[CountWay, str] = {}
-    if table.id:
-        formulas["table"] = f"COUNT({_quoted(table.id)})"
+def _formulas(table: _Table, key: str | None) -> dict[str, bool]:
+    """The calculations that count a table exactly, and whether each names it by its id."""
+    formulas: dict[str, bool] = {}
+    # By a column without NULL, every version of the service counts.
     if key and (caption := table.caption(key)):
-        formulas["key"] = f"COUNT({_quoted(caption)})"
+        formulas[f"COUNT({_quoted(caption)})"] = False
+    # Since 2026.1.
+    if table.id:
+        formulas[f"COUNT({_quoted(table.id)})"] = True
     # Beside other tables it is not documented at whose grain this is computed.
     if table.alone and table.captions:
         any_column = _quoted(min(table.captions.values()))
-        formulas["cells"] = f"SUM(IIF(ISNULL({any_column}), 1, 1))"
+        formulas[f"SUM(IIF(ISNULL({any_column}), 1, 1))"] = False
     return formulas
 
 
@@ -251,23 +206,11 @@ def _original(table_id: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _query(
-    tsc: TSC.Server,
-    luid: str,
-    formulas: Sequence[str],
-    *,
-    by_id: bool = False,
-    fresh: bool = False,
-) -> list[Any]:
-    """Ask for calculations over all rows; return their values, or [] if there is no row."""
-    names = [_ALIAS.format(number) for number in range(len(formulas))]
-    calculations = [
-        {"fieldCaption": name, "calculation": formula}
-        for name, formula in zip(names, formulas, strict=True)
-    ]
+def _query(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh: bool) -> int:
+    """Ask for a calculation over all rows; return its value, which is a number of rows."""
     body: dict[str, Any] = {
         "datasource": {"datasourceLuid": luid},
-        "query": {"fields": calculations},
+        "query": {"fields": [{"fieldCaption": _ALIAS, "calculation": formula}]},
     }
     # A version that does not know an option refuses the request, so none is sent without need.
     if by_id:
@@ -276,10 +219,14 @@ def _query(
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list) or len(rows) > 1:
         raise RefreshError("the answer of the VizQL Data Service is not one row")
+    # Over no rows, the answer is no row, or a sum that is NULL.
+    if not rows:
+        return 0
     try:
-        return [row[name] for row in rows for name in names]
+        number = rows[0][_ALIAS]
     except (KeyError, TypeError) as error:
         raise RefreshError(f"the answer of the VizQL Data Service lacks {error}") from error
+    return 0 if number is None else _number(number)
 
 
 def _answer(tsc: TSC.Server, body: dict[str, Any], *, fresh: bool) -> Any:

@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
-from tableau_pipeline.core.checkpoint import ColumnCounts, Counted, CountWay, Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, ProjectLuid, megabytes, project_path
 from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -449,9 +449,8 @@ class TableauSite:
         luid: str,
         keys: Mapping[str, str | None],
         *,
-        ways: Mapping[str, CountWay] = MappingProxyType({}),
         fresh: bool = False,
-    ) -> Mapping[str, Counted]:
+    ) -> Mapping[str, int]:
         """Let the server count the rows of tables, by table name.
 
         A number may be too low, but never too high: the server counts the rows that this user may
@@ -460,29 +459,13 @@ class TableauSite:
         Args:
             keys: the tables in the published file, and a column of each that holds no NULL; None
                 if no such column is known.
-            ways: the ways that worked before; they are tried first.
             fresh: the answer may not come from a cache.
 
         Raises:
             RefreshError: the server cannot count, or does not let this user ask.
         """
         self._check_may_count()
-        return counts.count_rows(self.tsc, luid, keys, ways=ways, fresh=fresh)
-
-    @_asks("Counting the values of data source {luid}")
-    def count_columns(
-        self, luid: str, columns: Mapping[str, Mapping[str, bool]]
-    ) -> Mapping[str, Mapping[str, ColumnCounts]]:
-        """Let the server count the values of columns, by table and column.
-
-        Args:
-            columns: the columns by table, and whether the ends of their values are asked for.
-
-        Raises:
-            RefreshError: the server cannot count, or does not let this user ask.
-        """
-        self._check_may_count()
-        return counts.count_columns(self.tsc, luid, columns)
+        return counts.count_rows(self.tsc, luid, keys, fresh=fresh)
 
     def _check_may_count(self) -> None:
         # The server would answer as if the session had ended.

@@ -20,7 +20,6 @@ from tableau_pipeline.extracts.compare import (
     Reconciliation,
     compare,
     compare_counts,
-    compare_values,
     count_rows,
     published_file,
 )
@@ -54,14 +53,17 @@ class Reconciler:
                 return self._downloaded(checkpoint, remote)
             case "server":
                 return self._asked(checkpoint, remote)
-        # Every value is compared by reading it. Only a file too large for that is left to counts.
+        # Values are compared by reading them. If they cannot be, lost rows are found all the same.
         ways = (self._asked, self._downloaded)
         first, second = reversed(ways) if self._rule.checksums else ways
         found = first(checkpoint, remote)
         if not found.skipped:
             return found
         other = second(checkpoint, remote)
-        return replace(other, skipped=other.skipped and f"{found.skipped}; {other.skipped}")
+        if other.problem or not (other.skipped or self._rule.checksums):
+            return other
+        skipped = f"{found.skipped}; {other.skipped or 'the rows were counted, but not compared'}"
+        return replace(other, skipped=skipped)
 
     @property
     def _rule(self) -> Reconcile:
@@ -104,23 +106,13 @@ class Reconciler:
             if self._rule.by == "download":
                 raise
             # It may count too few, so a file that may be read is better.
-            counted = self.server.count(remote.luid, dict.fromkeys(tables))
-        return {name: rows for name, (rows, _) in counted.items()}
+            return self.server.count(remote.luid, dict.fromkeys(tables))
 
     def _asked(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         # Both kinds of keys were checked before the rows were sent.
         keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
         keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
         found = compare_counts(self.server, checkpoint, remote.luid, keys=keys, sleep=self.sleep)
-        if self._rule.checksums and not found.problem and not found.skipped:
-            values = compare_values(
-                self.server,
-                checkpoint,
-                remote.luid,
-                snapshots=self.snapshots,
-                hyper=self.hyper,
-            )
-            found = replace(found, problem=values.problem, skipped=values.skipped)
         if not found.problem:
             return found
         # Filters, caches and rights can hide rows from the server's own counts, so they alone do

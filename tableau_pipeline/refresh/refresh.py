@@ -389,8 +389,6 @@ class _Phases:
             distrust = found.problem
         elif found:
             unreconciled = found.skipped
-            ways = {name: way for name, way in found.by.items() if way != "download"}
-            behaviour = behaviour.model_copy(update={"counts": behaviour.counts | ways})
         checkpoint = completed(
             target, sent.remote, distrust=distrust, unreconciled=unreconciled, behaviour=behaviour
         )

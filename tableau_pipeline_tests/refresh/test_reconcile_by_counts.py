@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import ColumnCounts, Counted
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import ReconciliationError
@@ -41,19 +40,13 @@ class Counting(Proxy):
 
     def count(
         self, luid: str, keys: Mapping[str, str | None], *, fresh: bool = False, **more: Any
-    ) -> Mapping[str, Counted]:
+    ) -> Mapping[str, int]:
         self._damage()
         self.asked.append("fresh" if fresh else "count")
         found = self.behind.count(luid, keys, fresh=fresh, **more)
         if len(self.asked) > self.times:
             return found
-        return {name: (rows - self.lacking, way) for name, (rows, way) in found.items()}
-
-    def count_columns(
-        self, luid: str, columns: Mapping[str, Mapping[str, bool]]
-    ) -> Mapping[str, Mapping[str, ColumnCounts]]:
-        self.asked.append("values")
-        return self.behind.count_columns(luid, columns)
+        return {name: rows - self.lacking for name, rows in found.items()}
 
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
         self.asked.append("download")
@@ -92,13 +85,9 @@ def test_what_is_too_large_to_download_is_counted(star: Pipeline):
     report = watched.run()
     assert watched.asked == ["count"]
     assert report.reconciliation.rows == {"flights": 8, "airlines": 2}
-    assert report.reconciliation.by == {"flights": "table", "airlines": "table"}
+    assert report.reconciliation.by == {"flights": "server", "airlines": "server"}
     assert report.checkpoint.unreconciled is None
     assert ", equal by count on the server, " in report.summary
-    # What worked is known to the next refresh, and an update carries it along.
-    star.model("flights", flights(9))
-    counts = watched.run().checkpoint.behaviour.counts
-    assert counts == {"flights": "table", "airlines": "table"}
 
 
 @pytest.mark.slow
@@ -133,22 +122,22 @@ def test_an_old_answer_is_asked_for_once_more(pipeline: Pipeline):
     """Prevents: a cache of the server that fails a refresh, or makes it download the file."""
     pipeline.declare(reconcile=Reconcile())
     watched = Watched(pipeline, lacking=1, times=1)
-    assert watched.run().reconciliation.by == {"flights": "table"}
+    assert watched.run().reconciliation.by == {"flights": "server"}
     assert watched.asked == ["count", "fresh"]
 
 
-@pytest.mark.parametrize("by", ["auto", "server"])
 @pytest.mark.slow
-def test_other_values_are_found_without_a_download(pipeline: Pipeline, by: Any):
-    """Prevents: wrong values that the number of rows does not show, in a file that is too large."""
-    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, checksums=True, by=by))
+def test_values_that_cannot_be_read_are_no_success(pipeline: Pipeline):
+    """Prevents: counted rows that pass for compared values; lost rows that nothing looks for."""
+    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, checksums=True))
     watched = Watched(pipeline)
-    assert watched.run().reconciliation.problem is None
-    assert watched.asked == ["count", "values"]
+    report = watched.run()
+    assert watched.asked == ["count"]
+    assert "larger than reconcile: max_mb" in report.checkpoint.unreconciled
+    assert "the rows were counted, but not compared" in report.checkpoint.unreconciled
     pipeline.model("flights", flights(9))
-    message = "the values of flights.carrier are not as many, or others"
-    with pytest.raises(ReconciliationError, match=message):
-        Watched(pipeline, OTHERS).run()
+    with pytest.raises(ReconciliationError, match="the server counts 8 rows in flights"):
+        Watched(pipeline, FEWER).run()
 
 
 def test_values_are_read_back_where_they_may_be(pipeline: Pipeline):
@@ -162,7 +151,7 @@ def test_values_are_read_back_where_they_may_be(pipeline: Pipeline):
 class Mute(Counting):
     """A server that does not count."""
 
-    def count(self, *_: Any, **__: Any) -> Mapping[str, Counted]:
+    def count(self, *_: Any, **__: Any) -> Mapping[str, int]:
         raise RefreshError("the site's budget of queries is spent")
 
 
@@ -203,4 +192,4 @@ def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline
     fact = replace(fact, policy=Diff(("flight_id",)))
     older.declare(tables=(fact, dimension), reconcile=LARGE)
     report = older.run()
-    assert report.reconciliation.by == {"flights": "key", "airlines": "key"}
+    assert report.reconciliation.by == {"flights": "server", "airlines": "server"}
