@@ -355,12 +355,6 @@ class Reconcile:
         "compared, and the check reports that.",
     )
 
-    @model_validator(mode="after")
-    def _values_are_read(self) -> Self:
-        if self.checksums and self.by == "server":
-            raise ValueError("the server counts rows, not values: with checksums, leave out `by`")
-        return self
-
     @property
     def max_bytes(self) -> int:
         """The largest file to download."""

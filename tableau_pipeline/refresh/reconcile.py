@@ -48,22 +48,19 @@ class Reconciler:
         """Compare what a refresh has just left: its rows, and its values if declared."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
-        match self._rule.by:
-            case "download":
-                return self._downloaded(checkpoint, remote)
-            case "server":
-                return self._asked(checkpoint, remote)
+        rule, found, why = self._rule, Reconciliation(), []
         # Values are compared by reading them. If they cannot be, lost rows are found all the same.
-        ways = (self._asked, self._downloaded)
-        first, second = reversed(ways) if self._rule.checksums else ways
-        found = first(checkpoint, remote)
-        if not found.skipped:
-            return found
-        other = second(checkpoint, remote)
-        if other.problem or not (other.skipped or self._rule.checksums):
-            return other
-        skipped = f"{found.skipped}; {other.skipped or 'the rows were counted, but not compared'}"
-        return replace(other, skipped=skipped)
+        ways = (
+            [self._downloaded, self._asked] if rule.checksums else [self._asked, self._downloaded]
+        )
+        if rule.by != "auto":
+            ways = [self._downloaded if rule.by == "download" else self._asked]
+        for look in ways:
+            found = look(checkpoint, remote)
+            if found.problem or not (found.skipped or (rule.checksums and not found.checksums)):
+                return found
+            why.append(found.skipped or "the rows were counted, but not compared")
+        return replace(found, skipped="; ".join(why))
 
     @property
     def _rule(self) -> Reconcile:

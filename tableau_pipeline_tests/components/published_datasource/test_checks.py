@@ -65,7 +65,7 @@ def test_relationships_are_a_warning_with_a_count(star: Location):
     [
         ("guard", {"guard": Guard(min_rows=9)}, "8 rows, fewer than guard.min_rows"),
         ("keys", {"policy": Diff(("carrier",))}, "carrier is not unique"),
-        ("schema", {"columns": (Column("gate", "int"),)}, "gate (int) is missing"),
+        ("schema", {"contract": (Column("gate", "int"),)}, "gate (int) is missing"),
     ],
 )
 @pytest.mark.slow
