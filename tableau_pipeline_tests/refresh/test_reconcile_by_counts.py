@@ -77,36 +77,6 @@ class Watched:
             changes_the_file(self.pipeline, self._sql)
 
 
-@pytest.mark.slow
-def test_what_is_too_large_to_download_is_counted(star: Pipeline):
-    """Prevents: the data sources that matter most are the ones that nobody looks at."""
-    star.declare(reconcile=LARGE)
-    watched = Watched(star)
-    report = watched.run()
-    assert watched.asked == ["count"]
-    assert report.reconciliation.rows == {"flights": 8, "airlines": 2}
-    assert report.reconciliation.by == {"flights": "server", "airlines": "server"}
-    assert report.checkpoint.unreconciled is None
-    assert ", equal by count on the server, " in report.summary
-
-
-@pytest.mark.slow
-def test_lost_rows_of_a_large_file_fail_the_refresh(pipeline: Pipeline):
-    """Prevents: an update that builds on rows that are not there, as nobody may download them."""
-    pipeline.policy(Diff(("flight_id",)))
-    pipeline.declare(reconcile=LARGE)
-    pipeline.run()
-    pipeline.model("flights", flights(9))
-    watched = Watched(pipeline, FEWER)
-    message = "the server counts 8 rows in flights, its model has 9 .*larger than.*by: download"
-    with pytest.raises(ReconciliationError, match=message):
-        watched.run()
-    assert watched.asked == ["count", "fresh"]
-    report = pipeline.run()
-    assert report.plan.decision == "publish (replace)"
-    assert pipeline.wrong() == []
-
-
 def test_the_file_decides_where_it_may_be_read(pipeline: Pipeline):
     """Prevents: a red run, or a green one, by counts that a filter or a damaged file explains."""
     pipeline.declare(reconcile=Reconcile())

@@ -11,7 +11,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, ProjectLuid, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
+from tableau_pipeline.refresh.plan import Accept, Publish, UpdateTables
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.hyper.test_full_disk import hyperd_with
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
@@ -36,18 +36,6 @@ def test_first_publish(star: Pipeline):
     assert report.extract.rows == {"flights": 8, "airlines": 2}
 
 
-def test_unchanged_builds_and_sends_nothing(star: Pipeline):
-    """Prevents: a schedule without new data wastes a build, an upload and the extract's cache."""
-    star.run()
-    before = star.found()[0].updated_at
-    star.model("flights", flights())  # the same rows in a new snapshot
-    report = star.run()
-    assert isinstance(report.plan, NoChange)
-    assert report.extract is None
-    assert star.found()[0].updated_at == before
-    assert len(star.extract_files()) == 1
-
-
 def test_unchanged_checkpoint_names_the_newest_versions(pipeline: Pipeline):
     """Prevents: the version that is recorded is collected although an equal one is kept."""
     pipeline.run()
@@ -55,18 +43,6 @@ def test_unchanged_checkpoint_names_the_newest_versions(pipeline: Pipeline):
     report = pipeline.run()
     assert report.checkpoint is not None
     assert list(report.checkpoint.versions) == [("flights", newest.number)]
-
-
-def test_full_publishes_what_is_equal(pipeline: Pipeline):
-    """Prevents: nobody can force a publish when the server's copy is suspect."""
-    pipeline.run()
-    before = pipeline.found()[0].updated_at
-    assert pipeline.run(full=True).plan == Publish(
-        PublishMode.REPLACE, "in full: asked for (full: true)"
-    )
-    assert pipeline.wrong() == []
-    assert pipeline.found()[0].updated_at > before
-    assert isinstance(pipeline.run().plan, NoChange)
 
 
 def test_publish_false_builds_the_file_without_a_server(star: Pipeline):

@@ -94,14 +94,6 @@ def test_another_user_describes_it_meanwhile(new_pipeline: Callable[..., Pipelin
 
 
 @pytest.mark.slow
-def test_another_user_takes_the_name_meanwhile(pipeline: Pipeline):
-    """Prevents: a first publish replaces what came to its name while the file was built."""
-    with pytest.raises(RefusedError, match="adopt: true"):
-        meddled(pipeline, "uploaded", publishes(pipeline))
-    assert pipeline.wrong() == ["flights: 8 rows became 3"]
-
-
-@pytest.mark.slow
 def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipeline]):
     """Prevents: rows of another user below an update of ours, whose time stamp hides theirs, pass
     for ours once the publish in full that was to replace them has failed."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 
@@ -20,12 +19,9 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
-from tableau_pipeline_tests.refresh.support.server_jobs import jobs
-from tableau_sandbox.faults import Drop, FailJob, HoldJobs
+from tableau_sandbox.faults import FailJob, HoldJobs
 
-DATA, PUBLISH = "sites/*/datasources/*/data", "sites/*/datasources"
 IMPATIENT = replace(TIMEOUTS, queue=0.2)
-When = Literal["before", "after"]
 
 
 @pytest.mark.few_variants(1)
@@ -50,39 +46,6 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
     assert_recovered(pipeline)
     pipeline.model("flights", flights(10))
     assert isinstance(pipeline.run().plan, UpdateTables)
-
-
-@pytest.mark.few_variants(1)
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
-    """Prevents: a hiccup of the network costs a whole file, or updates twice."""
-    changed_rows(pipeline)
-    with pipeline.sandbox.armed(Drop(method="PATCH", path=DATA, when=when)):
-        assert isinstance(pipeline.run().plan, UpdateTables)
-    assert [job.kind for job in jobs(pipeline)] == ["update", "publish"]
-    assert_recovered(pipeline)
-
-
-@pytest.mark.parametrize("before", [changed_rows, pytest.param(first, marks=pytest.mark.slow)])
-def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], None]):
-    """Prevents: what the server may have received is forgotten, or carried out twice."""
-    before(pipeline)
-    method, path = ("PATCH", DATA) if before is changed_rows else ("POST", PUBLISH)
-    began = len(jobs(pipeline))
-    lost = Drop(method=method, path=path, when="after", times=None)
-    with (
-        pipeline.sandbox.armed(lost) as fault,
-        pytest.raises(RefreshError, match="broke off"),
-    ):
-        pipeline.run()
-    if before is first:
-        assert fault.fired == 1, "a publish is never sent twice"
-    (left,) = pipeline.journal.intents()
-    assert (left.outcome, left.job_id) == (None, None)
-    pipeline.model("flights", flights(10))
-    assert isinstance(pipeline.run().plan, Publish)
-    assert len(jobs(pipeline)) == began + 2
-    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)

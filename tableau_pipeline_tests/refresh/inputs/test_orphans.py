@@ -1,4 +1,3 @@
-import logging
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +8,6 @@ from tableau_pipeline.core.declaration import Diff, Guard, Partitions, Policy
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.types import ROW_HASH
-from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.partitioned import keep_only
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import table
@@ -18,29 +16,6 @@ NOON = datetime(2026, 3, 30, 12, tzinfo=UTC)
 LAX = Guard(min_rows=0, max_shrink=1)
 PARTS = ("a", "b")
 Flight = tuple[int | None, str | None]
-
-
-@pytest.mark.slow
-def test_rows_without_a_partner_are_a_warning(star: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: dashboards with blanks that nobody was told of, or a refresh refused for them."""
-    star.model("airlines", airlines("UA"))
-    with caplog.at_level(logging.WARNING):
-        assert star.run().orphans == {"flights -> airlines": 4}
-    assert "Relationship flights -> airlines: 4 rows have no partner" in str(caplog.messages)
-    # They are not gone because nothing changed.
-    assert star.run().checkpoint.orphans == {"flights -> airlines": 4}
-    assert star.wrong() == []
-    star.model("airlines", airlines("UA", "AA"))
-    assert star.run().orphans == {}
-    # Either side may be the one that changes.
-    flights_table, airlines_table = star.declaration.tables
-    star.declare(tables=(replace(flights_table, policy=Diff(("flight_id",))), airlines_table))
-    star.model("airlines", airlines("AA"))
-    assert star.run().orphans == {"flights -> airlines": 4}
-    star.model("flights", flights(10))
-    report = star.run()
-    assert report.plan.decision == "update"
-    assert report.orphans == {"flights -> airlines": 5}
 
 
 @pytest.mark.parametrize("policy", [Diff(("carrier",)), Partitions("part")], ids=["diff", "parts"])

@@ -146,21 +146,6 @@ def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-@pytest.mark.slow
-def test_lost_records_find_the_data_source_by_the_tag(pipeline: Pipeline):
-    """Prevents: after a wipe of the asset nothing can be refreshed, or edits are lost."""
-    pipeline.run()
-    other_users.adds_a_calculated_field(pipeline)
-    (before,) = pipeline.found()
-    forget(pipeline)
-    report = pipeline.run()
-    assert report.plan == Publish(PublishMode.REPLACE, "in full: no record shows what it holds")
-    assert [item.id for item in pipeline.found()] == [before.id]
-    assert pipeline.wrong() == []
-    assert other_users.CALCULATION[:24] in pipeline.tds()
-    assert isinstance(pipeline.run().plan, NoChange)
-
-
 def test_another_url_of_the_same_server(pipeline: Pipeline):
     """Prevents: a new name of the server makes us forget what is ours, or publish it twice."""
     pipeline.run()

@@ -160,16 +160,11 @@ def test_model_that_was_not_partitioned(windows: Pipeline):
         windows.run()
 
 
-def visits(days: range, *, kind: str = "date", undated: bool = True) -> pa.Table:
-    """One visit on each of the days, told by how long ago they are, and perhaps one without."""
-    midnight = NOON.replace(hour=0)
-    rows = [(-2 - back, moment(midnight - timedelta(days=back), kind), "a") for back in days]
-    return table(
-        [*rows, (0, None, "a")] if undated else rows,
-        id=pa.int64(),
-        day=TYPES[kind],
-        part=pa.string(),
-    )
+def visits(days: range) -> pa.Table:
+    """One visit on each of the days, told by how long ago they are, and one without a day."""
+    today = NOON.date()
+    rows = [(-2 - back, today - timedelta(days=back), "a") for back in days]
+    return table([*rows, (0, None, "a")], id=pa.int64(), day=pa.date32(), part=pa.string())
 
 
 def published(pipeline: Pipeline, *, after: int = 0) -> int:
@@ -200,33 +195,6 @@ def test_window_over_a_model_that_stands_still(pipeline: Pipeline, policy: Polic
     for window, rows in ((Retain("day", 14), 16), (None, 21)):
         pipeline.policy(policy, retain=window)
         assert published(pipeline) == rows
-
-
-@pytest.mark.few_variants(1)
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("as_of", ["run", "max"])
-def test_edges_of_a_window(pipeline: Pipeline, kind: str, as_of: Any):
-    """Prevents: the first or the last moment of the window falls on its other side."""
-    pipeline.policy(Diff(("id",)), retain=Retain("day", 9, as_of), guard=LAX)
-    pipeline.model("flights", visits(range(20), kind=kind))
-    assert published(pipeline) == 11
-    later = visits(range(-1, 20), kind=kind)
-    shipped = ships(pipeline, later, now=NOON + timedelta(days=1))
-    assert shipped == RowCounts(deleted=1, inserted=1)
-    # Of an expired row, nobody sees a correction.
-    assert ships(pipeline, visits(range(-1, 15), kind=kind), now=NOON + timedelta(days=1)) is None
-    # A source that stands still does not empty its data source, if its own days count.
-    assert published(pipeline, after=400) == (11 if as_of == "max" else 1)
-
-
-@pytest.mark.slow
-def test_nothing_to_count_from(pipeline: Pipeline):
-    """Prevents: a table that is empty, or has no dates, has no window and cannot be refreshed."""
-    pipeline.policy(Diff(("id",)), retain=Retain("day", 9, "max"), guard=LAX)
-    empty = visits(range(0), undated=False)
-    for rows, left in ((visits(range(0)), 1), (empty, 0), (visits(range(20)), 11)):
-        pipeline.model("flights", rows)
-        assert published(pipeline) == left
 
 
 @pytest.mark.parametrize(("column", "phrase"), [("dya", 'names "dya"'), ("id", '"id" is bigint')])
@@ -318,10 +286,3 @@ def test_a_key_that_a_shared_file_has_is_refused(parted: Pipeline):
     materialize(parted, {"south": remarks([(1, 0, "x")])})
     with pytest.raises(RefusedError, match=r"id is not unique, for instance 1 \(2 times\)"):
         parted.run(around={"now": NOON})
-
-
-def test_a_row_moves_to_another_partition(parted: Pipeline):
-    """Prevents: a row that left a partition is deleted after it arrived in the other one."""
-    rows = {"north": remarks([(1, 0, "a")]), "south": remarks([(2, 9, "b")])}
-    materialize(parted, rows)
-    assert ships(parted, now=NOON)

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import Diff, Reconcile
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
-from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import (
-    killed_after,
     killed_before,
     killed_for_real,
 )
@@ -22,9 +19,6 @@ from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, WHOLE, Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
 
-MOST_STEPS = 20
-PUBLISHED = ["claim", "upload", "intent", "publish", "job", "outcome", "tag", "closing"]
-UPDATED = ["claim", "move", "upload", "intent", "update", "job", "outcome", "closing"]
 ADMIN = ("", "")
 
 
@@ -49,43 +43,12 @@ def changed_rows(pipeline: Pipeline) -> None:
     new_rows(pipeline)
 
 
-def renamed(pipeline: Pipeline) -> None:
-    changed_rows(pipeline)
-    pipeline.declare(name=f"{pipeline.name} renamed")
-
-
-def adopted(pipeline: Pipeline) -> None:
-    other_users.publishes(pipeline, flights(5))
-    pipeline.declare(adopt=True)
-
-
 def assert_recovered(pipeline: Pipeline) -> None:
     """The one data source of our name is ours, holds the snapshots, and nothing is left to do."""
     (item,) = pipeline.found()
     assert pipeline.wrong() == []
     assert pipeline.declaration.tag in item.tags
     assert isinstance(pipeline.run().plan, NoChange)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "steps"), [(first, PUBLISHED), (renamed, UPDATED), (adopted, PUBLISHED)]
-)
-def test_killed_at_any_moment(
-    new_pipeline: Callable[..., Pipeline], before: Callable[[Pipeline], None], steps: list[str]
-):
-    """Prevents: a killed run leaves old rows, a second data source, or no way on."""
-    trace: list[str] = []
-    for number in range(1, MOST_STEPS):
-        pipeline = new_pipeline()
-        before(pipeline)
-        crash = killed_after(pipeline, number)
-        if crash is None:
-            break
-        trace = crash.trace
-        pipeline.run()
-        assert_recovered(pipeline)
-    assert trace == steps[:-1]
 
 
 @pytest.mark.slow
@@ -116,21 +79,6 @@ def test_nothing_is_sent_beside_a_job_that_may_run(
     pipeline.run()
     assert len(jobs(pipeline)) == sent + 1
     assert_recovered(pipeline)
-
-
-@pytest.mark.slow
-def test_job_of_a_renamed_data_source_is_waited_for(pipeline: Pipeline):
-    """Prevents: a job that goes by another name is overlooked, and runs after the next one."""
-    changed_rows(pipeline)
-    with pipeline.sandbox.held_jobs():
-        assert killed_before(pipeline, "job")
-        (held, _) = jobs(pipeline)
-        other_users.changes(pipeline, name=f"{pipeline.name} better")
-        with pytest.raises(RefreshError):
-            pipeline.run(around={"timeouts": replace(TIMEOUTS, queue=0.2)})
-    found = pipeline.eyes.job(held.id)
-    assert found is not None
-    assert found.outcome is Outcome.CANCELLED
 
 
 @pytest.mark.slow

@@ -22,28 +22,24 @@ class KilledError(BaseException):
 class CrashPoint:
     """Ends the process before one of its steps: what it does between two of them, nobody sees.
 
-    Attributes:
-        trace: the steps that were taken, by name: "claim", "upload", "intent", "publish" or
-            "update", "job", "outcome", "tag", "closing" and so on.
+    Its steps are "claim", "upload", "intent", "publish" or "update", "job", "outcome", "tag",
+    "closing" and so on, or "look" for a look at a job.
     """
 
-    def __init__(self, *, after: int | None = None, before: str = "") -> None:
-        """End it after so many steps, or before the first one of this name."""
-        self._after, self._before = after, before
+    def __init__(self, before: str) -> None:
+        """End it before the first step of this name."""
+        self._before = before
         self._is_reached = False
-        self.trace: list[str] = []
 
-    def reach(self, step: str, *, counts: bool) -> None:
-        """Take note of a step that is about to be taken; what only looks is not counted."""
-        if step == self._before or (counts and len(self.trace) == self._after):
-            self._is_reached = True
+    def reach(self, step: str) -> None:
+        """Take note of a step that is about to be taken."""
+        self._is_reached |= step == self._before
         if self._is_reached:
             self.die()
-        self.trace += [step] if counts else []
 
     def die(self) -> None:
         """End the process, as far as its own code can tell."""
-        raise KilledError(" ".join(self.trace))
+        raise KilledError
 
 
 class Crashing(Proxy):
@@ -57,10 +53,7 @@ class Crashing(Proxy):
         step = {"job": "look"}.get(name, name)
         if name == "append":
             step = _record_name(args[0])
-        self._crash.reach(step, counts=name in _STEPS)
-
-
-_STEPS = {"append", "cancel", "move", "publish", "tag", "untag", "update", "upload"}
+        self._crash.reach(step)
 
 
 def _record_name(record: Record) -> str:
@@ -69,21 +62,13 @@ def _record_name(record: Record) -> str:
     return "outcome" if record.outcome else "job" if record.job_id else "intent"
 
 
-def killed_after(pipeline: Pipeline, steps: int, *accept: Accept) -> CrashPoint | None:
-    """Refresh, and die after so many steps; None if there are no more than that."""
-    return _killed(pipeline, CrashPoint(after=steps), *accept)
-
-
-def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> CrashPoint | None:
-    """Refresh, and die before the first step of this name; None if there was none.
+def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> bool:
+    """Refresh, and die before the first step of this name; False if there was none.
 
     Args:
-        step: one of `CrashPoint.trace`, "look" for a look at a job, or another call of the server.
+        step: one that `CrashPoint` names, or another call of the server.
     """
-    return _killed(pipeline, CrashPoint(before=step), *accept)
-
-
-def _killed(pipeline: Pipeline, crash: CrashPoint, *accept: Accept) -> CrashPoint | None:
+    crash = CrashPoint(step)
     setup = pipeline.refresh(
         around_journal=lambda journal: Crashing(journal, crash),
         around_server=lambda server: Crashing(server, crash),
@@ -91,8 +76,8 @@ def _killed(pipeline: Pipeline, crash: CrashPoint, *accept: Accept) -> CrashPoin
     try:
         refresh(setup, Options(accept=frozenset(accept)))
     except KilledError:
-        return crash
-    return None
+        return True
+    return False
 
 
 class RealCrashPoint(CrashPoint):
@@ -116,7 +101,7 @@ def killed_for_real(pipeline: Pipeline, *, before: str) -> int | None:
 
 
 def _refresh_until_killed(pipeline: Pipeline, before: str) -> None:
-    crash = RealCrashPoint(before=before)
+    crash = RealCrashPoint(before)
     refresh(
         pipeline.refresh(
             around_journal=lambda journal: Crashing(journal, crash),
