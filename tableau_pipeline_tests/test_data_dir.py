@@ -72,10 +72,11 @@ def test_urls_hold_no_credentials(monkeypatch: pytest.MonkeyPatch, url: str):
     assert caught.value.__cause__ is None
 
 
-def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("place", ["s3://lake", "gs://lake", "abfss://lake@a.dfs.core.windows.net"])
+def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch, place: str):
     """Prevents: extracts in a bucket, or a local folder that bears its name."""
-    monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data/")
-    assert resources_from_env()["snapshots"].root == "s3://lake/data/snapshots"
+    monkeypatch.setenv("PIPELINE_DATA_DIR", f"{place}/data/")
+    assert resources_from_env()["snapshots"].root == f"{place}/data/snapshots"
     assert data_dir().is_relative_to(gettempdir())
     assert work_dir(keep=True) == data_dir()
     assert work_dir(keep=False) != data_dir()

@@ -4,12 +4,10 @@ import pytest
 
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.azure import AzureServer
-from tableau_pipeline_tests.deployment.stores.gcs import GcsServer
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 
 STORES = [
     pytest.param(S3Server, id="S3", marks=pytest.mark.slow),
-    pytest.param(GcsServer, id="GCS", marks=pytest.mark.long),
     pytest.param(AzureServer, id="Azure", marks=pytest.mark.long),
 ]
 

@@ -5,10 +5,10 @@ import struct
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 # Longer than clients of these tests take until they give up.
 _LATE_SECONDS = 1.5
@@ -29,32 +29,12 @@ class Fault(StrEnum):
     LATE = "late"
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """An answer of a server."""
 
     status: int
     headers: Mapping[str, str]
     content: bytes
-
-
-def asked(
-    port: int, method: str, path: str, *, headers: Mapping[str, str], body: bytes
-) -> Answer | None:
-    """What a server of this machine answers; None if it does not."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        # Signatures hold the host that the client has asked for.
-        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        connection.endheaders(body)
-        answer = connection.getresponse()
-        return Answer(answer.status, dict(answer.getheaders()), answer.read())
-    except (OSError, HTTPException):
-        return None
-    finally:
-        connection.close()
 
 
 class PassingOn(BaseHTTPRequestHandler):
@@ -94,7 +74,21 @@ class PassingOn(BaseHTTPRequestHandler):
 
     def answer(self, behind: int, body: bytes) -> Answer | None:
         """What the server answers; None if it does not."""
-        return asked(behind, self.command, self.path, headers=self.headers, body=body)
+        connection = HTTPConnection("127.0.0.1", behind, timeout=60)
+        try:
+            # Signatures hold the host that the client has asked for.
+            connection.putrequest(
+                self.command, self.path, skip_host=True, skip_accept_encoding=True
+            )
+            for name, value in self.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read())
+        except (OSError, HTTPException):
+            return None
+        finally:
+            connection.close()
 
     def _break_off(self, *, reset: bool) -> None:
         self.close_connection = True
@@ -118,13 +112,13 @@ class Network:
         requests: those that clients have sent.
     """
 
-    def __init__(self, behind: int, handler: type[PassingOn] = PassingOn, *, port: int = 0) -> None:
+    def __init__(self, behind: int) -> None:
         self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
         self.requests: list[tuple[str, str]] = []
         self._late: list[threading.Timer] = []
         network = self
 
-        class Handler(handler):
+        class Handler(PassingOn):
             def send_on(self) -> None:
                 network.requests.append((self.command, self.path))
                 fault = network.fault(self.command, self.path)
@@ -135,7 +129,7 @@ class Network:
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = send_on  # noqa: N815
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
 
     @contextmanager

@@ -86,8 +86,6 @@ def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
     assert current_version(LakeTable(delta=url)) != before
 
 
-# delta-rs cannot record a vacuum on the server that stands for Google's.
-@pytest.mark.parametrize("store", [STORES[0], STORES[2]], indirect=True)
 def test_vacuumed(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
     """Prevents: rows that stay published, where nobody can tell any more which they were."""
     url = f"{store.url}/{tmp_path.name}/orders"
