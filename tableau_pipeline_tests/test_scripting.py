@@ -2,12 +2,8 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event
 from typing import Any
 
 import pytest
@@ -15,10 +11,8 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.journal import ClaimRelease, Record, read_history
-from tableau_pipeline.core.server import Timeouts
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.demo.differences import differences
-from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.session import Password, signed_in
@@ -169,40 +163,6 @@ def test_what_was_not_published_is_not_remembered(script: Script, options: Optio
     script.run(options=options)
     assert not script.journal.path.exists()
     assert isinstance(script.run().plan, Publish)
-
-
-@pytest.mark.slow
-def test_the_next_one_waits_until_the_checkpoint_is_kept(
-    script: Script, monkeypatch: pytest.MonkeyPatch
-):
-    # Prevents: the checkpoint of a refresh kept after that of a later one, which it undoes.
-    keeping, go_on, append = Event(), Event(), FileJournal.append
-
-    def slowly(journal: FileJournal, record: Record) -> None:
-        if isinstance(record, ClaimRelease):
-            keeping.set()
-            assert go_on.wait(30)
-        append(journal, record)
-
-    @contextmanager
-    def server() -> Generator[TableauSite]:
-        assert script.checkpoint() == first.result().checkpoint
-        with script.session() as site:
-            yield site
-
-    monkeypatch.setattr(FileJournal, "append", slowly)
-    with ThreadPoolExecutor(2) as executor:
-        first = executor.submit(script.run)
-        assert keeping.wait(30)
-        script.model(9)
-        second = executor.submit(partial(script.run, server=server))
-        with pytest.raises(RefreshError, match="has held"):
-            script.run(timeouts=Timeouts(claim=0.5))
-        assert not second.done()
-        go_on.set()
-        assert second.result(30).checkpoint == script.checkpoint()
-    with script.session() as site:
-        assert wrong(site, script.declaration, script.data / "snapshots") == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 import re
 
-import pytest
-
 from tableau_pipeline_tests.conftest import Story
 from tableau_pipeline_tests.docs.page import README
 
@@ -25,12 +23,3 @@ def _numbers(text: str) -> list[int]:
 def test_it_is_short():
     # Prevents: a first page that grows until nobody reads it to its end.
     assert len(README.whole.text.splitlines()) <= _MOST_LINES
-
-
-@pytest.mark.parametrize(
-    "named",
-    ["dg utils configure-editor", "SANDBOX_PORT=", " PORT=", "make clean", "GB of disk space"],
-)
-def test_what_newcomers_look_for(named: str):
-    # Prevents: a setting or a command that exists, and that nobody finds.
-    assert named in README.whole.text

@@ -1,11 +1,9 @@
 import logging
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import requests
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import PublishMode
@@ -19,7 +17,6 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import (
     VIEWER,
     SignIn,
-    hooked,
     hyper_file,
     published,
     send,
@@ -103,18 +100,6 @@ def test_publish_is_never_sent_twice(
     assert armed_fault.seen == 1
 
 
-def test_answer_without_any_job(tableau: TableauSite, default: str, name: str, small: Path):
-    """Prevents: an answer that names no job shows as an IndexError, or passes for refused."""
-
-    def without_job(response: requests.Response, **_: object) -> None:
-        if response.request.path_url.partition("?")[0].endswith("/datasources"):
-            response._content = b'<tsResponse xmlns="http://tableau.com/api"/>'
-
-    with hooked(tableau, without_job), pytest.raises(RefreshError, match="named no job") as caught:
-        send(tableau, small, name=name, project_id=default)
-    assert not isinstance(caught.value, RefusedError)
-
-
 def test_upload_tells_how_far_it_is(
     tableau: TableauSite,
     sandbox: Sandbox,
@@ -159,21 +144,6 @@ def test_found_in_any_case(
     assert tableau.find_by_name(theirs.swapcase(), project_id=default) == created
     with pytest.raises(RefusedError, match="name is taken"):
         send(tableau, small, name=theirs.swapcase(), project_id=default)
-
-
-@pytest.mark.parametrize("kind", ["datasources", "projects", "jobs"])
-def test_server_too_busy_to_tell(tableau: TableauSite, sandbox: Sandbox, default: str, kind: str):
-    # Prevents: an error on the way passes for the end of the list, and so for a free name.
-    calls = {
-        "datasources": lambda: tableau.find_by_name("Sales", project_id=default),
-        "projects": lambda: tableau.find_project("Default"),
-        "jobs": lambda: tableau.jobs(name="Sales", since=datetime.now(UTC)),
-    }
-    busy = Refuse(method="GET", path=f"sites/*/{kind}", status=429, times=None)
-    with sandbox.armed(busy), pytest.raises(RefreshError, match="429000") as caught:
-        calls[kind]()
-    assert not isinstance(caught.value, RefusedError), "another try helps"
-    assert "run again later" in str(caught.value)
 
 
 def test_tags_add_up(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):

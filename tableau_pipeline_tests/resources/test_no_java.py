@@ -7,14 +7,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Origin
 from tableau_pipeline.ingest import files_version, read_files
 from tableau_pipeline.resources import SparkResource, unchanged
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.resources.running import Limit, Location, limited
+from tableau_pipeline_tests.resources.running import Location
 from tableau_pipeline_tests.snapshots.support.versions import commit, manifest
 
 
@@ -73,13 +73,6 @@ def test_another_io_manager_is_refused(location: Location) -> None:
     )
     with pytest.raises(TypeError, match='"model" has the IO manager memory, which stores no snap'):
         dg.materialize([elsewhere], resources={"memory": dg.InMemoryIOManager()})
-
-
-def test_a_model_can_be_called_as_a_function(spark: SparkSession) -> None:
-    """Prevents unit tests of models that need a run."""
-    frame = limited()(dg.build_asset_context(), config=Limit(), spark=SparkResource())
-    assert isinstance(frame, DataFrame)
-    assert frame.count() == 3
 
 
 def test_the_origin_is_no_part_of_the_data(tmp_path: Path) -> None:

@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +7,7 @@ from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline_tests.snapshots.support.jobs import materialize, model, reader
-from tableau_pipeline_tests.snapshots.support.samples import newest, store
+from tableau_pipeline_tests.snapshots.support.samples import newest
 
 
 @pytest.mark.few_variants(1)
@@ -74,35 +71,3 @@ def texts(frame: DataFrame) -> list[str]:
     named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
     texts = named.select(*(named[name].cast("string") for name in named.columns))
     return sorted(str(row) for row in texts.collect())
-
-
-NO_JVM = """
-import os, pathlib, sys
-import dagster as dg
-from pyspark import SparkContext
-from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline_tests.snapshots.support.jobs import materialize, reader
-
-seen = []
-assert materialize(sys.argv[1], [dg.AssetSpec("model"), reader(seen, "model", Snapshot)]).success
-children = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
-print(seen[0].fingerprint.rows, SparkContext._gateway, SparkContext._active_spark_context)
-print(children.read_text().split() if children.exists() else [])
-"""
-
-
-@pytest.mark.slow
-def test_loading_a_snapshot_starts_no_jvm(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents 10 seconds and 2 GB for a JVM in a step that reads Parquet with hyperd."""
-    store(spark.range(5), tmp_path)
-    # Without Java, a step that needs it would fail.
-    done = subprocess.run(
-        [sys.executable, "-c", NO_JVM, str(tmp_path)],
-        env={**os.environ, "JAVA_HOME": "/nowhere", "PATH": "/nowhere"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "5 None None\n[]\n"

@@ -45,17 +45,6 @@ def test_lookup_tables(
     assert example in found
 
 
-@pytest.mark.slow
-def test_as_of_reaches_the_data(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Prevents the run config from being accepted but ignored."""
-    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
-    resource = SimpleNamespace(spark_session=spark)
-    first_day = raw.raw_flights(config=raw.AsOf(as_of="2013-01-01"), spark=resource)
-    assert frame(first_day).count() == 842
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [

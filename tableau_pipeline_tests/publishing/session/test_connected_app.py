@@ -1,14 +1,66 @@
-import jwt
+from pathlib import Path
+from uuid import uuid4
 
+import jwt
+import pytest
+
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.publishing.session import ConnectedApp
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.publishing.conftest import SignIn, published
+from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO, clear
+from tableau_sandbox.faults import HoldJobs
+from tableau_sandbox.testing import Sandbox
 
 SECRET = "a-secret-of-at-least-thirty-two-bytes"
-APP = ConnectedApp("ann", "client-id", "secret-id", SECRET)
+
+
+@pytest.fixture
+def app(sandbox: Sandbox) -> ConnectedApp:
+    signing = sandbox.connected_app
+    return ConnectedApp(sandbox.user, signing.client_id, signing.secret_id, signing.secret_value)
+
+
+def test_every_call_of_a_refresh(
+    sign_in: SignIn, app: ConnectedApp, sandbox: Sandbox, small: Path, tmp_path: Path
+):
+    """Prevents: a refresh of a connected app stops at a call that its token has no scope for."""
+    with sign_in(app) as site:
+        project = site.project(f"App {uuid4().hex[:8]}", create=True)
+        item = published(site, small, name="By an app", project_id=project)
+        site.tag(item.luid, ["x"])
+        site.untag(item.luid, ["x"])
+        moved = site.move(item.luid, name="Moved", project_id=project)
+        assert (moved.name, moved.tags) == ("Moved", set())
+        assert site.find_by_name("Moved", project_id=project) == moved
+        assert site.download(item.luid, tmp_path).suffix == ".tdsx"
+        assert site.metadata(item.luid)
+        site.publish(
+            site.upload(small),
+            file_type="hyper",
+            name="Moved",
+            project_id=project,
+            mode=PublishMode.OVERWRITE,
+        )
+        sandbox.wait_until_idle()
+        assert site.jobs(name="Moved", since=LONG_AGO)
+        cancels_a_job(site, sandbox, item.luid)
+
+
+def cancels_a_job(site: TableauSite, sandbox: Sandbox, luid: str) -> None:
+    with sandbox.armed(HoldJobs()):
+        job = clear(site, luid)
+        assert site.cancel(job)
+    status = site.job(job)
+    assert status is not None
+    assert status.outcome is Outcome.CANCELLED
 
 
 def test_token_may_do_what_a_refresh_does_and_no_more():
     """Prevents: a refresh is forbidden half-way, or a stolen token may do anything."""
-    token = APP.for_site("sales").credentials["jwt"]
+    token = (
+        ConnectedApp("ann", "client-id", "secret-id", SECRET).for_site("sales").credentials["jwt"]
+    )
     scopes = jwt.decode(token, SECRET, algorithms=["HS256"], audience="tableau")["scp"]
     assert {
         "tableau:content:read",

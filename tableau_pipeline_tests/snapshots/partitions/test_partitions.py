@@ -11,7 +11,6 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
-    PartitionError,
     UnstorableError,
     write_partitions,
 )
@@ -63,24 +62,6 @@ def test_a_day_without_a_midnight(spark: SparkSession, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_hours_over_the_change_of_clocks(spark: SparkSession, tmp_path: Path):
-    """Prevents: the hour after the change in the wrong partition, or in none."""
-    edges = [
-        datetime(2026, 3, 29, hour, tzinfo=ZoneInfo("UTC")).astimezone(PARIS) for hour in (0, 1, 2)
-    ]
-    windows = {f"{a:%H:%M}": Span(start=a, end=b, zone=str(PARIS)) for a, b in pairwise(edges)}
-    assert list(windows) == ["01:00", "03:00"]
-    frame = spark.sql(
-        "SELECT EXPLODE(SEQUENCE(TIMESTAMP '2026-03-29 00:00:00Z', "
-        "TIMESTAMP '2026-03-29 01:45:00Z', "
-        "INTERVAL 15 MINUTES)) AS at"
-    )
-    assert rows(store(frame, tmp_path, "at", windows)) == {"01:00": 4, "03:00": 4}
-    with pytest.raises(PartitionError, match="at_day is date, but has to be a timestamp"):
-        store(frame.selectExpr("DATE(at) AS at_day"), tmp_path, "at_day", windows)
-
-
-@pytest.mark.slow
 def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path):
     """Prevents: a key that Spark escapes in the folder's name, and whose rows no reader finds."""
     keys = ["a/b", "c=d %é", "{x}[y]", "plain", "no rows"]
@@ -109,21 +90,6 @@ def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path:
     assert parts.fingerprint == whole.fingerprint
 
 
-@pytest.mark.slow
-def test_rows_outside_the_run_are_refused_and_nothing_is_left(spark: SparkSession, tmp_path: Path):
-    """Prevents: rows that vanish because no partition of the run is theirs."""
-    frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id AS INT) AS day FROM RANGE(3)")
-    with pytest.raises(
-        PartitionError, match=r"1 row lie.* outside .* day, for instance 2026-01-03"
-    ):
-        store(frame, tmp_path, "day", days("2026-01-01", 2))
-    nulls = spark.sql("SELECT CAST(NULL AS DATE) AS day")
-    with pytest.raises(PartitionError, match="for instance None"):
-        store(nulls, tmp_path, "day", days("2026-01-01", 2))
-    assert newest(tmp_path) is None
-    assert list((tmp_path / "model" / "@data").iterdir()) == []
-
-
 def test_partitions_that_no_longer_belong_go_with_the_next_write(
     spark: SparkSession, tmp_path: Path
 ):
@@ -141,17 +107,6 @@ def test_partitions_that_no_longer_belong_go_with_the_next_write(
     )
     assert rows(written) == {"2026-01-02": 1, "2026-01-03": 1}
     assert [part.version for part in written.parts] == [1, 2]
-
-
-@pytest.mark.slow
-def test_an_empty_write_of_a_partition_empties_it(spark: SparkSession, tmp_path: Path):
-    """Prevents: rows that were deleted upstream, and stay for ever."""
-    frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
-    store(frame, tmp_path, "day", days("2026-01-01", 1))
-    emptied = store(frame.limit(0), tmp_path, "day", days("2026-01-01", 1))
-    assert rows(emptied) == {"2026-01-01": 0}
-    assert read_frame(spark, emptied).dtypes == frame.dtypes
-    assert read_frame(spark, emptied).count() == 0
 
 
 @pytest.mark.slow

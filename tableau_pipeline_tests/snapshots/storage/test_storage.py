@@ -75,14 +75,6 @@ def test_what_is_deleted_is_gone(storage: Storage):
     assert storage.put("a/b/1", b"again")
 
 
-def test_a_listing_tells_the_order_of_writes(storage: Storage):
-    """Prevents: a version that seems to be older than the one it replaced."""
-    for key in ("3", "1", "2"):
-        storage.put(key, b"")
-    times = {entry.key: entry.modified for entry in storage.list("")}
-    assert times["3"] <= times["1"] <= times["2"]
-
-
 def test_a_folder_goes_once_it_is_empty(tmp_path: Path):
     """Prevents: empty folders for ever on the disk, or a full one that is removed."""
     storage = LocalStorage(tmp_path)
