@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+import defusedxml.ElementTree
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
@@ -65,7 +66,7 @@ def datasource(request: Request) -> Response:
         if found is not None:
             context = {
                 "source": found,
-                "facts": _facts(site, found),
+                "facts": _facts(site, found, services.database.all(Project, site=site.luid)),
                 "revisions": services.database.all(Revision, datasource=luid),
                 "shows_rows": request.client is not None and is_loopback(request.client.host),
             }
@@ -75,10 +76,18 @@ def datasource(request: Request) -> Response:
     )
 
 
-def _facts(site: Site, source: Datasource) -> list[tuple[str, str]]:
+def _facts(site: Site, source: Datasource, projects: list[Project]) -> list[tuple[str, str]]:
+    tds = defusedxml.ElementTree.fromstring(source.tds)
+    calculated = [each for each in tds.iterfind("column") if each.find("calculation") is not None]
+    folders = [*tds.iterfind("folder"), *tds.iterfind("folders-common/folder")]
+    by_luid = {project.luid: project for project in projects}
+    path, parent = [], by_luid.get(source.project)
+    while parent:
+        path.insert(0, parent.name)
+        parent = by_luid.get(parent.parent or "")
     return [
         ("Site", site.name),
-        ("Project", source.project_name),
+        ("Project", " / ".join(path)),
         ("Owner", source.owner_name),
         ("Connection", source.connection_class + (" (extract)" if source.has_extracts else "")),
         ("Size", _size(source.hyper_bytes)),
@@ -86,6 +95,12 @@ def _facts(site: Site, source: Datasource) -> list[tuple[str, str]]:
         ("Updated", _moment(source.updated_at)),
         ("Tags", ", ".join(source.tags)),
         ("Description", source.description),
+        ("Certified", (source.certification_note or "yes") if source.is_certified else ""),
+        (
+            "Calculated fields",
+            ", ".join(each.get("caption") or each.get("name", "") for each in calculated),
+        ),
+        ("Folders", ", ".join(each.get("name", "") for each in folders)),
     ]
 
 
@@ -100,7 +115,7 @@ def _size(count: int) -> str:
 
 def _moment(stamp: str) -> str:
     """Format a time of the API for reading; all are in UTC."""
-    return stamp.replace("T", " ").replace("Z", "")
+    return stamp.replace("T", " ").replace("Z", " UTC")
 
 
 def _seconds_until(start: str | None, end: str | None) -> str:

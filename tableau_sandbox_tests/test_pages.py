@@ -6,7 +6,7 @@ import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
-from tableau_sandbox_tests.samples import TIMEOUT, publish, write_hyper
+from tableau_sandbox_tests.samples import TIMEOUT, publish, write_hyper, write_package
 
 
 def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
@@ -47,6 +47,27 @@ def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     page = requests.get(str(published.webpage_url), timeout=TIMEOUT)
     assert "2 (current)" in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+
+
+TDS = """<datasource version='18.1'>
+  <connection class='hyper' dbname='Data/e.hyper' />
+  <column caption='Margin' datatype='real' name='[c]'><calculation formula='1' /></column>
+  <folders-common><folder name='Money' role='measures' /></folders-common>
+</datasource>"""
+
+
+def test_what_people_say_of_it(server: tsc.Server, tmp_path: Path, one_row: Path):
+    """Prevents: who publishes captions or a certification cannot see that they arrived."""
+    outer = server.projects.create(tsc.ProjectItem("Outer"))
+    inner = server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
+    package = write_package(tmp_path / "p.tdsx", {"e.tds": TDS, "Data/e.hyper": one_row})
+    item = tsc.DatasourceItem(inner.id, name="Told")
+    item = server.datasources.publish(item, package, "CreateNew")
+    item.certified, item.certification_note = True, "Checked by Ada"
+    server.datasources.update(item)
+    page = requests.get(str(item.webpage_url), timeout=TIMEOUT).text
+    for told in ("Outer / Inner", "Margin", "Money", "Checked by Ada", " UTC<"):
+        assert told in page, told
 
 
 def test_nothing_to_show(sandbox: Sandbox):
