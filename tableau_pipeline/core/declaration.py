@@ -446,6 +446,11 @@ class Declaration:
         default_factory=Republish,
         description="When the whole file is published again instead of an update.",
     )
+    on_oversize: Literal["publish", "split"] = Field(
+        default="publish",
+        description="An update above the limit: publish the whole file, or split the update into "
+        "several. With split, dashboards may show old and new rows together for a while.",
+    )
     payload_limit_mb: float | None = Field(
         default=None,
         gt=0,

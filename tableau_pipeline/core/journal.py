@@ -72,8 +72,9 @@ class Intent(JournalRecord):
         before: the time stamp of the data source right before, like `before_revision`.
         target: the checkpoint once the request has taken effect; None if it is not a whole
             refresh.
-        distrust: why no update can build on it even if it is done: it was written by hand, or
-            another user changed the data source at the same time.
+        distrust: why no update can build on it even if it is done: it is one part of a split
+            update, it was written by hand, or another user changed the data source at the same
+            time.
         job_id: the id of the server's job, as soon as it is known.
         outcome: None while it is open, that is, while it may or may not have taken effect.
     """

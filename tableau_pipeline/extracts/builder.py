@@ -17,7 +17,7 @@ from tableau_pipeline.core.snapshot import Fingerprint, Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange, TableVersion
 from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage
-from tableau_pipeline.extracts.delta import Delta, build_delta
+from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, table_source
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.parquet import TableSource
@@ -134,6 +134,10 @@ class Builder:
         payload = delta.extract
         self.log.info("Built the payload %s (%s)", payload.path, megabytes(payload.size))
         return delta
+
+    def split(self, delta: Delta, limit: int) -> list[Delta]:
+        """Split an update into several with at most `limit` bytes each; [] if impossible."""
+        return split_delta(self.hyper(), delta, limit)
 
     def orphans(
         self,

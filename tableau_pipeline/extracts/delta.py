@@ -1,16 +1,18 @@
 """A delta: the payload and the actions of an update, proved to be sufficient."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import get_args
 
-from tableauhyperapi import Connection, TableName
+from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.core.declaration import Diff, Feed, Policy
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.affected import (
+    KeyMatch,
     KeyTable,
     Kind,
     NotProvedError,
@@ -45,11 +47,13 @@ class Size:
 
     Attributes:
         size: bytes of its payload; `limit` is the largest allowed payload in bytes.
+        pieces: the number of updates it was split into; 0 if it was not split, or cannot be.
     """
 
     counts: Mapping[str, RowCounts]
     size: int
     limit: int
+    pieces: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +248,133 @@ def _is_identified(connection: Connection, change: TableChange, inserted: int) -
         return isinstance(policy, Diff)
     keys = f"SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}"  # noqa: S608
     return connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({keys}) keys") == inserted  # noqa: S608
+
+
+# A split delta consists of consecutive updates. Each deletes and inserts the affected rows of its
+# own keys, windows or range of the cursor; between two of them, every row is in its old or in its
+# new version. All are cut from the one payload that was built: the versions are compared only once.
+
+# Several payloads are together larger than one, as every file has some overhead.
+_ROOM = 1.3
+# The database of the payload that is split, and a column that its tables do not have.
+_WHOLE, _RANK = "whole", escape_name("_rank")
+
+
+def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
+    """Split an update into several, each with a payload of at most `limit` bytes.
+
+    The first part has the tables that are sent whole. Returns [] if no split is fine enough.
+    """
+    if limit <= 0:
+        return []
+    number = ceil(delta.extract.size / limit * _ROOM)
+    # Rows differ in size: parts with equally many rows may still exceed the limit.
+    for of in (number, 2 * number, 4 * number):
+        parts: list[Delta] = []
+        for index in range(of):
+            part = _part(hyper, delta, index, of)
+            parts.append(part)
+            if part.extract.size > limit:
+                break
+        else:
+            return parts
+        for part in parts:
+            part.extract.path.unlink()
+    return []
+
+
+def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
+    """Write one of the `of` parts of a delta; `index` counts from 0."""
+    whole = delta.extract
+    path = whole.path.with_name(f"{whole.path.stem}-{index + 1}-of-{of}.hyper")
+    with new_file(hyper, path, version=whole.version) as connection:
+        connection.catalog.attach_database(whole.path, _WHOLE)
+        parts = [
+            _table_part(connection, each, index, of)
+            for each in delta.tables
+            # A table that is replaced in pieces would lack most of its rows between them.
+            if not (index and each.counts.whole)
+        ]
+        connection.catalog.detach_database(_WHOLE)
+    return Delta.of(path, parts, version=whole.version)
+
+
+def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) -> TableDelta:
+    change, counts = delta.change, delta.counts
+    rows = TableName(_WHOLE, ROWS, change.table.name)
+    if counts.whole:
+        _insert(connection, change, str(rows))
+        return delta
+    found = []
+    for keys in delta.keys:
+        table = TableName(_WHOLE, keys.kind, change.table.name)
+        # The key table of an append has only one row, its start, which cannot be dealt out.
+        is_append = [match.operator for match in keys.matches] == [">="]
+        if is_append and counts.inserted:
+            found.append(_range(connection, keys, table, rows, index=index, of=of))
+            continue
+        # Dealt out by rank, so that each part gets equally many keys.
+        columns = names(keys.columns)
+        ranked = f"SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) AS {_RANK} FROM {table}"  # noqa: S608
+        where = f"{_RANK} % {of} = {index}"
+        keys.fill(connection, f"SELECT {columns} FROM ({ranked}) ranked WHERE {where}")  # noqa: S608
+        found.append(keys)
+    inserted = 0
+    if counts.inserted:
+        inserted = _insert(connection, change, str(rows), where=affected(found))
+    return replace(delta, keys=found, counts=replace(counts, inserted=inserted))
+
+
+def _range(
+    connection: Connection,
+    keys: KeyTable,
+    table: TableName,
+    rows: TableName,
+    *,
+    index: int,
+    of: int,
+) -> KeyTable:
+    """Fill the key table of an append with one range of the cursor; the last range has no end."""
+    (match,) = keys.matches
+    cursor, start = escape_name(match.column), escape_name(match.by)
+    # UNION drops repeated starts, as one value of the cursor may fill several tiles. Then some
+    # parts get no range, and affect no rows.
+    starts = (
+        "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
+        "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
+        f"FROM (SELECT {start} AS start FROM {table} "
+        f"UNION SELECT MIN({cursor}) FROM (SELECT {cursor}, NTILE({of}) "
+        f"OVER (ORDER BY {cursor}) AS {_RANK} FROM {rows}) tiled "
+        f"WHERE {_RANK} > 1 GROUP BY {_RANK}) starts"
+    )
+    this = f"FROM ({starts}) ranges WHERE rank = {index}"
+    if connection.execute_scalar_query(f"SELECT COUNT(*) {this} AND stop IS NULL"):
+        keys.fill(connection, f"SELECT start {this}")
+        return keys
+    bounded = replace(keys, matches=(match, KeyMatch(match.column, "<", "stop")))
+    bounded.fill(connection, f"SELECT start, stop {this}")
+    return bounded
+
+
+def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
+    """The row counts of all parts; each part already reports the deletes of all of them."""
+    found: dict[str, RowCounts] = {}
+    for delta in deltas:
+        for name, each in delta.counts.items():
+            before = found.get(name)
+            inserted = each.inserted + (before.inserted if before else 0)
+            found[name] = replace(each, inserted=inserted)
+    return found
+
+
+def total(deltas: Sequence[Delta]) -> Extract:
+    """The extract of the last payload, with the rows and bytes of all payloads."""
+    rows = {name: each.inserted for name, each in counts(deltas).items()}
+    size = sum(delta.extract.size for delta in deltas)
+    return replace(deltas[-1].extract, rows=rows, size=size)
+
+
+def remove(deltas: Sequence[Delta]) -> None:
+    """Remove the payloads of an update that is not sent."""
+    for delta in deltas:
+        delta.extract.path.unlink()

@@ -1,6 +1,6 @@
 """Send, and record enough for the next refresh to find out what became of it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.delta import Delta
+from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
@@ -43,7 +43,8 @@ class Sent:
         distrust: why another user may have changed the data source as well; None if none has.
         learnt: what the site has shown about its behaviour, provided that no other user changed
             the data source.
-        extract: the file that was sent: the whole data source, or the payload of an update.
+        extract: the file that was sent: the whole data source, or the payload of an update. Of
+            several payloads, the last one with the rows and bytes of all.
         warnings: what a person should know although nothing is wrong.
     """
 
@@ -329,21 +330,21 @@ class Delivery:
     def deliver(
         self,
         plan: NoChange | UpdateTables | Publish,
-        delta: Delta | None,
+        deltas: Sequence[Delta],
         desired: Mapping[str, TableContent],
         orphans: Mapping[str, int],
     ) -> Sent:
         """Make the data source hold the desired content.
 
         Args:
-            delta: of an update.
+            deltas: of an update, in the order in which they are sent.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
             DriftError: another user changed the data source meanwhile.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        extract = delta.extract if delta else None
+        extract = total(deltas) if deltas else None
         if isinstance(plan, Publish):
             # Built before anything changes on the server: its rows may be refused.
             with phase(self.seconds, "build"):
@@ -357,12 +358,8 @@ class Delivery:
         elif isinstance(plan, NoChange):
             remote, distrust = tag(self.sender.server, remote, self.sender.tags)
             return Sent(target, remote, None, distrust, target.behaviour)
-        elif delta:
-            with phase(self.seconds, "send"):
-                batch, payload = delta.batch.json(), delta.extract.path
-                sent = self.sender.update(batch, payload, target, to=remote)
         else:
-            raise ValueError("an update has a payload")
+            sent = self._updated(deltas, target, remote)
         return replace(self._proved(sent), extract=extract)
 
     def _target(
@@ -420,6 +417,28 @@ class Delivery:
         """The id of the declared project, which is created only now if it is to be."""
         declared = self.content.declaration
         return self.sender.server.project(declared.project, create=declared.create_project)
+
+    def _updated(
+        self, deltas: Sequence[Delta], target: Checkpoint, remote: RemoteDatasource
+    ) -> Sent:
+        # Only the last part has a target. If an earlier one turns out to be the last that landed,
+        # the data source is at no checkpoint, and the next run publishes in full.
+        distrust, sent = None, None
+        with phase(self.seconds, "send"):
+            for number, delta in enumerate(deltas, start=1):
+                is_last = number == len(deltas)
+                part = f"an update in {len(deltas)} parts was interrupted after part {number}"
+                sent = self.sender.update(
+                    delta.batch.json(),
+                    delta.extract.path,
+                    target if is_last else None,
+                    to=sent.remote if sent else remote,
+                    distrust=distrust if is_last else part,
+                )
+                distrust = distrust or sent.distrust
+        if sent is None:
+            raise ValueError("an update has at least one part")
+        return replace(sent, distrust=distrust)
 
     def _published(
         self,

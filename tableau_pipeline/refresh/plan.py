@@ -72,10 +72,15 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class UpdateTables:
-    """Send the tables that changed; each with the reason to send it whole, if there is one."""
+    """Send the tables that changed; each with the reason to send it whole, if there is one.
+
+    Attributes:
+        pieces: the number of consecutive updates.
+    """
 
     tables: Mapping[str, str | None]
     reason: str
+    pieces: int = 1
     decision: ClassVar = "update"
 
 
@@ -279,12 +284,15 @@ def by_size(
             f"it was last published whole with {megabytes(checkpoint.size)} "
             f"(republish.growth: {growth:g})"
         )
-    if delta.size > delta.limit:
-        limit = megabytes(delta.limit)
-        return in_full(f"the update of {size} exceeds the limit of {limit} for payloads")
+    too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
+    if delta.size > delta.limit and not delta.pieces:
+        splits = declaration.on_oversize == "split"
+        return in_full(too_large + (", and it cannot be split below that" if splits else ""))
+    split = f"; split, because {too_large}" if delta.pieces else ""
     return UpdateTables(
         tables={name: counts.whole for name, counts in delta.counts.items()},
-        reason=f"{reason}: {'; '.join(_rows(name, c) for name, c in delta.counts.items())}",
+        reason=f"{reason}: {'; '.join(_rows(name, c) for name, c in delta.counts.items())}{split}",
+        pieces=max(delta.pieces, 1),
     )
 
 

@@ -30,7 +30,7 @@ from tableau_pipeline.extracts.compare import (
     layout_changes,
     published_tables,
 )
-from tableau_pipeline.extracts.delta import Delta, Size
+from tableau_pipeline.extracts.delta import Delta, Size, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.publishing.jobs import Jobs
@@ -160,14 +160,14 @@ class Planned:
     Attributes:
         desired: the content of each table.
         report: what is known so far.
-        delta: of an update.
+        deltas: of an update, in the order in which they are sent.
     """
 
     base: Base
     desired: Mapping[str, TableContent]
     plan: Plan
     report: Report
-    delta: Delta | None = None
+    deltas: Sequence[Delta] = ()
 
 
 class _Phases:
@@ -256,14 +256,14 @@ class _Phases:
                 whole=builder.whole,
                 differences=self._differences(desired, base),
             )
-            plan, delta = decide(facts, self._options), None
+            plan, deltas = decide(facts, self._options), []
         if isinstance(plan, Changed):
             with phase(self._seconds, "build"):
-                delta = builder.delta(plan.tables, desired, plan.checkpoint)
-            plan = by_size(declaration, plan, self._size(delta))
-        if delta and not isinstance(plan, UpdateTables):
-            delta.extract.path.unlink()
-            delta = None
+                deltas, size = self._deltas(plan, desired)
+            plan = by_size(declaration, plan, size)
+        if not isinstance(plan, UpdateTables):
+            remove(deltas)
+            deltas = []
         if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
             # A publish checks all tables anyway. Otherwise a key that was declared since then would
             # pass unchecked until the next change of the rows.
@@ -281,7 +281,7 @@ class _Phases:
         )
         self._setup.log.info(DECISION, report.decision, report.reason)
         report = replace(report, orphans=self._orphans(base, desired, plan))
-        return Planned(base, desired, plan, report, delta)
+        return Planned(base, desired, plan, report, deltas)
 
     def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
         """In what the tables of a data source that is taken over differ from ours."""
@@ -297,11 +297,20 @@ class _Phases:
             return (f"its tables cannot be read ({error})",)
         return layout_changes(found, declaration, desired)
 
-    def _size(self, delta: Delta) -> Size:
-        """The size of an update, and the largest that may be sent."""
-        limit = self._server.payload_limit
-        declared = self._declaration.payload_limit or limit
-        return Size(delta.counts, delta.extract.size, min(declared, limit))
+    def _deltas(
+        self, changed: Changed, desired: Mapping[str, TableContent]
+    ) -> tuple[Sequence[Delta], Size]:
+        """Build an update, in several parts if it is too large and may be split."""
+        possible = self._server.payload_limit
+        limit = min(self._declaration.payload_limit or possible, possible)
+        delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
+        pieces: Sequence[Delta] = ()
+        if self._declaration.on_oversize == "split" and delta.extract.size > limit:
+            pieces = self._builder.split(delta, limit)
+        if pieces:
+            remove([delta])
+        size = Size(delta.counts, delta.extract.size, limit, pieces=len(pieces))
+        return pieces or [delta], size
 
     def _orphans(
         self, base: Base, desired: Mapping[str, TableContent], plan: Plan
@@ -323,11 +332,11 @@ class _Phases:
         if isinstance(planned.plan, Publish):
             # Building the file would check the rows, but a dry run does not build it.
             self._builder.check(planned.desired)
-        delta = planned.delta
-        if delta is None:
+        if not planned.deltas:
             return self._ended(planned.report)
-        delta.extract.path.unlink()
-        return self._ended(replace(planned.report, extract=delta.extract, tables=delta.counts))
+        remove(planned.deltas)
+        extract, tables = total(planned.deltas), counts(planned.deltas)
+        return self._ended(replace(planned.report, extract=extract, tables=tables))
 
     def deliver(self, planned: Planned) -> Sent:
         """Carry out the decision.
@@ -351,7 +360,7 @@ class _Phases:
             seconds=self._seconds,
         )
         orphans = planned.report.orphans
-        sent = delivery.deliver(planned.plan, planned.delta, planned.desired, orphans)
+        sent = delivery.deliver(planned.plan, planned.deltas, planned.desired, orphans)
         self._warnings += sent.warnings
         return sent
 
@@ -394,7 +403,7 @@ class _Phases:
         done = replace(
             planned.report,
             extract=sent.extract,
-            tables=planned.delta.counts if planned.delta else {},
+            tables=counts(planned.deltas),
             reconciliation=found,
             checkpoint=checkpoint,
             remote=sent.remote,

@@ -21,8 +21,9 @@ class Report:
 
     Attributes:
         plan: None if only the file was to be built, or the published rows to be compared.
-        extract: the file that was built: the whole data source, or the payload of an update. None
-            if nothing had to be built.
+        extract: the file that was built: the whole data source, or the payload of an update.
+            For a split update, the last payload with the rows and bytes of all. None if nothing
+            had to be built.
         tables: what an update did to each table that it changed.
         orphans: number of rows without a partner in the other table, by relationship; only if
             any.

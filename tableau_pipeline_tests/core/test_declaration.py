@@ -50,7 +50,7 @@ def test_digest_is_stable_under_reordering(tables: list[Table], edges: list[Rela
         {"create_project": True},
         {"on_schema_change": "refuse"},
         {"republish": {"growth": 2.0, "after": 5}},
-        {"payload_limit_mb": 1},
+        {"on_oversize": "split", "payload_limit_mb": 1},
         {"reconcile": None},
         {"tables": tuple(replace(each, guard=Guard(5, 0.1)) for each in STAR.tables)},
         {"tables": tuple(replace(each, model=f"raw/{each.name}") for each in STAR.tables)},

@@ -100,6 +100,7 @@ SIZES: list[tuple[dict[str, Any], str]] = [
     ({"republish": {"growth": 1.5}, "payload_limit_mb": 1}, "update: "),
     ({"republish": {"after": 1}}, "update: "),
     ({"payload_limit_mb": 1e-6}, "exceeds the limit of 0.00 MB for payloads"),
+    ({"payload_limit_mb": 1e-6, "on_oversize": "split"}, "and it cannot be split below that"),
 ]
 
 

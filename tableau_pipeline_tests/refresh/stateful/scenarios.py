@@ -164,6 +164,7 @@ def scenario(chance: Random) -> Scenario:
                 growth=chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
                 after=chance.choice([None, None, None, 2]),
             ),
+            "on_oversize": chance.choice(["publish", "split"]),
             "payload_limit_mb": chance.choice([*[None] * 7, 1e-6, *_LIMITS]),
             "reconcile": chance.choice(
                 [
