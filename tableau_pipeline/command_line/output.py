@@ -16,7 +16,15 @@ from rich.text import Text
 # Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
 _WIDE = 160
 # How the signs of a line look.
-_STYLES = {"x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "-": "red", "=": "dim"}
+_STYLES = {
+    "ok": "green",
+    "x": "bold red",
+    "!": "yellow",
+    "~": "cyan",
+    "+": "green",
+    "-": "red",
+    "=": "dim",
+}
 
 
 class Output:

@@ -67,6 +67,10 @@ class World:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(yaml.safe_dump(document), "utf-8")
 
+    def remove(self, key: str) -> None:
+        """Take the declaration of a data source away."""
+        shutil.rmtree(self.root / self.name / "defs" / key)
+
     def model(self, key: str, rows: pa.Table) -> None:
         """Give the model of a data source new content."""
         snapshot(self.root / "data" / "snapshots", rows, asset_key=f"model_{key}")
