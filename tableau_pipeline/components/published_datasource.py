@@ -307,6 +307,14 @@ class PublishedDatasource(YamlComponent, Declaration):
             raise mistake(named, problem + "set `key` to another one")
         return self
 
+    def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        """Return the spec of one of the two assets: override it to add owners, tags or a group.
+
+        Args:
+            spec: what the declaration gives. Dagster refuses another key.
+        """
+        return spec
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the extract and the published data source, two assets of one step.
 
@@ -318,4 +326,5 @@ class PublishedDatasource(YamlComponent, Declaration):
         _refuse_if_hidden(context)
         freshness = self.freshness.policy() if self.freshness else None
         refreshed = refresh_assets(self, self.trigger, freshness)
-        return dg.Definitions(assets=[refreshed, *lake_assets(self)])
+        specified = refreshed.map_asset_specs(self.get_asset_spec)
+        return dg.Definitions(assets=[specified, *lake_assets(self)])

@@ -1,4 +1,5 @@
 import dagster as dg
+import pytest
 import yaml
 
 from tableau_pipeline.components import PublishedDatasource
@@ -18,6 +19,29 @@ def test_two_assets_of_one_step():
         dg.AssetKey(["orders"]),
         dg.AssetKey(["crm", "customers"]),
     }
+
+
+class Ours(PublishedDatasource):
+    def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        return spec.merge_attributes(owners=["team:sales"], tags={"tier": "gold"})
+
+
+class Renamed(PublishedDatasource):
+    def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        return spec.replace_attributes(key=spec.key.with_prefix("tableau"))
+
+
+def test_a_subclass_says_more_of_its_assets():
+    """Prevents: owners and tags that no project can give, or a key that no refresh finds again."""
+    context = dg.ComponentTree.for_test().load_context
+    made = Ours.from_attributes_dict(attributes=STAR).build_defs(context)
+    (assets,) = (each for each in made.assets or () if isinstance(each, dg.AssetsDefinition))
+    specs = {each.key.to_user_string(): each for each in assets.specs}
+    for key in ("shop_orders", "shop_orders_extract"):
+        assert (specs[key].owners, specs[key].tags["tier"]) == (["team:sales"], "gold")
+    renamed = Renamed.from_attributes_dict(attributes=STAR)
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="key"):
+        renamed.build_defs(context)
 
 
 def test_bare_on_is_a_key():
