@@ -21,7 +21,6 @@ from dagster._core.secrets.env_file import get_env_var_dict
 from dagster.components.definitions import LazyDefinitions
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.published_datasource import asset_keys
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
@@ -103,11 +102,6 @@ class Project:
             )
         with dg.build_resources({name: given[name] for name in names}) as found:
             yield Resources(found.snapshots, found.hyper, found.tableau)
-
-
-def assets_of(key: str) -> list[dg.AssetKey]:
-    """The two assets of a data source, which one step makes."""
-    return [*asset_keys(key)]
 
 
 @contextmanager

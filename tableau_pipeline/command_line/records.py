@@ -2,49 +2,18 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import dagster as dg
 
-from tableau_pipeline.command_line.project import Project
 from tableau_pipeline.components.journal import DagsterJournal, newest_records, records_of
-from tableau_pipeline.components.reporting import run_tags
+from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
 
 _STOPPED = ("refuse", "failed")
 _LISTED = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A refresh that has ended.
-
-    Attributes:
-        decision: "refuse" or "failed" if nothing was refreshed.
-        rows: of the fact table; None if nothing was refreshed, like `sent` and `whole`.
-        sent: bytes.
-        whole: bytes of the whole file, which a refresh without updates would have sent.
-        seconds: by phase.
-    """
-
-    at: datetime
-    run_id: str
-    decision: str
-    reason: str
-    rows: int | None = None
-    sent: int | None = None
-    whole: int | None = None
-    compared: str = ""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def saved(self) -> int | None:
-        """The bytes that it has not sent, compared with a publish of the whole file."""
-        return max(self.whole - (self.sent or 0), 0) if self.whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,89 +35,52 @@ class Known:
     is_published: bool = False
 
 
-def known(project: Project, declared: Mapping[str, Declaration]) -> Mapping[str, Known]:
+def known(instance: dg.DagsterInstance, keys: Iterable[str]) -> Mapping[str, Known]:
     """Read what is recorded of these data sources, by asset key.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
     """
-    instance = project.instance
-    keys = {dg.AssetKey.from_user_string(key): key for key in declared}
-    entries = {
-        keys[each.asset_entry.asset_key]: each.asset_entry
-        for each in instance.get_asset_records(list(keys))
+    assets = {key: dg.AssetKey.from_user_string(key) for key in keys}
+    read = (each.asset_entry for each in instance.get_asset_records([*assets.values()]))
+    entries = {entry.asset_key: entry for entry in read}
+    planned = {
+        each: entry.last_planned_materialization_run_id or entry.last_run_id
+        for each, entry in entries.items()
     }
+    wanted = sorted(filter(None, planned.values()))
+    found = instance.get_run_records(dg.RunsFilter(run_ids=wanted)) if wanted else []
+    runs = {each.dagster_run.run_id: each for each in found}
     newest = newest_records(instance)
-    wanted = {
-        run_id
-        for entry in entries.values()
-        if (run_id := entry.last_planned_materialization_run_id or entry.last_run_id)
-    }
-    records = instance.get_run_records(dg.RunsFilter(run_ids=sorted(wanted))) if wanted else []
-    runs = {each.dagster_run.run_id: each for each in records}
-    found = {}
-    for key, declaration in declared.items():
-        entry = entries.get(key)
+    known = {}
+    for key, asset in assets.items():
         claim, request = newest.get(key, (None, None))
-        last = refreshed(entry.last_materialization) if entry else None
-        planned = entry and (entry.last_planned_materialization_run_id or entry.last_run_id)
-        run = runs.get(planned or "")
-        if run and last and run.dagster_run.run_id == last.run_id:
-            run = None
-        running, stopped = _latest(instance, declaration, run, last=last, claim=claim)
-        checkpoint, is_published = _checkpoint(instance, key, request)
-        found[key] = Known(last, stopped, running, checkpoint, is_published)
-    return found
+        last = ended(entries[asset].last_materialization) if asset in entries else None
+        run = runs.get(planned.get(asset) or "")
+        running = stopped = None
+        if run and not (last and run.dagster_run.run_id == last.run_id):
+            running, stopped = _latest(instance, key, run, last=last, claim=claim)
+        known[key] = Known(last, stopped, running, *_checkpoint(instance, asset, request))
+    return known
 
 
-def refreshed(event: dg.EventLogEntry | None) -> Ended | None:
-    """Read the materialization of a published asset."""
-    materialization = event.asset_materialization if event else None
-    if event is None or materialization is None:
-        return None
-    metadata: dict[str, Any] = {name: each.value for name, each in materialization.metadata.items()}
-    return Ended(
-        at=datetime.fromtimestamp(event.timestamp, UTC),
-        run_id=event.run_id,
-        # It was materialized by hand, or by other code.
-        decision=metadata.get("decision", "unknown"),
-        reason=metadata.get("reason", ""),
-        rows=metadata.get("dagster/row_count"),
-        sent=metadata.get("bytes sent"),
-        whole=metadata.get("bytes in full"),
-        compared=metadata.get("comparison", ""),
-        seconds={
-            name.removeprefix("seconds/"): value
-            for name, value in metadata.items()
-            if name.startswith("seconds/")
-        },
-    )
-
-
-def history(project: Project, declaration: Declaration) -> Sequence[Ended]:
+def history(instance: dg.DagsterInstance, key: str) -> Sequence[Ended]:
     """Return the last refreshes of a data source, the newest first."""
-    key, instance = dg.AssetKey.from_user_string(declaration.key), project.instance
-    done = [
-        found
-        for each in instance.fetch_materializations(key, limit=_LISTED).records
-        if (found := refreshed(each.event_log_entry))
-    ]
-    stopped = [_stopped(instance, declaration, each) for each in _stops(instance, declaration)]
-    return sorted([*done, *stopped], key=lambda each: each.at, reverse=True)[:_LISTED]
+    events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=_LISTED)
+    done = filter(None, (ended(each.event_log_entry) for each in events.records))
+    stops = _stops(instance, key, limit=_LISTED)
+    both = [*done, *(_stopped(instance, key, each) for each in stops)]
+    return sorted(both, key=lambda each: each.at, reverse=True)[:_LISTED]
 
 
-def _stops(
-    instance: dg.DagsterInstance, declaration: Declaration, limit: int = _LISTED
-) -> Sequence[dg.RunRecord]:
-    (name,) = run_tags(declaration, "")
-    filter_ = dg.RunsFilter(tags={name: list(_STOPPED)})
-    return instance.get_run_records(filter_, limit=limit)
+def _stops(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequence[dg.RunRecord]:
+    return instance.get_run_records(dg.RunsFilter(tags={run_tag(key): list(_STOPPED)}), limit)
 
 
 def _latest(
     instance: dg.DagsterInstance,
-    declaration: Declaration,
-    run: dg.RunRecord | None,
+    key: str,
+    run: dg.RunRecord,
     *,
     last: Ended | None,
     claim: Record | None,
@@ -156,44 +88,40 @@ def _latest(
     """Return the run that refreshes the data source now, and the last one if that was stopped.
 
     Args:
-        run: the last one that was to refresh it, if it is not the one of `last`.
+        run: the last one that was to refresh it, and is not the one of `last`.
     """
-    if run is None:
-        return None, None
     run_id, status = run.dagster_run.run_id, run.dagster_run.status
-    (tag,) = run_tags(declaration, "")
-    decision = run.dagster_run.tags.get(tag)
+    decision = run.dagster_run.tags.get(run_tag(key))
     if not run.dagster_run.is_finished:
         if isinstance(claim, Claim) and claim.owner.run_id == run_id:
-            key = dg.AssetKey.from_user_string(declaration.key)
-            if DagsterJournal(instance, key).has_ended(claim.owner):
+            journal = DagsterJournal(instance, dg.AssetKey.from_user_string(key))
+            if journal.has_ended(claim.owner):
                 why = "the process of its refresh is gone, and has left no result"
                 return None, Ended(run.create_timestamp, run_id, "failed", why)
         return run_id, None
     if decision in _STOPPED or (decision is None and status is not dg.DagsterRunStatus.SUCCESS):
-        return None, _stopped(instance, declaration, run)
+        return None, _stopped(instance, key, run)
     # It was a dry run, or only built a file: what counts is the run before.
-    for each in _stops(instance, declaration, limit=1):
+    for each in _stops(instance, key, limit=1):
         if last is None or each.create_timestamp > last.at:
-            return None, _stopped(instance, declaration, each)
+            return None, _stopped(instance, key, each)
     return None, None
 
 
-def _stopped(instance: dg.DagsterInstance, declaration: Declaration, run: dg.RunRecord) -> Ended:
-    (tag,) = run_tags(declaration, "")
-    run_id = run.dagster_run.run_id
-    ended = run.end_time or run.start_time
+def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended:
+    run_id, when = run.dagster_run.run_id, run.end_time or run.start_time
     return Ended(
-        at=datetime.fromtimestamp(ended, UTC) if ended else run.create_timestamp,
+        at=datetime.fromtimestamp(when, UTC) if when else run.create_timestamp,
         run_id=run_id,
-        decision=run.dagster_run.tags.get(tag) or "failed",
-        reason=failure_of(instance, run_id, declaration.key.replace("/", "__"))
+        decision=run.dagster_run.tags.get(run_tag(key)) or "failed",
+        reason=failure_of(instance, run_id, key)
         or f"its run ended as {run.dagster_run.status.value}, without a result",
     )
 
 
-def failure_of(instance: dg.DagsterInstance, run_id: str, step: str) -> str:
-    """Return why a step failed, or the first step before it; "" if none did."""
+def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
+    """Return why the step of a data source failed, or the first one before it; "" if none did."""
+    step = key.replace("/", "__")
     log = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [each.event_log_entry.dagster_event for each in log.records]
     failed = {str(each.step_key): each.step_failure_data for each in events if each}
@@ -209,26 +137,20 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, step: str) -> str:
 
 
 def _checkpoint(
-    instance: dg.DagsterInstance, key: str, request: Record | None
+    instance: dg.DagsterInstance, key: dg.AssetKey, request: Record | None
 ) -> tuple[Checkpoint | None, bool]:
     if isinstance(request, ClaimRelease) and request.checkpoint:
         return request.checkpoint, True
     if request is None:
         return None, False
-    past = read_history(records_of(instance, dg.AssetKey.from_user_string(key)))
+    past = read_history(records_of(instance, key))
     is_certain = not past.intents and not past.recovered.sent and not past.recovered.distrust
     return past.checkpoint if is_certain else None, bool(past.checkpoint or past.intents)
 
 
-def remedy(key: str, reason: str) -> str:
+def remedy(key: str, reason: str = "") -> str:
     """The command that lets a refused or failed refresh through, or tries it again."""
     accept = "".join(
         f" --accept {each}" for each in dict.fromkeys(re.findall(r"accept: \[(\w+)\]", reason))
     )
     return f"tableau-pipeline refresh {key}{accept}"
-
-
-def total_bytes(ended: Iterable[Ended]) -> tuple[int, int]:
-    """Return the bytes that these refreshes sent, and those that they saved."""
-    several = [*ended]
-    return sum(each.sent or 0 for each in several), sum(each.saved or 0 for each in several)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -9,8 +10,9 @@ import dagster as dg
 import requests
 
 from tableau_pipeline.command_line.output import Output, logger, signed
-from tableau_pipeline.command_line.project import Project, assets_of, opened
+from tableau_pipeline.command_line.project import Project, opened
 from tableau_pipeline.command_line.records import failure_of
+from tableau_pipeline.components.published_datasource import asset_keys
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept
 
@@ -63,99 +65,91 @@ def refresh(
     output = Output(as_json=as_json)
     with opened(module) as project:
         (key,) = project.named([name])
-        keys = _selected(project, key, models=models, output=output)
-        config = _run_config(key, **given)
-        run = _deployed if webserver else _executed
-        success, data = run(project, key, keys=keys, config=config, output=output, url=webserver)
+        work = _Work(project, key, _selected(project, key, models=models, output=output), given)
+        data = _deployed(work, webserver, output) if webserver else _executed(work, output)
     told = str(data.get("summary") or data.get("reason") or "")
-    output.result(data, signed("=" if success else "x", told))
-    return 0 if success else 1
+    output.result(data, signed("=" if data["success"] else "x", told))
+    return 0 if data["success"] else 1
 
 
-def _run_config(
-    key: str, *, full: bool, accept: Sequence[str], dry_run: bool, build_only: bool
-) -> dict[str, Any]:
-    config = {"full": full, "accept": list(accept), "dry_run": dry_run, "build_only": build_only}
-    return {"ops": {key.replace("/", "__"): {"config": config}}}
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be run: these assets, with the data source in this config."""
+
+    project: Project
+    key: str
+    assets: Sequence[dg.AssetKey]
+    given: Mapping[str, Any]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        config = {**self.given, "accept": list(self.given["accept"])}
+        return {"ops": {self.key.replace("/", "__"): {"config": config}}}
+
+    def result(self, run_id: str, *, success: bool, **told: Any) -> dict[str, Any]:
+        return {"key": self.key, "run_id": run_id, "success": success, **told}
 
 
 def _selected(project: Project, key: str, *, models: bool, output: Output) -> Sequence[dg.AssetKey]:
     """The two assets of a data source; with its models, all that need no partition."""
-    keys = assets_of(key)
+    keys = asset_keys(key)
     if not models:
         return keys
     graph = project.definitions.resolve_asset_graph()
     found = dg.AssetSelection.assets(*keys).upstream().materializable().resolve(graph)
-    parted = sorted(each.to_user_string() for each in found if graph.get(each).is_partitioned)
+    parted = {each for each in found if graph.get(each).is_partitioned}
     if parted:
+        names = ", ".join(sorted(each.to_user_string() for each in parted))
         output.progress(
-            f"Not run, because they are partitioned: {', '.join(parted)}. Run their partitions "
-            "from the web UI"
+            f"Not run, because they are partitioned: {names}. Run their partitions from the web UI"
         )
-    return [each for each in found if not graph.get(each).is_partitioned]
+    return [*(found - parted)]
 
 
-def _executed(
-    project: Project,
-    key: str,
-    *,
-    keys: Sequence[dg.AssetKey],
-    config: Mapping[str, Any],
-    output: Output,
-    url: str | None,
-) -> tuple[bool, dict[str, Any]]:
+def _executed(work: _Work, output: Output) -> dict[str, Any]:
     """Run it in this process."""
-    name = project.datasources[key].name
+    project, name = work.project, work.project.datasources[work.key].name
     # The closing line is the result of the command.
     lines = logger(output, lambda text: not text.startswith(f"{name}: "))
+    # Dagster's own logger puts run and step before each line.
     loggers = {"command_line": dg.LoggerDefinition(lambda _: lines)}
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(loggers=loggers))
-    # Dagster's own logger puts run and step before each line.
-    result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+    done = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=project.instance,
-        asset_selection=list(keys),
+        asset_selection=list(work.assets),
         raise_on_error=False,
-        run_config={**config, "loggers": {"command_line": {"config": {}}}},
+        run_config={**work.config, "loggers": {"command_line": {"config": {}}}},
     )
-    data: dict[str, Any] = {"key": key, "run_id": result.run_id, "success": result.success}
-    if not result.success:
-        reason = failure_of(project.instance, result.run_id, key.replace("/", "__"))
-        return False, data | {"reason": reason}
-    published = dg.AssetKey.from_user_string(key)
-    for record in project.instance.get_records_for_run(result.run_id).records:
+    told: dict[str, Any] = {}
+    if not done.success:
+        told["reason"] = failure_of(project.instance, done.run_id, work.key)
+    for record in project.instance.get_records_for_run(done.run_id).records:
         event = record.event_log_entry
         found = event.asset_materialization or event.asset_observation
-        if found and found.asset_key == published:
+        if found and found.asset_key == dg.AssetKey.from_user_string(work.key):
             metadata = {name: value.value for name, value in found.metadata.items()}
-            data |= {name: metadata.get(name) for name in ("summary", "decision", "reason")}
-    return True, data
+            told |= {name: metadata.get(name) for name in ("summary", "decision", "reason")}
+    return work.result(done.run_id, success=done.success, **told)
 
 
-def _deployed(
-    project: Project,
-    key: str,
-    *,
-    keys: Sequence[dg.AssetKey],
-    config: Mapping[str, Any],
-    output: Output,
-    url: str | None,
-) -> tuple[bool, dict[str, Any]]:
+def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
     """Launch it through the web server of a deployment, and follow it."""
-    nodes = _asked(url, _ASSET, key={"path": key.split("/")})["assetNodes"]
+    nodes = _asked(url, _ASSET, key={"path": work.key.split("/")})["assetNodes"]
     if not nodes:
-        raise RefusedError(f'The deployment at {url} has no asset "{key}": deploy it first')
-    (node, *_) = nodes
+        raise RefusedError(f'The deployment at {url} has no asset "{work.key}": deploy it first')
+    repository = nodes[0]["repository"]
     selector = {
-        "repositoryLocationName": node["repository"]["location"]["name"],
-        "repositoryName": node["repository"]["name"],
+        "repositoryLocationName": repository["location"]["name"],
+        "repositoryName": repository["name"],
         "jobName": "__ASSET_JOB",
-        "assetSelection": [{"path": each.path} for each in keys],
+        "assetSelection": [{"path": each.path} for each in work.assets],
     }
-    launched = _asked(url, _RUN, run={"selector": selector, "runConfigData": config})["launchRun"]
+    run = {"selector": selector, "runConfigData": work.config}
+    launched = _asked(url, _RUN, run=run)["launchRun"]
     if "run" not in launched:
         raise RefreshError(f"{url} did not start the run: {launched.get('message')}")
     run_id = launched["run"]["runId"]
-    output.progress(f"Run {run_id}: {str(url).rstrip('/')}/runs/{run_id}")
+    output.progress(f"Run {run_id}: {url.rstrip('/')}/runs/{run_id}")
     status, reason, summary, cursor = "", "", "", None
     while status not in _ENDED:
         time.sleep(_POLL_SECONDS if status else 0)
@@ -170,12 +164,12 @@ def _deployed(
             elif event["__typename"] == "LogMessageEvent" and event["level"] != "DEBUG":
                 summary = event["message"]
                 output.progress(summary)
-    success = status == "SUCCESS"
-    told = {"summary": summary} if success else {"reason": reason or f"the run ended as {status}"}
-    return success, {"key": key, "run_id": run_id, "success": success, **told}
+    if status == "SUCCESS":
+        return work.result(run_id, success=True, summary=summary)
+    return work.result(run_id, success=False, reason=reason or f"the run ended as {status}")
 
 
-def _asked(url: str | None, query: str, **variables: Any) -> dict[str, Any]:
+def _asked(url: str, query: str, **variables: Any) -> dict[str, Any]:
     """Ask the web server of a deployment.
 
     Raises:
@@ -183,7 +177,7 @@ def _asked(url: str | None, query: str, **variables: Any) -> dict[str, Any]:
     """
     try:
         answer = requests.post(
-            f"{str(url).rstrip('/')}/graphql",
+            f"{url.rstrip('/')}/graphql",
             json={"query": query, "variables": variables},
             timeout=_TIMEOUT,
         )

@@ -1,24 +1,25 @@
 """The command `status`: which data sources are fresh, and which need a person."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
 import click
 import dagster as dg
-from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
 from dagster._core.scheduler.instigation import InstigatorStatus
-from dagster._utils.schedules import get_latest_completed_cron_tick, get_next_cron_tick
+from dagster._utils.schedules import get_next_cron_tick
+from rich.console import RenderableType
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, ago, columns, signed
 from tableau_pipeline.command_line.project import Project, opened
-from tableau_pipeline.command_line.records import Ended, Known, history, known, remedy, total_bytes
+from tableau_pipeline.command_line.records import Known, history, known, remedy
 from tableau_pipeline.components.audit import undeclared
+from tableau_pipeline.components.automation import started_by
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger
+from tableau_pipeline.components.reporting import Ended
+from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger, Trigger, late
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, megabytes
 from tableau_pipeline.core.server import Change, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
@@ -37,9 +38,9 @@ class State(StrEnum):
     FRESH = "fresh"
 
 
-_URGENCY = {state: number for number, state in enumerate(State)}
-_FINE = (State.RUNNING, State.FRESH)
-_SIGNS = {State.REFUSED: "x", State.FAILED: "x", State.GONE: "x", State.FRESH: "="}
+_URGENCY = [*State]
+_SIGNS = {State.REFUSED: "x", State.FAILED: "x", State.GONE: "x"}
+_SIGNS |= {State.RUNNING: "~", State.FRESH: "="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +49,28 @@ class Line:
 
     Attributes:
         why: what is wrong; "" if nothing is.
-        do: the remedy.
         next: what refreshes it next.
+        last: the last refresh that ended well.
     """
 
     key: str
     name: str
     state: State
     last: Ended | None
+    next: str
     why: str = ""
-    do: str = ""
-    next: str = ""
+    remedy: str = ""
     run_id: str | None = None
 
     @property
     def needs_somebody(self) -> bool:
         """Whether a person has to look at it."""
-        return self.state not in _FINE
+        return self.state not in (State.RUNNING, State.FRESH)
+
+    @property
+    def sign(self) -> str:
+        """How urgent it is."""
+        return _SIGNS.get(self.state, "!")
 
 
 @click.command()
@@ -77,77 +83,55 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
 
     Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
     """
-    output, now = Output(as_json=as_json), datetime.now(UTC)
+    now, problem, others = datetime.now(UTC), "", []
     with opened(module) as project:
         declared = project.named(names)
-        found = known(project, declared)
-        switches = _switches(project)
-        lines = [
-            _line(key, each, found[key], project=project, switches=switches)
-            for key, each in declared.items()
-        ]
-        others: list[dict[str, str]] = []
-        problem = ""
+        found, switches = known(project.instance, declared), _switches(project)
+        lines = []
+        for key, each in declared.items():
+            line = Line(key, each.name, State.FRESH, found[key].last, "by hand")
+            if each.trigger:
+                line = replace(line, next=_next(each.trigger, project.definitions, switches))
+            lines.append(_judged(line, found[key], project.freshness.get(key), now))
         if not offline:
             try:
                 lines, others = _looked(project, lines, found, everything=not names)
             except RefreshError as error:
                 problem = str(error)
-        past = {key: history(project, each) for key, each in declared.items()} if names else {}
-    lines.sort(key=lambda each: (_URGENCY[each.state], each.name.casefold()))
-    _show(output, lines, others=others, past=past, problem=problem, now=now)
-    return 2 if problem else int(any(each.needs_somebody for each in lines))
+        past = {key: history(project.instance, key) for key in declared} if names else {}
+    lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
+    needing = [each for each in lines if each.needs_somebody]
+    data = {
+        "datasources": [asdict(e) | {"needs_somebody": e.needs_somebody} for e in lines],
+        "undeclared": others,
+        "history": past,
+        "need_somebody": len(needing),
+        **({"error": problem} if problem else {}),
+    }
+    output = Output(as_json=as_json)
+    output.result(data, *_shown(lines, others, past, now), Text(_closing(lines, needing)))
+    if problem:
+        output.problem(f"The server could not be looked at: {problem}")
+        return 2
+    return int(bool(needing))
 
 
-def _line(
-    key: str,
-    datasource: PublishedDatasource,
-    found: Known,
-    *,
-    project: Project,
-    switches: Mapping[str, bool],
-) -> Line:
+def _judged(line: Line, found: Known, policy: dg.FreshnessPolicy | None, now: datetime) -> Line:
     """What Dagster alone knows of a data source."""
-    line = Line(key, datasource.name, State.FRESH, found.last)
-    line = replace(line, next=_next(datasource, project, switches))
     if found.running:
         return replace(line, state=State.RUNNING, run_id=found.running)
-    if stopped := found.stopped:
-        is_refusal = stopped.decision == "refuse"
-        return replace(
-            line,
-            state=State.REFUSED if is_refusal else State.FAILED,
-            why=stopped.reason,
-            do=remedy(key, stopped.reason),
-            run_id=stopped.run_id,
-        )
-    again = f"tableau-pipeline refresh {key}"
+    if stop := found.stopped:
+        state = State.REFUSED if stop.decision == "refuse" else State.FAILED
+        do = remedy(line.key, stop.reason)
+        return replace(line, state=state, why=stop.reason, remedy=do, run_id=stop.run_id)
     if found.last is None:
         # The events of an asset can be wiped, which does not touch the journal.
         why = "its journal has refreshes, but Dagster's events of it are gone"
         why = why if found.is_published else ""
-        return replace(line, state=State.NEVER, why=why, do=again)
-    policy = project.freshness.get(key)
-    if policy and (why := late(policy, found.last.at, datetime.now(UTC))):
-        return replace(line, state=State.LATE, why=why, do=again)
+        return replace(line, state=State.NEVER, why=why, remedy=remedy(line.key))
+    if why := late(policy, found.last.at, now):
+        return replace(line, state=State.LATE, why=why, remedy=remedy(line.key))
     return line
-
-
-def late(policy: dg.FreshnessPolicy, refreshed: datetime, now: datetime) -> str | None:
-    """Why a data source is late, by the rules of Dagster's web UI; None if it is not."""
-    match policy:
-        case TimeWindowFreshnessPolicy():
-            window = policy.fail_window.to_timedelta()
-            hours = window.total_seconds() / 3600
-            is_late = now - refreshed >= window
-            return f"freshness: its last refresh is older than {hours:g} h" if is_late else None
-        case CronFreshnessPolicy():
-            zone = policy.timezone
-            due = get_latest_completed_cron_tick(policy.deadline_cron, now, zone)
-            if refreshed >= due - policy.lower_bound_delta:
-                return None
-            return f"freshness: it was due at {due:%Y-%m-%d %H:%M} ({zone})"
-    return None
 
 
 def _switches(project: Project) -> Mapping[str, bool]:
@@ -164,33 +148,18 @@ def _switches(project: Project) -> Mapping[str, bool]:
     return found
 
 
-def _next(datasource: PublishedDatasource, project: Project, switches: Mapping[str, bool]) -> str:
-    """What refreshes it next."""
-    trigger = datasource.trigger
-    if trigger is None:
-        return "by hand"
-    definitions = project.definitions
+def _next(trigger: Trigger, definitions: dg.Definitions, switches: Mapping[str, bool]) -> str:
+    """What refreshes a data source next."""
     match trigger:
         case CronTrigger(cron, zone):
-            names = [
-                each.name
-                for each in definitions.schedules or ()
-                if isinstance(each, dg.ScheduleDefinition)
-                and (each.cron_schedule, each.execution_timezone) == (cron, zone)
-            ]
             tick = get_next_cron_tick(cron, datetime.now(UTC), zone).astimezone()
             what = f"{tick:%Y-%m-%d %H:%M}"
         case AfterTrigger(after):
-            names = [
-                each.name
-                for each in definitions.sensors or ()
-                if isinstance(each, dg.AutomationConditionSensorDefinition)
-            ]
             what = f"after {after} of its models"
         case _:
-            names = [each for each in switches if each.startswith("refresh_after_dbt_")]
             what = "after dbt"
-    return what if any(switches.get(name) for name in names) else f"off: {what}"
+    is_on = any(switches.get(name) for name in started_by(trigger, definitions))
+    return what if is_on else f"off: {what}"
 
 
 def _looked(
@@ -206,10 +175,8 @@ def _looked(
         looked = []
         for line in lines:
             luid = checkpoint.luid if (checkpoint := found[line.key].checkpoint) else None
-            remote = listed.get(luid or "")
-            if luid and remote is None:
-                # Somebody may have removed its tag.
-                remote = site.find_by_luid(luid)
+            # Somebody may have removed its tag.
+            remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
             looked.append(_compared(line, found[line.key], remote))
         if not everything:
             return looked, []
@@ -220,62 +187,44 @@ def _looked(
 
 
 def _compared(line: Line, found: Known, remote: RemoteDatasource | None) -> Line:
-    checkpoint, again = found.checkpoint, f"tableau-pipeline refresh {line.key}"
-    if (
-        checkpoint is None
-        or checkpoint.luid is None
-        or line.state
-        not in (
-            State.FRESH,
-            State.LATE,
-        )
-    ):
+    checkpoint, again = found.checkpoint, remedy(line.key)
+    if line.state not in (State.FRESH, State.LATE) or not (checkpoint and checkpoint.luid):
         return line
     if remote is None:
         why = f"{checkpoint.luid} is no longer on the server"
-        return replace(line, state=State.GONE, why=why, do=again)
+        return replace(line, state=State.GONE, why=why, remedy=again)
     change = Change.since(checkpoint, remote.stamp)
-    if why := change.unexplained(checkpoint.behaviour):
-        return replace(line, state=State.DRIFTED, why=why, do=f"{again}, or the audit")
+    if why := change.unexplained(checkpoint.behaviour) or checkpoint.distrust:
+        return replace(line, state=State.DRIFTED, why=why, remedy=f"{again}, or the audit")
     return line
 
 
-def _show(
-    output: Output,
+def _shown(
     lines: Sequence[Line],
-    *,
     others: Sequence[Mapping[str, str]],
     past: Mapping[str, Sequence[Ended]],
-    problem: str,
     now: datetime,
-) -> None:
-    needing = [each for each in lines if each.needs_somebody]
-    data = {
-        "datasources": [_data(each) for each in lines],
-        "undeclared": others,
-        "history": {key: [_ended(each) for each in several] for key, several in past.items()},
-        "need_somebody": len(needing),
-        **({"error": problem} if problem else {}),
-    }
-    if output.as_json:
-        output.result(data)
-        return
+) -> list[RenderableType]:
     heads = ("", "DATA SOURCE", "STATE", "LAST REFRESH", "DECISION", ">ROWS", ">SENT")
     heads = (*heads, "COMPARED", "NEXT")
-    output.result(data, columns(heads, [_row(each, now) for each in lines]))
-    for each in needing:
+    shown: list[RenderableType] = [columns(heads, [_row(each, now) for each in lines])]
+    for each in lines:
+        if not each.needs_somebody:
+            continue
         where = f" (run {each.run_id})" if each.run_id else ""
-        output.result(data, signed(_sign(each), f"{each.name}: {each.state}{where}"))
-        if each.why:
-            output.result(data, Text(f"    {each.why}".replace("\n", "\n    ")))
-        output.result(data, Text(f"    -> {each.do}"))
-    for each in others:
-        output.result(data, signed("!", f"{each['name']}: not declared here. {each['why']}"))
+        shown.append(signed(each.sign, f"{each.name}: {each.state}{where}"))
+        told = [*each.why.splitlines(), f"-> {each.remedy}"]
+        shown += [Text(f"    {line}") for line in told]
+    shown += [signed("!", f"{e['name']}: not declared here. {e['why']}") for e in others]
     for key, several in past.items():
-        _show_past(output, key, several)
-    if problem:
-        output.problem(f"The server could not be looked at: {problem}")
-    output.result(data, Text(_closing(lines, needing)))
+        heads = (key.upper(), "DECISION", ">ROWS", ">SENT", ">SAVED", "SECONDS", "REASON")
+        sent, saved = (
+            megabytes(sum(getattr(each, name) or 0 for each in several))
+            for name in ("bytes_sent", "bytes_saved")
+        )
+        closing = f"{len(several)} refreshes sent {sent}, and saved {saved}."
+        shown += [Text(""), columns(heads, map(_past, several)), Text(closing), Text("")]
+    return shown
 
 
 def _closing(lines: Sequence[Line], needing: Sequence[Line]) -> str:
@@ -287,75 +236,27 @@ def _closing(lines: Sequence[Line], needing: Sequence[Line]) -> str:
     return f"All {len(lines)} are fresh." if len(lines) > 1 else "It is fresh."
 
 
-def _sign(line: Line) -> str:
-    return _SIGNS.get(line.state, "!" if line.needs_somebody else "~")
-
-
 def _row(line: Line, now: datetime) -> tuple[str, ...]:
     last = line.last
-    return (
-        _sign(line),
-        line.name,
-        line.state,
-        ago(last.at if last else None, now),
-        last.decision if last else "-",
-        f"{last.rows:,}" if last and last.rows is not None else "-",
-        megabytes(last.sent) if last and last.sent is not None else "-",
-        last.compared.partition(":")[0] if last else "-",
-        line.next,
-    )
+    if last is None:
+        return line.sign, line.name, line.state, ago(None, now), "-", "-", "-", "-", line.next
+    compared = last.compared.partition(":")[0]
+    head = (line.sign, line.name, line.state, ago(last.at, now), last.decision)
+    return *head, _number(last.rows), _size(last.bytes_sent), compared, line.next
 
 
-def _show_past(output: Output, key: str, several: Sequence[Ended]) -> None:
-    heads = (key.upper(), "DECISION", ">ROWS", ">SENT", ">SAVED", "SECONDS", "REASON")
-    rows = [
-        (
-            f"{each.at.astimezone():%Y-%m-%d %H:%M}",
-            each.decision,
-            f"{each.rows:,}" if each.rows is not None else "-",
-            megabytes(each.sent) if each.sent is not None else "-",
-            megabytes(each.saved) if each.saved is not None else "-",
-            _phases(each.seconds),
-            each.reason.partition("\n")[0],
-        )
-        for each in several
-    ]
-    sent, saved = total_bytes(several)
-    output.result({}, Text(""), columns(heads, rows))
-    text = f"{len(several)} refreshes sent {megabytes(sent)}, and saved {megabytes(saved)}."
-    output.result({}, Text(text), Text(""))
-
-
-def _phases(seconds: Mapping[str, float]) -> str:
-    """Such as "3.1: build 0.9, send 2.1", without what took no time."""
-    parts = [f"{name} {each:.1f}" for name, each in seconds.items() if name != "total"]
+def _past(each: Ended) -> tuple[str, ...]:
+    parts = [f"{name} {took:.1f}" for name, took in each.seconds.items() if name != "total"]
     long = ", ".join(part for part in parts if not part.endswith(" 0.0"))
-    return f"{seconds['total']:.1f}: {long}" if "total" in seconds else "-"
+    seconds = f"{each.seconds['total']:.1f}: {long}" if "total" in each.seconds else "-"
+    sizes = _size(each.bytes_sent), _size(each.bytes_saved)
+    head = f"{each.at.astimezone():%Y-%m-%d %H:%M}", each.decision, _number(each.rows)
+    return *head, *sizes, seconds, each.reason.partition("\n")[0]
 
 
-def _data(line: Line) -> dict[str, object]:
-    return {
-        "key": line.key,
-        "name": line.name,
-        "state": line.state,
-        "needs_somebody": line.needs_somebody,
-        "why": line.why,
-        "remedy": line.do,
-        "next": line.next,
-        "run_id": line.run_id,
-        "last": _ended(line.last) if line.last else None,
-    }
+def _number(rows: int | None) -> str:
+    return "-" if rows is None else f"{rows:,}"
 
 
-def _ended(ended: Ended) -> dict[str, object]:
-    return {
-        "at": ended.at,
-        "run_id": ended.run_id,
-        "decision": ended.decision,
-        "reason": ended.reason,
-        "rows": ended.rows,
-        "bytes_sent": ended.sent,
-        "bytes_saved": ended.saved,
-        "compared": ended.compared,
-        "seconds": ended.seconds,
-    }
+def _size(size: int | None) -> str:
+    return "-" if size is None else megabytes(size)

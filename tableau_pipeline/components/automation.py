@@ -14,6 +14,7 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.triggers import (
     CronTrigger,
     DbtTrigger,
+    Trigger,
     default_status,
 )
 from tableau_pipeline.core.declaration import LakeTable
@@ -68,10 +69,14 @@ def dbt_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDef
     return [_dbt_sensor(file, triggers) for file, triggers in followers.items()]
 
 
-def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefinition:
+def _dbt_name(file: str) -> str:
     words = re.sub(r"[^A-Za-z0-9]+", "_", file).strip("_")
     # Two paths may yield the same words, and Dagster keeps a sensor's cursor under its name.
-    name = f"refresh_after_dbt_{words[-60:]}_{crc32(file.encode()):08x}"
+    return f"refresh_after_dbt_{words[-60:]}_{crc32(file.encode()):08x}"
+
+
+def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefinition:
+    name = _dbt_name(file)
     job = dg.define_asset_job(f"{name}_job", selection=_with_models(triggers))
 
     @dg.sensor(
@@ -212,3 +217,19 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
         sensors=[after_models, *dbt_sensors(datasources), *lake_sensors(datasources)],
         schedules=refresh_schedules(datasources),
     )
+
+
+def started_by(trigger: Trigger, definitions: dg.Definitions) -> list[str]:
+    """Return the names of the schedules or sensors that carry a trigger out."""
+    match trigger:
+        case CronTrigger(cron, zone):
+            return [
+                each.name
+                for each in definitions.schedules or ()
+                if isinstance(each, dg.ScheduleDefinition)
+                and (each.cron_schedule, each.execution_timezone) == (cron, zone)
+            ]
+        case DbtTrigger(file):
+            return [_dbt_name(file)]
+    sensors = definitions.sensors or ()
+    return [e.name for e in sensors if isinstance(e, dg.AutomationConditionSensorDefinition)]

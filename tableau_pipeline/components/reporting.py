@@ -6,6 +6,8 @@ not.
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -301,6 +303,49 @@ def published_result(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A refresh that has ended, as Dagster recorded it.
+
+    Attributes:
+        decision: "refuse" or "failed" if nothing was refreshed.
+        rows: of the fact table; None if nothing was refreshed, like the bytes.
+        bytes_saved: those that were not sent, compared with a publish of the whole file.
+        seconds: by phase.
+    """
+
+    at: datetime
+    run_id: str
+    decision: str
+    reason: str
+    rows: int | None = None
+    bytes_sent: int | None = None
+    bytes_saved: int | None = None
+    compared: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def ended(event: dg.EventLogEntry | None) -> Ended | None:
+    """Read what `published_result` wrote of a refresh."""
+    materialization = event.asset_materialization if event else None
+    if event is None or materialization is None:
+        return None
+    metadata: dict[str, Any] = {name: each.value for name, each in materialization.metadata.items()}
+    sent, whole, phases = metadata.get("bytes sent"), metadata.get("bytes in full"), "seconds/"
+    return Ended(
+        at=datetime.fromtimestamp(event.timestamp, UTC),
+        run_id=event.run_id,
+        # It was materialized by hand, or by other code.
+        decision=metadata.get("decision", "unknown"),
+        reason=metadata.get("reason", ""),
+        rows=metadata.get("dagster/row_count"),
+        bytes_sent=sent,
+        bytes_saved=max(whole - (sent or 0), 0) if whole else None,
+        compared=metadata.get("comparison", ""),
+        seconds={n.removeprefix(phases): v for n, v in metadata.items() if n.startswith(phases)},
+    )
+
+
 def dry_run_observation(
     key: dg.AssetKey, declaration: Declaration, report: Report
 ) -> dg.AssetObservation:
@@ -316,11 +361,15 @@ def dry_run_observation(
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
-def run_tags(declaration: Declaration, decision: str, *, dry_run: bool = False) -> dict[str, str]:
-    """Return run tags with the data source and the decision, to find its runs by."""
+def run_tag(key: str) -> str:
+    """Return the run tag that has the decision on a data source, to find its runs by."""
     # Dagster allows one slash and 63 characters in a tag key.
-    name = declaration.key.replace("/", ".")[:63]
-    return {f"tableau/{name}": f"dry run: {decision}" if dry_run else decision}
+    return f"tableau/{key.replace('/', '.')[:63]}"
+
+
+def run_tags(declaration: Declaration, decision: str, *, dry_run: bool = False) -> dict[str, str]:
+    """Return the run tag of a data source with its decision."""
+    return {run_tag(declaration.key): f"dry run: {decision}" if dry_run else decision}
 
 
 def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 import os
 import re
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import and_
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import dagster as dg
+from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
+from dagster._utils.schedules import get_latest_completed_cron_tick
 from dagster_shared.check import CheckError
 from pydantic import (
     AfterValidator,
@@ -183,6 +185,22 @@ def _between(start: tuple[int, ...], end: tuple[int, ...]) -> timedelta:
     """Return the time from one time of day to the next occurrence of another."""
     minutes = (end[0] * 60 + end[1]) - (start[0] * 60 + start[1])
     return timedelta(minutes=minutes if minutes > 0 else minutes + 24 * 60)
+
+
+def late(policy: dg.FreshnessPolicy | None, refreshed: datetime, now: datetime) -> str | None:
+    """Why a data source is late, by the rules of Dagster's web UI; None if it is not."""
+    match policy:
+        case TimeWindowFreshnessPolicy():
+            window = policy.fail_window.to_timedelta()
+            if now - refreshed >= window:
+                hours = window.total_seconds() / 3600
+                return f"freshness: its last refresh is older than {hours:g} h"
+        case CronFreshnessPolicy():
+            zone = policy.timezone
+            due = get_latest_completed_cron_tick(policy.deadline_cron, now, zone)
+            if refreshed < due - policy.lower_bound_delta:
+                return f"freshness: it was due at {due:%Y-%m-%d %H:%M} ({zone})"
+    return None
 
 
 def automation_condition(
