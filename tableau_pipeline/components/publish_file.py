@@ -1,10 +1,8 @@
 """A job that publishes files and database tables without any code."""
 
 import hashlib
-import shutil
 from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast, get_args
@@ -21,14 +19,12 @@ from tableau_pipeline.core.declaration import (
     Diff,
     Partitions,
     Policy,
-    Reconcile,
     ReplaceAll,
     Table,
     asset_key_of,
 )
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.builder import ParquetFile, parquet_file
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest import (
     READ_ERRORS,
@@ -44,7 +40,7 @@ from tableau_pipeline.ingest import (
 from tableau_pipeline.ingest.database import DatabaseTable
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
@@ -59,7 +55,7 @@ from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 
 _CHOICES = {
     "format": get_args(Format),
-    "mode": ("replace", "append", "as_is"),
+    "mode": ("replace", "append"),
     "bad_rows": ("refuse", "drop"),
     "nested": get_args(Nested),
 }
@@ -78,8 +74,7 @@ class PublishFileConfig(RefreshConfig):
     mode: str = Field(
         default="replace",
         description="replace: the data source holds the rows of these files only. append: they are "
-        "added to the rows of earlier files; a file of the same name replaces its own rows. as_is: "
-        "one Parquet file, sent unread; the server makes the extract from it.",
+        "added to the rows of earlier files; a file of the same name replaces its own rows.",
     )
     format: str | None = Field(
         default=None, description="csv, json or parquet. Default: by file name suffix."
@@ -145,9 +140,7 @@ class PublishFileConfig(RefreshConfig):
             raise ValueError('table needs a path such as "jdbc:postgresql://host/shop"')
         if self.is_database and self.mode != "replace":
             raise ValueError(f"mode {self.mode} needs files, not a database")
-        if self.mode == "as_is":
-            self._nothing_but_the_file()
-        elif not self.is_database:
+        if not self.is_database:
             self._known_options()
         if self.is_database and self.columns:
             raise ValueError(
@@ -167,18 +160,6 @@ class PublishFileConfig(RefreshConfig):
         except RefusedError as error:
             raise ValueError(str(error)) from error
 
-    def _nothing_but_the_file(self) -> None:
-        settings = {
-            "build_only: true": self.build_only,
-            "key": self.key,
-            "columns": self.columns,
-            "reader": self.reader,
-            "bad_rows: drop": self.bad_rows == "drop",
-            "nested: json": self.nested == "json",
-        }
-        if wrong := [name for name, value in settings.items() if value]:
-            raise ValueError(f"mode as_is sends the file unread: remove {', '.join(wrong)}")
-
     @property
     def is_database(self) -> bool:
         """Whether the path is the URL of a database."""
@@ -197,8 +178,6 @@ class PublishFileConfig(RefreshConfig):
             create_project=self.create_project,
             adopt=self.adopt,
             nested=cast("Nested", self.nested),
-            # The rows of a file that is sent as it is are not known here.
-            reconcile=None if self.mode == "as_is" else Reconcile(),
         )
 
     def _policy(self) -> Policy:
@@ -242,8 +221,7 @@ def publish_files(
             tableau=tableau,
             keep_files=config.build_only,
         )
-        content = partial(_unread, config) if config.mode == "as_is" else None
-        report = refresh(setup, config.options(), content)
+        report = refresh(setup, config.options())
     bad = rows.read_rows.bad_rows if rows.read_rows else 0
     if rows.read_rows and bad:
         left_out = f"Left out {bad:,} row{'s' * (bad > 1)} that do not fit the columns"
@@ -252,26 +230,6 @@ def publish_files(
     _log_result(context, declaration, report, dry_run=config.dry_run, bad_rows=bad)
     if report.checkpoint and not config.dry_run:
         collect_snapshots(context, snapshots)
-
-
-@contextmanager
-def _unread(config: PublishFileConfig, setup: Setup) -> Generator[ParquetFile]:
-    """The content of a Parquet file that is published as it is: the server makes the extract.
-
-    It is planned like every refresh: ownership, guards, schema changes and analysts' work count.
-    """
-    file, bare = _only_file(config), setup.builder({})
-    if config.dry_run:
-        yield parquet_file(file, bare)
-        return
-    # What is sent must be what was checked, even if another process writes the file meanwhile.
-    bare.folder.mkdir(parents=True, exist_ok=True)
-    copy = bare.folder / f"{setup.journal.owner.run_id}.parquet"
-    shutil.copyfile(file, copy)
-    try:
-        yield parquet_file(copy, bare)
-    finally:
-        copy.unlink()
 
 
 def _log_result(
@@ -335,18 +293,12 @@ def _published_version(
     None if there is no data source to add to.
 
     Raises:
-        RefusedError: no record says which version it holds.
+        RefusedError: there is one, but no record says which version it holds.
     """
     declaration = config.declaration()
     (model,) = declaration.models
     journal = DagsterJournal(context.instance, dg.AssetKey.from_user_string(declaration.key))
-    history = read_history(journal.records())
-    version = history.published_version(model)
-    if version is None and history.versions:
-        raise RefusedError(
-            "its rows were published as they are (mode as_is), and are not kept here to add to: "
-            "publish all files with mode replace first"
-        )
+    version = read_history(journal.records()).published_version(model)
     # Without the server, a file that is only built has to do with the rows of these files.
     if version is None and not config.build_only:
         with tableau.session(context.log) as server:
@@ -363,16 +315,6 @@ def _check_absent(server: TableauSite, declaration: Declaration) -> None:
             "record says which rows it holds, so nothing can be added to them: publish all files "
             "with mode replace first"
         )
-
-
-def _only_file(config: PublishFileConfig) -> Path:
-    paths = found_files(config.path)
-    if len(paths) > 1:
-        raise RefusedError(
-            f"mode as_is sends one file, but there are {len(paths)}: {paths[0].name}, "
-            f"{paths[1].name}, ...; with mode replace they become one data source"
-        )
-    return paths[0]
 
 
 def _store(

@@ -1,20 +1,17 @@
 """Build the files of a refresh: whole data sources, and payloads of updates."""
 
-import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, megabytes
-from tableau_pipeline.core.snapshot import Fingerprint, Snapshot, Snapshots
-from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.extracts.affected import TableChange, TableVersion
 from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
@@ -22,7 +19,6 @@ from tableau_pipeline.extracts.desired import Models, desired_tables, table_sour
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
-from tableau_pipeline.hyper.types import Column
 
 
 @dataclass(frozen=True)
@@ -41,16 +37,6 @@ class Builder:
     log: logging.Logger
     # Why a published version cannot be read, by model and number.
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
-
-    @property
-    def whole(self) -> str | None:
-        """Why only the whole file may be sent; None here, as updates can change a file of ours."""
-        return None
-
-    @property
-    def digest(self) -> str:
-        """The digest of the declared tables and relationships."""
-        return self.declaration.digest()
 
     def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
         """Return the desired content of each table; files are opened only if no record has it."""
@@ -241,73 +227,3 @@ def _is_another(found: Snapshot, recorded: TableContent) -> bool:
 def _is_checked(desired: TableContent, published: TableContent) -> bool:
     """Whether the published rows were found to meet the condition of the table's policy, if any."""
     return (desired.key, desired.cursor) in (((), None), (published.key, published.cursor))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ParquetFile(Builder):
-    """A Parquet file that is published unread; no update can replace it."""
-
-    extract: Extract
-    table: TableContent
-
-    @property
-    def whole(self) -> str:
-        """Why only the whole file may be sent."""
-        return "the server converts the file as it is"
-
-    @property
-    def digest(self) -> str:
-        """A digest that differs from that of a built file, as the server's extract may differ."""
-        return f"as it is: {self.declaration.digest()}"
-
-    def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
-        """Return the content of the one table: the rows of the file."""
-        return {self.declaration.fact_table: self.table}
-
-    def check(self, desired: Mapping[str, TableContent]) -> None:
-        """Do nothing: the server reads the rows."""
-
-    def file(self, desired: Mapping[str, TableContent]) -> Extract:
-        """Return the file itself."""
-        return self.extract
-
-    def orphans(
-        self,
-        desired: Mapping[str, TableContent],
-        *,
-        changed: Collection[str],
-        base: Checkpoint | None,
-    ) -> dict[str, int]:
-        """Return nothing: one table has no relationships."""
-        return {}
-
-
-def parquet_file(file: Path, bare: Builder) -> ParquetFile:
-    """Describe a Parquet file by its schema, its row count and a hash of its bytes.
-
-    Args:
-        bare: the builder of the same data source, without models.
-
-    Raises:
-        RefusedError: it is not a Parquet file.
-    """
-    try:
-        metadata = pq.read_metadata(file)
-        schema = metadata.schema.to_arrow_schema()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise RefusedError(f"it cannot be read as Parquet: {error}") from error
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    content = Fingerprint(
-        rows=metadata.num_rows, hash_sum=int(digest[:16], 16), algorithm="sha256 of the file"
-    )
-    name = bare.declaration.fact_table
-    columns = tuple(Column(field.name, str(field.type)) for field in schema)
-    return ParquetFile(
-        **{field.name: getattr(bare, field.name) for field in fields(bare) if field.init},
-        extract=Extract(file, {name: metadata.num_rows}, file.stat().st_size, version=2),
-        # No store has a version with this number.
-        table=TableContent(
-            model=name, version=-1, columns=columns, all_rows=content, content=content
-        ),
-    )

@@ -129,8 +129,7 @@ class FileStore:
         if base is None or base.missing():
             raise RefusedError(
                 "The rows that were published before are not stored here, so nothing can be added: "
-                "they were published unread (mode as_is), or were removed from the disk. Publish "
-                "all files with mode replace first"
+                "they were removed from the disk. Publish all files with mode replace first"
             )
         return base
 

@@ -241,13 +241,8 @@ class TableauSite:
         self.tsc.fileuploads.append(upload, request, content_type)
 
     @_asks('Publishing "{name}"')
-    def publish(
-        self, upload: str, *, file_type: str, name: str, project_id: str, mode: PublishMode
-    ) -> str:
+    def publish(self, upload: str, *, name: str, project_id: str, mode: PublishMode) -> str:
         """Publish an uploaded file. The request is never sent twice.
-
-        Args:
-            file_type: the suffix of the uploaded file, "hyper" or "parquet".
 
         Returns:
             The id of the job.
@@ -260,7 +255,7 @@ class TableauSite:
         request, content_type = RequestFactory.Datasource.publish_req_chunked(item)
         parameters = {
             "uploadSessionId": upload,
-            "datasourceType": file_type,
+            "datasourceType": "hyper",
             _MODES[mode].lower(): "true",
             # Only a job can be asked about later, if the refresh is interrupted meanwhile.
             "asJob": "true",

@@ -119,7 +119,6 @@ class Sender:
         call = partial(
             self.server.publish,
             upload,
-            file_type=file.suffix.removeprefix("."),
             name=name,
             project_id=project_id,
             mode=mode,
@@ -395,7 +394,7 @@ class Delivery:
             project=declaration.project_path,
             name=declaration.name,
             luid=base.remote.luid if base.remote else None,
-            declaration=self.content.digest,
+            declaration=self.content.declaration.digest(),
             tables=dict(desired),
             metadata=metadata,
             orphans=dict(orphans),

@@ -119,18 +119,14 @@ class Facts:
     """All facts that a decision depends on.
 
     Attributes:
-        digest: the digest of the declaration, as it would be recorded.
         desired: what each table is to hold.
-        whole: why only the whole file may be sent, whatever changed; None if less may do.
         differences: in what the tables of a data source that another user or another key made
             differ from ours; () if it is ours.
     """
 
     declaration: Declaration
-    digest: str
     desired: Mapping[str, TableContent]
     base: Base
-    whole: str | None = None
     differences: Sequence[str] = ()
 
 
@@ -162,8 +158,6 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     )
     if not changed:
         return NoChange("every table's fingerprint equals that of the last refresh")
-    if facts.whole:
-        return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
     return Changed(changed, checkpoint)
 
 
@@ -209,7 +203,7 @@ def _new_metadata(facts: Facts) -> list[str]:
     checkpoint, changes = facts.base.checkpoint, []
     if checkpoint:
         changes = schema_changes(facts.desired, checkpoint.tables)
-        if checkpoint.declaration != facts.digest:
+        if checkpoint.declaration != facts.declaration.digest():
             changes.append("the declaration changed")
     return changes or _other_columns(facts)
 
@@ -217,8 +211,7 @@ def _new_metadata(facts: Facts) -> list[str]:
 def _other_columns(facts: Facts) -> list[str]:
     """In what the columns of the published metadata differ, because another user overwrote it."""
     metadata = facts.base.metadata
-    # The server chooses its own column names when it converts a Parquet file.
-    if metadata is None or metadata.columns is None or facts.whole:
+    if metadata is None or metadata.columns is None:
         return []
     wanted = {
         (facts.declaration.published_name(name), column.name)

@@ -102,22 +102,15 @@ class Setup:
         )
 
 
-# Opens the builder of the files of a refresh, once the claim is held.
-Content = Callable[[Setup], AbstractContextManager[Builder]]
-
-
-def refresh(setup: Setup, options: Options, content: Content | None = None) -> Report:
+def refresh(setup: Setup, options: Options) -> Report:
     """Make the published data source equal to its models, or report why not.
-
-    Args:
-        content: what it is to hold; the newest versions of its models unless given.
 
     Raises:
         RefusedError: the refresh would be wrong or unsafe. Nothing was sent or overwritten, unless
             its first attempt was distrusted, and its second one refused.
         RefreshError: the refresh failed; the next run finds out what became of it.
     """
-    with _opened(setup, options, content or newest_models) as phases:
+    with _opened(setup, options) as phases:
         if options.build_only:
             return phases.build()
         past = phases.recover()
@@ -250,10 +243,8 @@ class _Phases:
             desired = builder.desired(base.checkpoint)
             facts = Facts(
                 declaration=declaration,
-                digest=builder.digest,
                 desired=desired,
                 base=base,
-                whole=builder.whole,
                 differences=self._differences(desired, base),
             )
             plan, deltas = decide(facts, self._options), []
@@ -288,9 +279,6 @@ class _Phases:
         declaration = self._declaration
         if base.remote is None or base.is_ours or not_ours(declaration, base, self._options):
             return ()
-        # The server chooses the tables and types of a file that it converts itself.
-        if why := self._builder.whole:
-            return (why,)
         try:
             found = published_tables(self._server, base.remote, self._setup.hyper)
         except ValueError as error:
@@ -437,8 +425,8 @@ class _Phases:
 
 
 @contextmanager
-def _opened(setup: Setup, options: Options, content: Content) -> Generator[_Phases]:
-    """Claim the data source, read its history, open its content and a session, in this order."""
+def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
+    """Claim the data source, read its history, open its models and a session, in this order."""
     claim, site, history = None, None, read_history([])
     with ExitStack() as stack:
         # A look neither waits for a running refresh nor leaves a trace in the journal.
@@ -455,7 +443,10 @@ def _opened(setup: Setup, options: Options, content: Content) -> Generator[_Phas
         elif not options.build_only:
             # Before the models, as a refresh does: a dry run tells of the same problem first.
             history = read_history(setup.journal.records())
-        builder = stack.enter_context(content(setup))
+        builder = (
+            # An audit compares what is published with its own versions, whatever came since.
+            setup.builder({}) if options.audit else stack.enter_context(newest_models(setup))
+        )
         if not options.build_only:
             site = stack.enter_context(setup.server())
         yield _Phases(setup, options, builder, site, claim, history)
@@ -463,7 +454,7 @@ def _opened(setup: Setup, options: Options, content: Content) -> Generator[_Phas
 
 @contextmanager
 def newest_models(setup: Setup) -> Generator[Builder]:
-    """The content of the newest version of each model.
+    """The builder of files from the newest version of each model.
 
     Raises:
         RefusedError: a model has no snapshot, or cannot be published.

@@ -111,7 +111,6 @@ def send(
     """Upload and publish a file; the id of the job."""
     return site.publish(
         site.upload(file),
-        file_type=file.suffix[1:],
         name=name,
         project_id=project_id,
         mode=mode,

@@ -40,9 +40,7 @@ def sign_in(given: SimpleNamespace) -> None:
 def publish(given: SimpleNamespace) -> None:
     site: TableauSite = given.site
     upload = site.upload(given.file)
-    site.publish(
-        upload, file_type="hyper", name="x", project_id=given.project, mode=PublishMode.CREATE
-    )
+    site.publish(upload, name="x", project_id=given.project, mode=PublishMode.CREATE)
 
 
 def update(given: SimpleNamespace) -> None:

@@ -3,8 +3,6 @@
 from pathlib import Path
 from shutil import rmtree
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tableauhyperapi import TableName
@@ -50,42 +48,11 @@ def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, 
     assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
 
 
-@pytest.mark.slow
-def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: a file that goes through Spark though the server could take it, or a lost guard."""
-    path = tmp_path / "x.parquet"
-    config = {"path": str(path), "name": name, "mode": "as_is"}
-    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path)
-    found = metadata_of(publish(**config))
-    assert (found["decision"], found["bytes sent"]) == ("publish (create)", path.stat().st_size)
-    assert metadata_of(publish(**config))["decision"] == "no change"
-    pq.write_table(pa.table({"a": [1, 2, 4], "b": ["x", None, "y"]}), path)
-    assert metadata_of(publish(**config))["decision"] == "publish (replace)"
-    assert published(shipped, name).to_pylist() == [
-        {"a": 1, "b": "x"},
-        {"a": 2, "b": None},
-        {"a": 4, "b": "y"},
-    ]
-    pq.write_table(pa.table({"a": [1], "b": ["x"]}), path)
-    assert "a loss of 67%" in failure(publish(**config))
-    pq.write_table(pa.table({"a": ["1", "2", "3"], "b": ["x", None, "y"]}), path)
-    assert "a was int64 and is string" in failure(publish(**config))
-    path.write_bytes(b"PAR1")
-    assert "cannot be read as Parquet" in failure(publish(**config))
-    # And back again.
-    pq.write_table(pa.table({"a": [7, 8], "b": ["x", "y"]}), path)
-    found = metadata_of(publish(path=str(path), name=name, accept=["schema"]))
-    assert found["decision"] == "publish (overwrite)"
-    assert published(shipped, name)["a"].to_pylist() == [7, 8]
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"mode": "merge"}, "'merge' is not one of replace, append, as_is"),
+        ({"mode": "merge"}, "'merge' is not one of replace, append"),
         ({"file_column": "f"}, "file_column needs mode append"),
-        ({"mode": "as_is", "build_only": True}, "remove build_only: true"),
-        ({"mode": "as_is", "key": ["a"], "columns": "a int"}, "remove key, columns"),
         ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns needs files"),
         ({"path": "jdbc:postgresql://h/d"}, "set table"),
         ({"table": "t"}, "table needs a path such as"),

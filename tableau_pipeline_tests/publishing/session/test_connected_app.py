@@ -37,7 +37,6 @@ def test_every_call_of_a_refresh(
         assert site.metadata(item.luid)
         site.publish(
             site.upload(small),
-            file_type="hyper",
             name="Moved",
             project_id=project,
             mode=PublishMode.OVERWRITE,

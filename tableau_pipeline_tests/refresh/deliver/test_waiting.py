@@ -29,9 +29,7 @@ def luid(eyes: TableauSite, tmp_path: Path) -> str:
     """A data source to update."""
     name, project = f"Sales {uuid4().hex[:8]}", eyes.project("Default", create=False)
     upload = eyes.upload(hyper_file(tmp_path, pa.table({"number": range(5)})))
-    job = eyes.publish(
-        upload, file_type="hyper", name=name, project_id=project, mode=PublishMode.CREATE
-    )
+    job = eyes.publish(upload, name=name, project_id=project, mode=PublishMode.CREATE)
     assert Jobs(eyes, Timeouts(first_poll=0.1), sleep, LOG).wait(job)
     made = eyes.find_by_name(name, project_id=project)
     assert made
