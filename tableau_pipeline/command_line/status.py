@@ -18,8 +18,9 @@ from tableau_pipeline.command_line.records import Known, history, known, remedy
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import started_by
 from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger, Trigger, late
+from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger, late
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, megabytes
 from tableau_pipeline.core.server import Change, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
@@ -91,7 +92,7 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
         for key, each in declared.items():
             line = Line(key, each.name, State.FRESH, found[key].last, "by hand")
             if each.trigger:
-                line = replace(line, next=_next(each.trigger, project.definitions, switches))
+                line = replace(line, next=_next(each, project.definitions, switches))
             lines.append(_judged(line, found[key], project.freshness.get(key), now))
         if not offline:
             try:
@@ -148,9 +149,11 @@ def _switches(project: Project) -> Mapping[str, bool]:
     return found
 
 
-def _next(trigger: Trigger, definitions: dg.Definitions, switches: Mapping[str, bool]) -> str:
-    """What refreshes a data source next."""
-    match trigger:
+def _next(
+    datasource: PublishedDatasource, definitions: dg.Definitions, switches: Mapping[str, bool]
+) -> str:
+    """What refreshes it next."""
+    match datasource.trigger:
         case CronTrigger(cron, zone):
             tick = get_next_cron_tick(cron, datetime.now(UTC), zone).astimezone()
             what = f"{tick:%Y-%m-%d %H:%M}"
@@ -158,7 +161,7 @@ def _next(trigger: Trigger, definitions: dg.Definitions, switches: Mapping[str, 
             what = f"after {after} of its models"
         case _:
             what = "after dbt"
-    is_on = any(switches.get(name) for name in started_by(trigger, definitions))
+    is_on = any(switches.get(name) for name in started_by(datasource, definitions))
     return what if is_on else f"off: {what}"
 
 

@@ -2,59 +2,149 @@
 
 import json
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 from zlib import crc32
 
 import dagster as dg
+from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
+from dagster._core.scheduler.instigation import InstigatorStatus, InstigatorType
 
 from tableau_pipeline.components.dbt_results import Invocation, NotABuildError, read_invocation
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.triggers import (
     CronTrigger,
     DbtTrigger,
-    Trigger,
     default_status,
 )
+from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import LakeTable
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.tables import current_version
 
 
-def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
-    """Return one schedule and job for each distinct cron and time zone.
+@dataclass(frozen=True)
+class _Due(dg.AssetSelection):
+    """What the schedules of these data sources run; Dagster resolves it as the location loads."""
 
-    Data sources share schedules because Dagster resolves every job against all assets.
-    """
-    due: dict[tuple[str, str], list[dg.AssetKey]] = defaultdict(list)
-    for datasource in datasources:
-        if isinstance(trigger := datasource.trigger, CronTrigger):
-            # One step makes both assets, and Dagster refuses to run half of it.
-            due[trigger.cron, trigger.timezone] += asset_keys(datasource.key)
-    names = Counter(_name(cron, zone) for cron, zone in due)
-    schedules = []
-    for (cron, zone), keys in due.items():
-        name = _name(cron, zone)
-        if names[name] > 1:
-            # "1-5" and "1,5", and GMT+1 and GMT-1, yield equal words.
-            name += f"_{crc32(f'{cron} {zone}'.encode()):08x}"
-        schedules.append(
-            dg.ScheduleDefinition(
-                name=name,
-                job=dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(*keys)),
-                cron_schedule=cron,
-                execution_timezone=zone,
-                default_status=default_status(dg.DefaultScheduleStatus),
-                description=f"Refreshes the data sources due at {cron} ({zone}).",
+    datasources: Sequence[PublishedDatasource]
+
+    def resolve_inner(self, asset_graph: BaseAssetGraph, allow_missing: bool) -> Set[dg.AssetKey]:
+        """Return the keys of the assets.
+
+        Raises:
+            DeclarationError: a schedule cannot run the models of a data source.
+        """
+        problems = [
+            f'"{each.name}": trigger.upstream: {problem}'
+            for each in self.datasources
+            for problem in upstream_problems(each, asset_graph)
+        ]
+        if problems:
+            raise DeclarationError("\n".join(problems))
+        return {key for each in self.datasources for key in _run_of(each, asset_graph)}
+
+
+def upstream_problems(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Iterator[str]:
+    """Yield why no schedule can run the models of a data source, if it is to run them."""
+    if not runs_models(datasource):
+        return
+    instead = "Let the data source follow its models: trigger: {after: any}"
+    in_lakes = {table.model for table in datasource.tables if table.source}
+    for model in sorted(set(datasource.models) - in_lakes):
+        key = dg.AssetKey.from_user_string(model)
+        if not (graph.has(key) and graph.get(key).is_materializable):
+            yield f'no asset of this code location makes the model "{model}". {instead}'
+    for key in sorted(_run_of(datasource, graph)):
+        if graph.get(key).is_partitioned:
+            yield (
+                f'"{key.to_user_string()}" is partitioned, and a schedule does not know which '
+                f"partition is due. {instead}"
             )
-        )
-    return schedules
 
 
-def _name(cron: str, zone: str) -> str:
-    words = re.sub(r"[^A-Za-z0-9]+", "_", cron.replace("*", "x").replace("/", " per "))
-    return f"refresh_at_{words}_{re.sub(r'[^A-Za-z0-9]+', '_', zone)}"
+def runs_models(datasource: PublishedDatasource) -> bool:
+    """Return whether the schedule of a data source runs its models first."""
+    return isinstance(datasource.trigger, CronTrigger) and datasource.trigger.upstream
+
+
+def _run_of(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
+    # One step makes both assets, and Dagster refuses to run half of it.
+    alone = frozenset(asset_keys(datasource.key))
+    return _with_models([datasource.key]).resolve(graph) if runs_models(datasource) else alone
+
+
+def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
+    """Return a schedule for each data source with a `cron`, named after it.
+
+    They share one job, because Dagster resolves every job against all assets.
+    """
+    due = [each for each in datasources if isinstance(each.trigger, CronTrigger)]
+    job = dg.define_asset_job(
+        "refresh_at_fixed_times",
+        selection=_Due(due),
+        description="What the schedules of data sources run, each its own part of it.",
+    )
+    return [_schedule(each, due, job) for each in due]
+
+
+def schedule_name(datasource: PublishedDatasource) -> str:
+    """Return the name of the schedule of a data source with a `cron`."""
+    return f"refresh_{datasource.key.replace('/', '__')}"
+
+
+def _schedule(
+    datasource: PublishedDatasource, due: Sequence[PublishedDatasource], job: Any
+) -> dg.ScheduleDefinition:
+    trigger: Any = datasource.trigger
+    together = [each for each in due if runs_models(each) and each.trigger == trigger]
+
+    @dg.schedule(
+        name=schedule_name(datasource),
+        job=job,
+        cron_schedule=trigger.cron,
+        execution_timezone=trigger.timezone,
+        default_status=default_status(dg.DefaultScheduleStatus),
+        description=f'Refreshes "{datasource.name}"{" after its models" * trigger.upstream}.',
+    )
+    def at_fixed_times(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if not (location := context.repository_def):
+            raise ValueError("the schedule's context has no definitions to choose assets from")
+        # They may share models. One run for all of them runs each model once.
+        on = _switched_on(context.instance, together) if len(together) > 1 else []
+        first, *others = on if datasource in on else [datasource]
+        if first is not datasource:
+            return dg.SkipReason(
+                f'The schedule {schedule_name(first)} runs the models of "{datasource.name}" at '
+                "the same time, so its run refreshes both"
+            )
+        graph = location.asset_graph
+        keys = {key for each in (first, *others) for key in _run_of(each, graph)}
+        return dg.RunRequest(asset_selection=sorted(keys))
+
+    return at_fixed_times
+
+
+def _switched_on(
+    instance: dg.DagsterInstance, datasources: Iterable[PublishedDatasource]
+) -> list[PublishedDatasource]:
+    """Return the data sources whose schedules are on, by the web UI or by default."""
+    schedules = InstigatorType.SCHEDULE
+    states = {
+        each.instigator_name: each.status
+        for each in instance.all_instigator_state(instigator_type=schedules)
+    }
+    default = default_status(dg.DefaultScheduleStatus).value
+    stopped = (None, InstigatorStatus.DECLARED_IN_CODE)
+    return [
+        each
+        for each in datasources
+        if (state := states.get(schedule_name(each))) is InstigatorStatus.RUNNING
+        or (default == "RUNNING" and state in stopped)
+    ]
 
 
 _TAG = "dbt/invocation_id"
@@ -202,8 +292,8 @@ def _event(model: str, table: LakeTable, version: str) -> dg.AssetMaterializatio
 def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     """Return the sensors and schedules of these data sources, with their jobs.
 
-    One sensor for all `{after: ...}`, one schedule for each distinct `cron`, one sensor for each
-    distinct file of `dbt`, one for all tables of lakes.
+    One sensor for all `{after: ...}`, one schedule for each data source with `cron`, one sensor
+    for each distinct file of `dbt`, one for all tables of lakes.
     """
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
@@ -219,16 +309,11 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     )
 
 
-def started_by(trigger: Trigger, definitions: dg.Definitions) -> list[str]:
-    """Return the names of the schedules or sensors that carry a trigger out."""
-    match trigger:
-        case CronTrigger(cron, zone):
-            return [
-                each.name
-                for each in definitions.schedules or ()
-                if isinstance(each, dg.ScheduleDefinition)
-                and (each.cron_schedule, each.execution_timezone) == (cron, zone)
-            ]
+def started_by(datasource: PublishedDatasource, definitions: dg.Definitions) -> list[str]:
+    """Return the names of the schedule or sensors that carry the trigger of a data source out."""
+    match datasource.trigger:
+        case CronTrigger():
+            return [schedule_name(datasource)]
         case DbtTrigger(file):
             return [_dbt_name(file)]
     sensors = definitions.sensors or ()

@@ -16,6 +16,7 @@ from dagster._core.definitions.metadata.source_code import CodeReferencesMetadat
 from dagster.components.core.component_tree import ComponentTreeException
 from pyspark.sql import DataFrame
 
+from tableau_pipeline.components.automation import runs_models, upstream_problems
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff, Project, ProjectLuid
@@ -126,6 +127,17 @@ def _unstored_models(
                     f'whose asset has the IO manager "{elsewhere[model]}", which stores no '
                     'snapshots: set io_manager_key="snapshots" in its @dg.asset'
                 )
+
+
+def _models_no_schedule_runs(
+    definitions: dg.Definitions, datasources: Sequence[Datasource]
+) -> Iterator[str]:
+    """Report models that a trigger with `upstream` cannot run."""
+    if timed := [each for each in datasources if runs_models(each.component)]:
+        graph = definitions.resolve_asset_graph()
+        for each in timed:
+            for problem in upstream_problems(each.component, graph):
+                yield f"{each.at('trigger', 'upstream')}: {problem}"
 
 
 def _column_problems(
@@ -268,6 +280,7 @@ def load_definitions(folder: Path) -> dg.Definitions:
         _repeated_places,
         _unknown_models,
         _unstored_models,
+        _models_no_schedule_runs,
     ]
     # Only in `dg check defs`: it reads each model's newest snapshot, too slow for every run. In a
     # server it would also prevent materializing a model whose columns have changed.

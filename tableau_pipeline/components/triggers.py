@@ -70,6 +70,11 @@ class CronTrigger:
     timezone: Zone = Field(
         default="UTC", description='Time zone of the cron expression: "Europe/Paris".'
     )
+    upstream: bool = Field(
+        default=False,
+        description="Run its models first, and all that they are made of in this code location. "
+        "Not for partitioned models.",
+    )
 
 
 @keyed

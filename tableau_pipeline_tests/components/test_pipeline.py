@@ -82,6 +82,18 @@ def test_one_declaration_is_enough(shop: Project):
     assert definitions.executor is None
 
 
+def test_models_that_its_schedule_cannot_run(shop: Project):
+    """Prevents: a mistake in a trigger that Dagster reports as a job that does not resolve."""
+    file = shop.write("shop/defs.yaml", SHOP.replace('*"}', '*", upstream: true}'))
+    shop.add_pipeline()
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(shop.package)
+    assert str(raised.value) == (
+        f"{file}:7: attributes.trigger.upstream: no asset of this code location makes the model "
+        '"orders". Let the data source follow its models: trigger: {after: any}'
+    )
+
+
 @pytest.mark.parametrize(
     ("resources", "expected"),
     [(["hyper", "tableau", "snapshots"], {"hyper", "tableau", "snapshots"}), (False, set())],

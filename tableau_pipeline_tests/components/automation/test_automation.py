@@ -1,11 +1,21 @@
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    ScheduleInstigatorData,
+)
 
+from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.automation import refresh_schedules
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.components.conftest import NewInstance
 from tableau_pipeline_tests.components.support.declarations import declared
 
 ORDERS, CUSTOMERS = dg.AssetKey("orders"), dg.AssetKey(["crm", "customers"])
@@ -168,49 +178,120 @@ def test_at_most_one_refresh_in_flight(after: str):
     assert location.tick() == BOTH
 
 
-def test_one_schedule_for_each_cron_and_zone():
-    """Prevents: a job for each of hundreds of data sources, which Dagster resolves one by one."""
-    paris = {"cron": "0 6 * * *", "timezone": "Europe/Paris"}
-    schedules = refresh_schedules(
-        [
-            declared(key="a", trigger=paris),
-            declared(key="b", trigger=paris),
-            declared(key="c", trigger={"cron": "0 6 * * *"}),
-            declared(key="d", trigger={"after": "any"}),
-            declared(key="e"),
-        ]
-    )
-    assert [(each.cron_schedule, each.execution_timezone) for each in schedules] == [
-        ("0 6 * * *", "Europe/Paris"),
-        ("0 6 * * *", "UTC"),
-    ]
-    assert {each.default_status for each in schedules} == {dg.DefaultScheduleStatus.STOPPED}
+class Timed:
+    """A location whose data sources are due at fixed times; both models are made here."""
+
+    def __init__(
+        self,
+        instance: dg.DagsterInstance,
+        *datasources: PublishedDatasource,
+        orders: dg.PartitionsDefinition | None = None,
+    ) -> None:
+        @dg.asset(key=ORDERS, partitions_def=orders)
+        def orders_model() -> None: ...
+
+        @dg.asset(key=CUSTOMERS, deps=["crm_dump"])
+        def customers_model() -> None: ...
+
+        self.schedules = {each.name: each for each in refresh_schedules(datasources)}
+        self.definitions = dg.Definitions(
+            assets=[
+                *(refresh_assets(each, each.trigger) for each in datasources),
+                orders_model,
+                customers_model,
+            ],
+            schedules=list(self.schedules.values()),
+            resources=resources_from_env(),
+        )
+        self.instance = instance
+
+    def switch(self, name: str, status: InstigatorStatus) -> None:
+        """Do what the switch in the web UI does."""
+        place = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("shop"), "__repository__")
+        origin = place.get_instigator_origin(name)
+        state = InstigatorState(
+            origin, InstigatorType.SCHEDULE, status, ScheduleInstigatorData("0 6 * * *")
+        )
+        self.instance.add_instigator_state(state)
+
+    def tick(self, name: str) -> set[str]:
+        """The assets that the schedule runs; none if it skips."""
+        context = dg.build_schedule_context(
+            self.instance,
+            scheduled_execution_time=datetime(2026, 1, 5, 6, tzinfo=UTC),
+            repository_def=self.definitions.get_repository_def(),
+        )
+        requests = self.schedules[name].evaluate_tick(context).run_requests or []
+        keys = [key for each in requests for key in each.asset_selection or ()]
+        assert len(requests) <= 1
+        return {key.to_user_string() for key in keys}
 
 
-def test_a_schedule_refreshes_its_datasources_alone():
-    """Prevents: a tick that runs models, or data sources due at another time."""
-    paris, utc = (
-        declared(key="a", trigger={"cron": "0 6 * * *", "timezone": "Europe/Paris"}),
-        declared(key="b", trigger={"cron": "30 7 * * 1-5"}),
-    )
-    schedules = refresh_schedules([paris, utc])
-    definitions = dg.Definitions(
-        assets=[refresh_assets(each, each.trigger) for each in (paris, utc)],
-        schedules=schedules,
-        resources=resources_from_env(),
-    )
-    due = schedules[1].evaluate_tick(
-        dg.build_schedule_context(scheduled_execution_time=datetime(2026, 1, 5, 7, 30, tzinfo=UTC))
-    )
-    assert len(due.run_requests or []) == 1
-    job = definitions.resolve_job_def(schedules[1].job_name)
-    assert job.asset_layer.executable_asset_keys == {dg.AssetKey("b"), dg.AssetKey("b_extract")}
+@pytest.fixture
+def instance(new_instance: NewInstance) -> Generator[dg.DagsterInstance]:
+    with new_instance() as made:
+        yield made
 
 
-def test_times_that_read_alike_are_two_schedules():
-    """Prevents: a location that does not load because of two data sources' times."""
-    datasources = [
-        declared(name=name, trigger={"cron": cron})
-        for name, cron in (("A", "0 6 * * 1-5"), ("B", "0 6 * * 1,5"))
-    ]
-    assert len({schedule.name for schedule in refresh_schedules(datasources)}) == 2
+SIX = {"cron": "0 6 * * *", "timezone": "Europe/Paris"}
+MODELS_FIRST = {**SIX, "upstream": True}
+
+
+def test_a_schedule_refreshes_its_datasource_alone(instance: dg.DagsterInstance):
+    """Prevents: a tick that runs models or other data sources, or a job for each of hundreds."""
+    timed = Timed(
+        instance,
+        declared(key="a", trigger=SIX),
+        declared(key="eu/b", trigger={"cron": "0 6 * * *"}),
+        declared(key="c", trigger={"after": "any"}),
+    )
+    found = {
+        name: (each.cron_schedule, each.execution_timezone, each.job_name)
+        for name, each in timed.schedules.items()
+    }
+    assert found == {
+        "refresh_a": ("0 6 * * *", "Europe/Paris", "refresh_at_fixed_times"),
+        "refresh_eu__b": ("0 6 * * *", "UTC", "refresh_at_fixed_times"),
+    }
+    assert timed.tick("refresh_a") == {"a", "a_extract"}
+    assert timed.tick("refresh_eu__b") == {"eu/b", "eu/b_extract"}
+
+
+def test_a_schedule_runs_the_models_first(instance: dg.DagsterInstance):
+    """Prevents: yesterday's rows published at six, because nothing has run the models."""
+    timed = Timed(instance, declared(key="a", trigger=MODELS_FIRST))
+    assert timed.tick("refresh_a") == {"a", "a_extract", "orders", "crm/customers"}
+
+
+def test_shared_models_run_once(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: each model run for each of its data sources, or a data source left out of both."""
+    timed = Timed(
+        instance,
+        *(declared(key=key, trigger=MODELS_FIRST) for key in "abc"),
+        declared(key="d", trigger=SIX),
+    )
+    for key in "bc":
+        timed.switch(f"refresh_{key}", InstigatorStatus.RUNNING)
+    assert timed.tick("refresh_b") >= {"b", "c", "orders"}
+    assert not timed.tick("refresh_b") & {"a", "d"}
+    assert timed.tick("refresh_c") == set()
+    monkeypatch.setenv("PIPELINE_TRIGGERS", "on")
+    assert timed.tick("refresh_a") >= {"a", "b", "c", "orders"}
+    assert timed.tick("refresh_b") == set()
+
+
+def test_models_that_no_schedule_can_run_are_refused(instance: dg.DagsterInstance):
+    """Prevents: a location that loads, and fails at six in the morning."""
+    days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
+    elsewhere = {"tables": {"stock": {}}, "relationships": []}
+    timed = Timed(
+        instance,
+        declared(key="a", trigger=MODELS_FIRST),
+        declared(key="b", trigger=MODELS_FIRST, **elsewhere),
+        orders=days,
+    )
+    with pytest.raises(dg.DagsterInvalidDefinitionError) as refused:
+        dg.Definitions.validate_loadable(timed.definitions)
+    message = str(refused.value.__cause__)
+    assert '"Shop Orders": trigger.upstream: "orders" is partitioned' in message
+    assert 'no asset of this code location makes the model "stock"' in message

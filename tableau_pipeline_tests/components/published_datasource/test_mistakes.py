@@ -85,7 +85,7 @@ def test_editors_complete_every_form():
     """Prevents: no completion below a key that has several forms."""
     schema = PublishedDatasource.model().model_json_schema()
     assert set(schema["properties"]["trigger"]["properties"]) == {
-        "after", "cron", "timezone", "dbt", "models"
+        "after", "cron", "timezone", "upstream", "dbt", "models"
     }  # fmt: skip
     refresh = schema["$defs"]["Table"]["properties"]["refresh"]
     assert set(refresh["properties"]) == {"diff", "append", "partitions"}
