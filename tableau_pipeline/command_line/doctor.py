@@ -26,10 +26,16 @@ from tableau_pipeline.command_line.project import Project, opened, prepare, proj
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.core.declaration import megabytes, project_path
 from tableau_pipeline.core.journal import ClaimRelease
+from tableau_pipeline.core.project_root import below, key_below
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.objects.local import temporary_folder
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.resources import data_dir, resources_from_env, shared_place
+from tableau_pipeline.resources import (
+    data_dir,
+    resources_from_env,
+    shared_place,
+    tableau_project_root,
+)
 from tableau_pipeline.resources.data_folder import in_object_store
 
 _VARIABLES = re.compile(r"(TABLEAU|PIPELINE|SPARK|HYPER|DAGSTER|TSC|JAVA)_[A-Z_]+|TMPDIR")
@@ -229,7 +235,9 @@ def _upload(site: TableauSite, size: int) -> Finding:
 
 
 def _projects(site: TableauSite, project: Project) -> Iterator[Finding]:
-    declared = {project_path(each.project): each for each in project.datasources.values()}
+    root = tableau_project_root()
+    placed = [below(each, root) for each in project.datasources.values()]
+    declared = {each.project_path: each for each in placed}
     items = {str(item.id): item for item in Pager(site.tsc.projects)}
     for path, each in sorted(declared.items()):
         about, luid = f"project {path}", site.find_project(each.project)
@@ -248,10 +256,10 @@ def _projects(site: TableauSite, project: Project) -> Iterator[Finding]:
 
 def _published(site: TableauSite, project: Project) -> Iterator[Finding]:
     """What this user may do with what is published already: one data source of each project."""
-    newest = newest_records(project.instance)
+    newest, root = newest_records(project.instance), tableau_project_root()
     tried = set()
     for key, each in project.datasources.items():
-        _, request = newest.get(key, (None, None))
+        _, request = newest.get(key_below(key, root), (None, None))
         checkpoint = request.checkpoint if isinstance(request, ClaimRelease) else None
         path = project_path(each.project)
         if checkpoint is None or checkpoint.luid is None or path in tried:

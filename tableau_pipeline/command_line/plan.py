@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import click
-import dagster as dg
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, logger, signed
@@ -100,7 +99,7 @@ def _online(
             output.progress(f"{number} of {len(declared)}: {each.name}")
             setup = setup_of(
                 each,
-                DagsterJournal(project.instance, dg.AssetKey.from_user_string(key)),
+                DagsterJournal(project.instance, key),
                 snapshots=snapshots_of(each, resources.snapshots, graph),
                 hyper=resources.hyper,
                 tableau=resources.tableau,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from tableau_pipeline.components.journal import DagsterJournal, newest_records, records_of
+from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
@@ -54,13 +54,14 @@ def known(instance: dg.DagsterInstance, keys: Iterable[str]) -> Mapping[str, Kno
     newest = newest_records(instance)
     known = {}
     for key, asset in assets.items():
-        claim, request = newest.get(key, (None, None))
+        journal = DagsterJournal(instance, key)
+        claim, request = newest.get(journal.key, (None, None))
         last = ended(entries[asset].last_materialization) if asset in entries else None
         run = runs.get(planned.get(asset) or "")
         running = stopped = None
         if run and not (last and run.dagster_run.run_id == last.run_id):
             running, stopped = _latest(instance, key, run, last=last, claim=claim)
-        known[key] = Known(last, stopped, running, *_checkpoint(instance, asset, request))
+        known[key] = Known(last, stopped, running, *_checkpoint(journal, request))
     return known
 
 
@@ -93,11 +94,10 @@ def _latest(
     run_id, status = run.dagster_run.run_id, run.dagster_run.status
     decision = run.dagster_run.tags.get(run_tag(key))
     if not run.dagster_run.is_finished:
-        if isinstance(claim, Claim) and claim.owner.run_id == run_id:
-            journal = DagsterJournal(instance, dg.AssetKey.from_user_string(key))
-            if journal.has_ended(claim.owner):
-                why = "the process of its refresh is gone, and has left no result"
-                return None, Ended(run.create_timestamp, run_id, "failed", why)
+        is_owner = isinstance(claim, Claim) and claim.owner.run_id == run_id
+        if is_owner and DagsterJournal(instance, key).has_ended(claim.owner):
+            why = "the process of its refresh is gone, and has left no result"
+            return None, Ended(run.create_timestamp, run_id, "failed", why)
         return run_id, None
     if decision in _STOPPED or (decision is None and status is not dg.DagsterRunStatus.SUCCESS):
         return None, _stopped(instance, key, run)
@@ -136,14 +136,12 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
     return ""
 
 
-def _checkpoint(
-    instance: dg.DagsterInstance, key: dg.AssetKey, request: Record | None
-) -> tuple[Checkpoint | None, bool]:
+def _checkpoint(journal: DagsterJournal, request: Record | None) -> tuple[Checkpoint | None, bool]:
     if isinstance(request, ClaimRelease) and request.checkpoint:
         return request.checkpoint, True
     if request is None:
         return None, False
-    past = read_history(records_of(instance, key))
+    past = read_history(journal.records())
     is_certain = not past.intents and not past.recovered.sent and not past.recovered.distrust
     return past.checkpoint if is_certain else None, bool(past.checkpoint or past.intents)
 

@@ -183,7 +183,7 @@ def _looked(
             looked.append(_compared(line, found[line.key], remote))
         if not everything:
             return looked, []
-        anybody = DagsterJournal(project.instance, dg.AssetKey("any")).instance
+        anybody = DagsterJournal(project.instance, "any").instance
         ours = [each for each in listed.values() if f"{INSTANCE_TAG_PREFIX}{anybody}" in each.tags]
         others = undeclared(project.instance, ours, project.datasources)
     return looked, [{"name": each.name, "why": each.why or ""} for each in others]

@@ -17,31 +17,41 @@ from tableau_pipeline.components.reporting import escaped
 from tableau_pipeline.components.triggers import Cron, default_status
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.journal import ClaimRelease, read_history
+from tableau_pipeline.core.project_root import key_below, root_of
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
+from tableau_pipeline.resources import (
+    HyperResource,
+    SnapshotIOManager,
+    TableauServerResource,
+    tableau_project_root,
+)
 from tableau_pipeline.resources.services import as_failure
 
 
 def undeclared(
     instance: dg.DagsterInstance, tagged: Iterable[RemoteDatasource], declared: Collection[str]
 ) -> list[Audited]:
-    """Return those of the tagged data sources whose keys are not among the declared ones."""
-    found = []
+    """Return those of the tagged data sources whose keys are not among the declared ones.
+
+    What other environments publish is not looked at.
+    """
+    found, root = [], tableau_project_root()
+    known = {key_below(key, root) for key in declared}
     for each in sorted(tagged, key=lambda each: (each.name, each.luid)):
-        tags = sorted(tag for tag in each.tags if tag.startswith(TAG_PREFIX))
-        keys = [tag.removeprefix(TAG_PREFIX) for tag in tags]
-        if not set(keys) & set(declared):
-            why = " ".join(_publisher(instance, each, key) for key in keys)
+        keys = {tag.removeprefix(TAG_PREFIX) for tag in each.tags if tag.startswith(TAG_PREFIX)}
+        here = sorted(key for key in keys if root_of(key) == root)
+        if here and not known.intersection(here):
+            why = " ".join(_publisher(instance, each, key) for key in here)
             found.append(Audited(each.name, each.name, Finding.UNDECLARED, why, link=each.link))
     return found
 
 
 def _publisher(instance: dg.DagsterInstance, datasource: RemoteDatasource, key: str) -> str:
     """Return who publishes it, as far as its tags and the records of this instance show it."""
-    journal = DagsterJournal(instance, dg.AssetKey.from_user_string(key))
+    journal = DagsterJournal(instance, key.partition("@")[0])
     instances = sorted(tag for tag in datasource.tags if tag.startswith(INSTANCE_TAG_PREFIX))
     is_ours = f"{INSTANCE_TAG_PREFIX}{journal.instance}" in instances
     tag = "the tag of this instance" if is_ours else ", ".join(instances) or "no instance's tag"

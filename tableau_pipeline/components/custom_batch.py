@@ -46,13 +46,13 @@ def send_batch(
         dagster.Failure: the batch was refused or failed; the message states why.
     """
     log, timeouts = context.log, tableau.timeouts
-    journal = DagsterJournal(context.instance, dg.AssetKey.from_user_string(datasource), context)
+    journal = DagsterJournal(context.instance, datasource, context)
     alone = claimed(journal, what=datasource, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with as_failure(log), alone as claim, tableau.session(log) as site:
         jobs = Jobs(site, timeouts, time.sleep, log)
         record = recover(claim.history, jobs, claim).record
         remote = _published(site, datasource, record)
-        sender = Sender(claim, jobs, tags_of(datasource, journal.instance))
+        sender = Sender(claim, jobs, tags_of(journal.key, journal.instance))
         distrust = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)

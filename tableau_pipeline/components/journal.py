@@ -36,6 +36,7 @@ from tableau_pipeline.core.journal import (
     is_complete,
     read_record,
 )
+from tableau_pipeline.core.project_root import below, key_below
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.refresh import Setup
@@ -44,6 +45,7 @@ from tableau_pipeline.resources import (
     TableauServerResource,
     data_dir,
     shared_place,
+    tableau_project_root,
     work_dir,
 )
 
@@ -59,7 +61,10 @@ _REPAIR = (
 
 
 class DagsterJournal:
-    """Implements `core.journal.Journal` for one published asset.
+    """Implements `core.journal.Journal` for one published asset in this environment.
+
+    Attributes:
+        key: names the environment, too.
 
     Args:
         context: of the step that records; None only to read.
@@ -68,19 +73,25 @@ class DagsterJournal:
     def __init__(
         self,
         dagster: dg.DagsterInstance,
-        asset_key: dg.AssetKey,
+        key: str,
         context: dg.AssetExecutionContext | dg.OpExecutionContext | None = None,
     ) -> None:
         self._dagster = dagster
-        self._asset_key = asset_key
+        self._root = tableau_project_root()
+        self.key = key_below(key, self._root)
         self._context = context
 
     @cached_property
     def instance(self) -> str:
         """The id of the instance's run storage; in Dagster+, the name of the deployment.
 
-        Ephemeral instances with the same data folder count as one deployment.
+        It names the environment, too. Ephemeral instances with the same data folder count as one
+        deployment.
         """
+        return key_below(self._id, self._root)
+
+    @property
+    def _id(self) -> str:
         if self._is_temporary:
             return _kept_name(data_dir() / "instance")
         storage = self._dagster.run_storage
@@ -109,11 +120,11 @@ class DagsterJournal:
 
     def records(self) -> Sequence[Record]:
         """Return the newest records; see `records_of`."""
-        return records_of(self._dagster, self._asset_key)
+        return records_of(self._dagster, self.key)
 
     def append(self, record: Record) -> None:
         """Store a runless observation."""
-        self._dagster.report_runless_asset_event(journal_event(self._asset_key, record))
+        self._dagster.report_runless_asset_event(journal_event(self.key, record))
 
     def has_ended(self, owner: Owner) -> bool:
         """Whether Dagster records the end of the attempt, or its process on this host is gone."""
@@ -140,32 +151,33 @@ class DagsterJournal:
         """Lock this asset on this host. Ephemeral instances do not see each other's records."""
         if not self._is_temporary:
             return nullcontext()
-        key = self._asset_key.to_user_string()
-        lock = FileLock(data_dir() / "locks" / f"{file_name(key)}.lock")
-        return held(lock, by=f"Another refresh of {key}", timeout=timeout)
+        lock = FileLock(data_dir() / "locks" / f"{file_name(self.key)}.lock")
+        return held(lock, by=f"Another refresh of {self.key}", timeout=timeout)
 
     @property
     def _is_temporary(self) -> bool:
         return self._dagster.is_ephemeral or not os.environ.get("DAGSTER_HOME")
 
 
-def journal_event(asset_key: dg.AssetKey, record: Record) -> dg.AssetObservation:
+def journal_event(key: str, record: Record) -> dg.AssetObservation:
     """Return the event that stores a record of a published asset."""
     return dg.AssetObservation(
         JOURNAL,
         description=_described(record),
-        partition=f"{_CLAIMS if is_claim(record) else _REQUESTS}{asset_key.to_user_string()}",
+        partition=f"{_CLAIMS if is_claim(record) else _REQUESTS}{key}",
         metadata={_RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))},
     )
 
 
-def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
+def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
     """Return the newest records of a published asset, in two reads however long its history is.
+
+    Args:
+        key: of the asset in an environment, see `core.project_root.key_below`.
 
     Raises:
         RefusedError: another release wrote one that this release does not understand.
     """
-    key = asset_key.to_user_string()
     # The claims first: what a refresh has sent is recorded before its claim ends.
     claims, _ = _page(instance, f"{_CLAIMS}{key}", None)
     requests, cursor = _page(instance, f"{_REQUESTS}{key}", None)
@@ -179,7 +191,7 @@ def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Rec
 def newest_records(instance: dg.DagsterInstance) -> dict[str, tuple[Record | None, Record | None]]:
     """Return the newest claim, or end of one, and the newest other record of every data source.
 
-    It takes two reads, however many there are. The keys are those of the published assets.
+    It takes two reads, however many there are. The keys are those of all environments.
 
     Raises:
         RefusedError: another release wrote one that this release does not understand.
@@ -199,13 +211,12 @@ def newest_records(instance: dg.DagsterInstance) -> dict[str, tuple[Record | Non
     return {key: (found.get(f"{_CLAIMS}{key}"), found.get(f"{_REQUESTS}{key}")) for key in keys}
 
 
-def recorded_keys(instance: dg.DagsterInstance) -> list[dg.AssetKey]:
-    """Return the asset keys of all data sources of which anything was ever sent."""
+def recorded_keys(instance: dg.DagsterInstance) -> list[str]:
+    """Return the keys, in all environments, of all data sources of which anything was ever sent."""
     partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
         JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
     )
-    keys = [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
-    return [dg.AssetKey.from_user_string(key) for key in keys]
+    return [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
 
 
 def _page(
@@ -311,10 +322,9 @@ def setup_in_run(
     Args:
         keep_files: let the files that it builds outlive the run.
     """
-    key = dg.AssetKey.from_user_string(declaration.key)
     return setup_of(
         declaration,
-        DagsterJournal(context.instance, key, context),
+        DagsterJournal(context.instance, declaration.key, context),
         snapshots=snapshots,
         hyper=hyper,
         tableau=tableau,
@@ -333,9 +343,9 @@ def setup_of(
     log: logging.Logger,
     folder: Path,
 ) -> Setup:
-    """The refresh of a data source, with the resources of a code location."""
+    """The refresh of a data source in this environment, with the resources of a code location."""
     return Setup(
-        declaration=declaration,
+        declaration=below(declaration, tableau_project_root()),
         snapshots=snapshots,
         journal=journal,
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.

@@ -24,6 +24,7 @@ from tableau_pipeline.core.declaration import (
     asset_key_of,
 )
 from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.project_root import below
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest import (
@@ -47,6 +48,7 @@ from tableau_pipeline.resources import (
     SnapshotIOManager,
     SparkResource,
     TableauServerResource,
+    tableau_project_root,
     work_dir,
 )
 from tableau_pipeline.resources.services import as_failure
@@ -297,12 +299,12 @@ def _published_version(
     """
     declaration = config.declaration()
     (model,) = declaration.models
-    journal = DagsterJournal(context.instance, dg.AssetKey.from_user_string(declaration.key))
+    journal = DagsterJournal(context.instance, declaration.key)
     version = read_history(journal.records()).published_version(model)
     # Without the server, a file that is only built has to do with the rows of these files.
     if version is None and not config.build_only:
         with tableau.session(context.log) as server:
-            _check_absent(server, declaration)
+            _check_absent(server, below(declaration, tableau_project_root()))
     return version
 
 

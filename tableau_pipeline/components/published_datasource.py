@@ -33,6 +33,7 @@ from tableau_pipeline.components.triggers import (
 )
 from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
 from tableau_pipeline.core.declaration import Declaration, asset_key_of
+from tableau_pipeline.core.project_root import below
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.keys import keyed, mistake
@@ -40,7 +41,12 @@ from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
+from tableau_pipeline.resources import (
+    HyperResource,
+    SnapshotIOManager,
+    TableauServerResource,
+    tableau_project_root,
+)
 from tableau_pipeline.resources.services import as_failure
 
 
@@ -146,15 +152,15 @@ def refresh_assets(
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         graph = context.job_def.asset_layer.asset_graph
-        setup = setup_in_run(
-            context,
-            declaration,
-            snapshots=snapshots_of(declaration, snapshots, graph),
-            hyper=hyper,
-            tableau=tableau,
-            keep_files=config.build_only,
-        )
         with as_failure(context.log, step=step):
+            setup = setup_in_run(
+                context,
+                declaration,
+                snapshots=snapshots_of(declaration, snapshots, graph),
+                hyper=hyper,
+                tableau=tableau,
+                keep_files=config.build_only,
+            )
             try:
                 report = refresh(setup, config.options())
             except RefreshError as error:
@@ -195,6 +201,7 @@ def _specs(
     """Both assets; either is left out of a run that built or published nothing."""
     extract, published = asset_keys(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
+    project = below(declaration, tableau_project_root()).project_path
     tables = ", ".join(table.name for table in declaration.tables)
     return [
         dg.AssetSpec(
@@ -210,7 +217,7 @@ def _specs(
             deps=[extract],
             description=(
                 f'The data source "{declaration.name}" in the Tableau project '
-                f'"{declaration.project_path}", made equal to its models by every refresh.'
+                f'"{project}", made equal to its models by every refresh.'
             ),
             kinds={"tableau"},
             skippable=True,
@@ -302,6 +309,9 @@ class PublishedDatasource(YamlComponent, Declaration):
         if not self.key.strip("_/"):
             problem = f'this gives the asset key "{self.key}": set `key` to a meaningful one'
             raise mistake(named, problem)
+        if "@" in self.key:
+            # What follows it names an environment, see `core.project_root`.
+            raise mistake(named, f'this gives the asset key "{self.key}": set `key` without "@"')
         if clash := {self.key, f"{self.key}_extract"} & set(self.models):
             problem = f'this gives the asset key "{clash.pop()}", which a model already has: '
             raise mistake(named, problem + "set `key` to another one")

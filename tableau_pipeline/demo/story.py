@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.journal import records_of
+from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.demo.progress import progress_logger
@@ -167,8 +167,7 @@ def _line(
 def _differences(
     datasource: PublishedDatasource, luid: str, instance: dg.DagsterInstance
 ) -> list[str]:
-    key = dg.AssetKey.from_user_string(datasource.key)
-    checkpoint = read_history(records_of(instance, key)).checkpoint
+    checkpoint = read_history(DagsterJournal(instance, datasource.key).records()).checkpoint
     if checkpoint is None:
         raise RuntimeError(f"{datasource.key} was refreshed, but no checkpoint was recorded")
     cutoffs = {name: each.cutoff for name, each in checkpoint.tables.items() if each.cutoff}

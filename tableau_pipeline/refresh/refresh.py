@@ -377,6 +377,8 @@ class _Phases:
             distrust = found.problem
         elif found:
             unreconciled = found.skipped
+        elif unreconciled and not self._declaration.reconcile:
+            unreconciled = "reconcile: never"
         checkpoint = completed(
             target, sent.remote, distrust=distrust, unreconciled=unreconciled, behaviour=behaviour
         )

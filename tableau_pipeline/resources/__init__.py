@@ -6,7 +6,7 @@ from tableau_pipeline.resources.data_folder import (
     shared_place,
     work_dir,
 )
-from tableau_pipeline.resources.environment import resources_from_env
+from tableau_pipeline.resources.environment import resources_from_env, tableau_project_root
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.resources.unchanged import unchanged
@@ -20,6 +20,7 @@ __all__ = [
     "in_object_store",
     "resources_from_env",
     "shared_place",
+    "tableau_project_root",
     "unchanged",
     "work_dir",
 ]

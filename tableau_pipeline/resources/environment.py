@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from tableau_pipeline.core.project_root import root_from
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.data_folder import shared_place
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
@@ -21,6 +22,8 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     Raises:
         RefusedError: a variable has an invalid value.
     """
+    # A wrong one is to be found when the location is loaded, not by the first refresh.
+    tableau_project_root()
     spark = SparkResource(
         **{
             name: os.environ.get(f"SPARK_{name.upper()}") or None
@@ -45,6 +48,15 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
             cache_gb=_amount("PIPELINE_CACHE_GB", os.environ.get("PIPELINE_CACHE_GB") or "10"),
         ),
     }
+
+
+def tableau_project_root() -> str:
+    """Return TABLEAU_PROJECT_ROOT, "" if it is not set.
+
+    Raises:
+        RefusedError: it is not the path of a project.
+    """
+    return root_from(os.environ.get("TABLEAU_PROJECT_ROOT", ""))
 
 
 def _seconds(name: str, value: str) -> int:

@@ -15,7 +15,7 @@ from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.support.location import Location, failure
-from tableau_pipeline_tests.components.support.records import KEY, store, withheld
+from tableau_pipeline_tests.components.support.records import store, withheld
 from tableau_pipeline_tests.waiting import until
 
 ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 1}
@@ -73,7 +73,7 @@ def test_a_claim_of_a_process_that_is_gone_is_void(
     location.model()
     with withheld(ClaimRelease, monkeypatch=monkeypatch):
         assert location.refresh("busy").success
-    (mine,) = (each for each in records_of(location.instance, KEY) if isinstance(each, Claim))
+    (mine,) = (each for each in records_of(location.instance, "busy") if isinstance(each, Claim))
     started = dg.DagsterRunStatus.STARTED
     here = {"boot": mine.owner.boot, "namespace": mine.owner.namespace}
     claim_of(location, started, **here, pid=2**22 + 1)

@@ -9,7 +9,7 @@ from tableau_pipeline.components.journal import JOURNAL, records_of
 from tableau_pipeline.core.journal import ClaimRelease
 from tableau_pipeline.core.snapshot import Fingerprint, Part
 from tableau_pipeline_tests.components.support.location import MODEL, Location, decision, failure
-from tableau_pipeline_tests.components.support.records import KEY, look, store, withheld
+from tableau_pipeline_tests.components.support.records import look, store, withheld
 from tableau_pipeline_tests.refresh.support.models import flights
 
 
@@ -79,7 +79,7 @@ def test_records_are_small_and_few_are_read(location: Location, monkeypatch: pyt
     )
     assert location.refresh("busy").success
     assert location.wrong("busy") == []
-    records = records_of(location.instance, KEY)
+    records = records_of(location.instance, "busy")
     assert max(len(record.model_dump_json()) for record in records) < 3000
     look(location, 200)
     assert location.refresh("busy").success

@@ -159,7 +159,7 @@ def test_a_refused_refresh_of_a_lost_request_keeps_what_it_found_out(location: L
 
 def newer(record: Record) -> dg.AssetObservation:
     """A record as a later release may store it."""
-    event = journal_event(KEY, record)
+    event = journal_event("busy", record)
     ((name, value),) = event.metadata.items()
     assert isinstance(value, dg.JsonMetadataValue)
     assert isinstance(value.data, dict)
@@ -212,4 +212,4 @@ def test_events_of_a_data_source_are_those_that_people_look_for(location: Locati
     assert location.refresh("busy", full=True).success
     assert location.instance.fetch_observations(KEY, limit=10).records == []
     assert len(location.instance.fetch_materializations(KEY, limit=10).records) == 2
-    assert records_of(location.instance, KEY)
+    assert records_of(location.instance, "busy")

@@ -42,7 +42,7 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
     assert found.keys() == {PUBLISHED}
     assert found[PUBLISHED]["decision"] == "no change"
     assert found[PUBLISHED]["bytes sent"] == 0
-    checkpoint = read_history(records_of(story.instance, PUBLISHED)).checkpoint
+    checkpoint = read_history(records_of(story.instance, "nyc_flights")).checkpoint
     assert checkpoint
     assert checkpoint.luid == found[PUBLISHED]["luid"]
 
@@ -71,7 +71,7 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     assert found[EXTRACT]["rows/flights"] == found[PUBLISHED]["rows/flights"] == 336_762
     # A path to a file that is gone with the run would help nobody.
     assert "dagster/uri" not in found[EXTRACT]
-    records = [*reversed(records_of(story.instance, PUBLISHED))]
+    records = [*reversed(records_of(story.instance, "nyc_flights"))]
     number = max(each.refresh for each in records)
     *sent, closing, claim = [each for each in records if each.refresh == number]
     assert isinstance(claim, Claim)

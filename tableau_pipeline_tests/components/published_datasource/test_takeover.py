@@ -58,6 +58,7 @@ def test_plan_shows_a_rename(location: Location):
     assert done["decision"] == planned["decision"].value == "rename"
     assert done["reason"] == planned["reason"].value
     assert phrase in done["summary"]
+    assert done["comparison"] == "not compared: reconcile: never"
     assert location.wrong("renamed", better) == []
 
 

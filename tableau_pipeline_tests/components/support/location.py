@@ -12,7 +12,7 @@ import dagster as dg
 import pyarrow as pa
 
 from tableau_pipeline.components.audit import audit_job
-from tableau_pipeline.components.journal import records_of
+from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
@@ -163,7 +163,7 @@ class Location:
 
     def history(self, key: str) -> History:
         """What the records of a data source add up to."""
-        return read_history(records_of(self.instance, dg.AssetKey(key)))
+        return read_history(DagsterJournal(self.instance, key).records())
 
     def checkpoint(self, key: str) -> Checkpoint:
         """The one that counts."""

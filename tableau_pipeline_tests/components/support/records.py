@@ -17,7 +17,7 @@ KEY = dg.AssetKey("busy")
 
 def store(location: Location, record: Record) -> None:
     """Add a record of another process."""
-    location.instance.report_runless_asset_event(journal_event(KEY, record))
+    location.instance.report_runless_asset_event(journal_event("busy", record))
 
 
 def look(location: Location, times: int) -> None:
