@@ -82,6 +82,25 @@ def test_one_declaration_is_enough(shop: Project):
     assert definitions.executor is None
 
 
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+def test_git_shows_the_declaration(shop: Project):
+    """Prevents: a link in the web UI that leads to this package, not to the file of the owner."""
+    definitions = load_definitions(shop.package)
+    anchor = dg.AnchorBasedFilePathMapping(shop.package, "src/shop")
+    linked = dg.link_code_references_to_git(
+        list(definitions.assets or ()), "https://github.com/me/shop", "main", anchor
+    )
+    found = {
+        key.to_user_string(): reference.url
+        for asset in linked
+        if isinstance(asset, dg.AssetsDefinition)
+        for key, metadata in asset.metadata_by_key.items()
+        for reference in metadata["dagster/code_references"].code_references
+    }
+    place = "https://github.com/me/shop/tree/main/src/shop/defs/shop/defs.yaml#L1"
+    assert found == {"shop": place, "shop_extract": place}
+
+
 def test_models_that_its_schedule_cannot_run(shop: Project):
     """Prevents: a mistake in a trigger that Dagster reports as a job that does not resolve."""
     file = shop.write("shop/defs.yaml", SHOP.replace('*"}', '*", upstream: true}'))
