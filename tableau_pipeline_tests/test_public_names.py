@@ -12,7 +12,7 @@ PUBLIC: dict[ModuleType, str] = {
     batch: "Action Batch BatchError Delete Insert Replace Upsert all_of source target",
     components: "FileDrop PublishedDatasource TableauPipeline send_batch",
     hyper: "HyperFile HyperFileError TableInfo open_hyper",
-    scripting: "Accept Append ConnectedApp Declaration Diff Guard InCatalog LakeTable Options "
+    scripting: "Accept Append ConnectedApp Declaration Diff Feed Guard InCatalog LakeTable Options "
     "Partitions Password PersonalAccessToken Reconcile RefreshError RefusedError Relationship "
     "ReplaceAll Report Republish Retain Table Timeouts refresh signed_in",
     spark: "SnapshotStore read_files spark_session write_snapshot",

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from tableau_pipeline.components.automation import runs_models, upstream_problems
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import Project, ProjectLuid
+from tableau_pipeline.core.declaration import Diff, Project, ProjectLuid
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
 from tableau_pipeline.keys import guess
@@ -202,6 +202,9 @@ def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], 
     """Yield each model, with the YAML keys under which it is named."""
     for table in datasource.tables:
         yield ("tables", table.name, "model"), table.model
+        if isinstance(table.policy, Diff) and table.policy.feed:
+            keys = ("refresh", "diff", "changes", "feed")
+            yield ("tables", table.name, *keys), table.policy.feed.model
 
 
 def _parts(project: Project) -> tuple[str, ...]:

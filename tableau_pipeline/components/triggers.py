@@ -37,7 +37,8 @@ class AfterTrigger:
     """Refresh when any upstream model is new, or when all are."""
 
     after: Literal["any", "all"] = Field(
-        description="any: as soon as one model is new. all: once every model is new."
+        description="any: as soon as one model is new. all: once every model is new, feeds "
+        "included."
     )
 
 

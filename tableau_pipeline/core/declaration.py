@@ -17,7 +17,7 @@ from tableauhyperapi import TableName
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
-from tableau_pipeline.keys import Zone, guess, keyed, mistake, written_as
+from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
 from tableau_pipeline.objects.stores import is_url
 
 # Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
@@ -36,6 +36,20 @@ class ReplaceAll:
 
 
 @keyed
+class Feed:
+    """A change-data-capture feed. It names the affected keys; the rows come from the model."""
+
+    model: Annotated[str, Field(validation_alias="feed")] = Field(
+        description="Asset key of the model whose newest snapshot holds the keys that were "
+        "affected since the last refresh. Too many or too few keys do no harm.",
+    )
+    columns: Pairs = Field(
+        default=(),
+        description="Where their names differ, key column of the table: column of the feed.",
+    )
+
+
+@keyed
 class Diff:
     """Send the rows that changed, found by comparing the old and the new snapshot."""
 
@@ -47,6 +61,19 @@ class Diff:
     ] = Field(
         min_length=1, description="Columns that identify a row, [a, b]. They must not be NULL."
     )
+    feed: Annotated[Feed | None, Field(validation_alias="changes")] = Field(
+        default=None,
+        description="A change-data-capture feed that names the affected keys. Default: none, the "
+        "snapshots are compared.",
+    )
+
+    @model_validator(mode="after")
+    def _all_columns(self) -> Self:
+        if self.feed:
+            named = dict(self.feed.columns)
+            columns = tuple((name, named.get(name, name)) for name in self.key)
+            object.__setattr__(self, "feed", replace(self.feed, columns=columns))
+        return self
 
 
 def is_span(lookback: str) -> bool:
@@ -519,8 +546,10 @@ class Declaration:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The asset keys of all models that a refresh reads."""
-        return tuple(dict.fromkeys(table.model for table in self.tables))
+        """The asset keys of all models that a refresh reads, including change feeds."""
+        policies = [table.policy for table in self.tables]
+        feeds = [each.feed.model for each in policies if isinstance(each, Diff) and each.feed]
+        return tuple(dict.fromkeys([*(table.model for table in self.tables), *feeds]))
 
     def target(self, table: str) -> TableName:
         """Return where the rows of a table are in the published file."""

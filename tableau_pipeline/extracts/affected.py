@@ -21,6 +21,7 @@ from tableau_pipeline.core.checkpoint import Cutoff
 from tableau_pipeline.core.declaration import (
     Append,
     Diff,
+    Feed,
     Partitions,
     Policy,
     ReplaceAll,
@@ -28,7 +29,7 @@ from tableau_pipeline.core.declaration import (
     megabytes,
 )
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot, Span
-from tableau_pipeline.extracts.desired import cutoff_value, kept, literal, table_source
+from tableau_pipeline.extracts.desired import Models, cutoff_value, kept, literal, table_source
 from tableau_pipeline.hyper.build import NEW, create_table
 from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
 from tableau_pipeline.hyper.process import is_out_of_memory
@@ -196,7 +197,7 @@ def affected(keys: Sequence[KeyTable], row: str = "source") -> str:
 
 
 def find_affected(
-    connection: Connection, change: TableChange, policy: Policy, *, memory: int
+    connection: Connection, change: TableChange, policy: Policy, models: Models, *, memory: int
 ) -> tuple[list[KeyTable], int | None]:
     """Find the rows of a table that a policy affects.
 
@@ -212,9 +213,12 @@ def find_affected(
     """
     equal = None
     match policy:
-        case Diff(key):
+        case Diff(key, feed):
             table = KeyTable(change, "keys", tuple(KeyMatch(name, "=", name) for name in key))
-            equal = _changed_keys(connection, table, memory=memory)
+            if feed:
+                _named_keys(connection, table, feed=feed, changes=models[feed.model])
+            else:
+                equal = _changed_keys(connection, table, memory=memory)
             keys = [table]
         case Append(cursor, lookback):
             keys = [_from_cursor(connection, change, cursor, lookback)]
@@ -232,6 +236,30 @@ def _expired(connection: Connection, change: TableChange) -> list[KeyTable]:
     keys = KeyTable(change, "expired", (KeyMatch(cutoff.column, "<", "cutoff"),))
     keys.fill(connection, f"SELECT {cutoff_value(change.columns, cutoff)}")
     return [keys]
+
+
+def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: Snapshot) -> None:
+    # The feed may have the key in another type, but the server compares equal types only.
+    of_feed = dict(feed.columns)
+    values = ", ".join(
+        f"CAST({escape_name(of_feed[name])} AS {keys.change.type(name)})" for name in keys.columns
+    )
+    named = select_sql(table_source(feed.model, changes, only=[*of_feed.values()]))
+    where = _complete([*of_feed.values()])
+    try:
+        keys.fill(connection, f"SELECT DISTINCT {values} FROM {named} feed WHERE {where}")  # noqa: S608
+    except HyperException as error:
+        # An empty text, say, where the table has numbers. hyperd cannot skip it: its TRY_CAST fails
+        # for most types, too.
+        why = str(error).splitlines()[0].rstrip(": ")
+        raise NotProvedError(
+            f'the feed "{feed.model}" has keys that are none of the table ({why})'
+        ) from error
+
+
+def _complete(key: Sequence[str]) -> str:
+    """Return a condition: a key with a NULL matches no row on the server, so it names nothing."""
+    return " AND ".join(f"{escape_name(name)} IS NOT NULL" for name in key)
 
 
 def _from_cursor(
@@ -343,9 +371,7 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
             connection.execute_command(f"INSERT INTO {_FOUND} {select}")
         equal = connection.execute_scalar_query(f"SELECT SUM({_EQUAL}) FROM {_FOUND}")  # noqa: S608
         # A changed row has another hash, so its key may be found in two slices.
-        key = names(keys.columns)
-        # A key with a NULL matches no row on the server, so it names nothing.
-        where = " AND ".join(f"{escape_name(name)} IS NOT NULL" for name in keys.columns)
+        key, where = names(keys.columns), _complete(keys.columns)
         keys.fill(connection, f"SELECT DISTINCT {key} FROM {_FOUND} WHERE {where}")  # noqa: S608
         connection.execute_command(f"DROP TABLE {_FOUND}")
         return int(str(equal or 0)) if compares_columns else None

@@ -109,6 +109,7 @@ class Builder:
             self._new(),
             changes=[*changes.values()],
             targets={name: declaration.target(name) for name in tables},
+            models=self.models,
         )
         # Grouping all rows by key is slower than finding the changed ones, so known keys were
         # skipped.

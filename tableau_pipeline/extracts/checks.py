@@ -95,11 +95,11 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     tables = {table.name: table for table in declaration.tables if table.model in models}
     known = {name: _types(models[table.model]) for name, table in tables.items()}
     problems = [
-        f'Table "{table.name}": model "{table.model}" has no snapshot. Materialize that asset '
+        f'{_reader(declaration, model)}: model "{model}" has no snapshot. Materialize that asset '
         "first; if it exists under another name, correct `model:` (its asset key, such as "
         '"dbt/orders")'
-        for table in declaration.tables
-        if table.model not in models
+        for model in declaration.models
+        if model not in models
     ]
     problems += filter(None, (snapshot.column_problem() for snapshot in models.values()))
     for edge in declaration.relationships:
@@ -123,6 +123,11 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
 
 def _types(snapshot: Snapshot) -> dict[str, str]:
     return {column.name: column.type for column in snapshot.columns}
+
+
+def _reader(declaration: Declaration, model: str) -> str:
+    tables = [table.name for table in declaration.tables if table.model == model]
+    return f'Table "{tables[0]}"' if tables else "Feed of changes"
 
 
 def _relationship_problems(
@@ -206,8 +211,17 @@ def _policy_problems(table: Table, models: Models) -> Iterator[str]:
                 "timestamp"
             )
     match table.policy:
-        case Diff(key):
+        case Diff(key, feed):
             yield from _missing("refresh: diff: key", key, types)
+            if feed:
+                of_feed = dict(feed.columns)
+                what = f'refresh: diff: changes: columns (feed "{feed.model}")'
+                yield from _missing(what, [*of_feed.values()], _types(models[feed.model]))
+                if unnamed := set(key) - set(of_feed):
+                    yield (
+                        f'refresh: diff: changes: the feed "{feed.model}" has no column for the '
+                        f"key {', '.join(sorted(unnamed))}"
+                    )
         case Append(cursor, lookback):
             yield from _missing("refresh: append: cursor", [cursor], types)
             if cursor in types:

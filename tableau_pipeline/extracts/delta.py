@@ -9,7 +9,7 @@ from typing import get_args
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
-from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.core.declaration import Diff, Feed, Policy
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.affected import (
     KeyMatch,
@@ -22,7 +22,7 @@ from tableau_pipeline.extracts.affected import (
     find_affected,
     in_payload,
 )
-from tableau_pipeline.extracts.desired import fingerprint, row_count
+from tableau_pipeline.extracts.desired import Models, fingerprint, row_count
 from tableau_pipeline.hyper.build import Extract, create_table, new_file
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import Hyperd
@@ -113,6 +113,7 @@ def build_delta(
     *,
     changes: Sequence[TableChange],
     targets: Mapping[str, TableName],
+    models: Models,
 ) -> Delta:
     """Write the payload of the update from the published to the desired content.
 
@@ -127,34 +128,49 @@ def build_delta(
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
         tables = [
-            _table(connection, change, targets[change.table.name], memory=hyper.memory)
+            _table(connection, change, targets[change.table.name], models, memory=hyper.memory)
             for change in changes
         ]
     return Delta.of(path, tables, version=version)
 
 
 def _table(
-    connection: Connection, change: TableChange, target: TableName, *, memory: int
+    connection: Connection, change: TableChange, target: TableName, models: Models, *, memory: int
 ) -> TableDelta:
     """Write the delta of a table by its policy; the whole table if no smaller one is proved."""
-    try:
-        if change.whole:
-            raise NotProvedError(change.whole)
-        keys, equal = find_affected(connection, change, change.table.policy, memory=memory)
-        deleted, inserted, shared = prove(connection, change, keys, equal=equal)
-    except NotProvedError as error:
-        # The payload must not keep what an attempt without a proof has left.
-        for kind in get_args(Kind):
-            connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
-        inserted = _insert(connection, change, change.new.select_sql())
-        return TableDelta(change, target, RowCounts(change.published_rows, inserted, str(error)))
-    if inserted:
-        # All columns of a file are read, so shared files are left out if they have no such row.
-        relations = [change.new.select_sql(change.shared)] if shared else []
-        _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
-    counts = RowCounts(deleted, inserted)
-    is_identified = _is_identified(connection, change, inserted)
-    return TableDelta(change, target, counts, keys, is_identified=is_identified)
+    if change.whole:
+        policies, reasons = [], [change.whole]
+    else:
+        policies, reasons = _policies(change.table.policy), []
+    for policy in policies:
+        try:
+            keys, equal = find_affected(connection, change, policy, models, memory=memory)
+            deleted, inserted, shared = prove(connection, change, keys, equal=equal)
+        except NotProvedError as error:
+            reasons.append(str(error))
+            # The payload must not keep what an attempt without a proof has left.
+            for kind in get_args(Kind):
+                connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
+            continue
+        if inserted:
+            # All columns of a file are read, so shared files are left out if they have no such row.
+            relations = [change.new.select_sql(change.shared)] if shared else []
+            _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
+        counts = RowCounts(deleted, inserted)
+        is_identified = _is_identified(connection, change, inserted)
+        return TableDelta(change, target, counts, keys, is_identified=is_identified)
+    inserted = _insert(connection, change, change.new.select_sql())
+    whole = RowCounts(change.published_rows, inserted, whole="; ".join(reasons))
+    return TableDelta(change, target, whole)
+
+
+def _policies(policy: Policy) -> list[Policy]:
+    """Try a feed first, then a comparison of all rows: a feed may miss a key."""
+    match policy:
+        case Diff(key, Feed()):
+            return [policy, Diff(key)]
+        case _:
+            return [policy]
 
 
 def prove(

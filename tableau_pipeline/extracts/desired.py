@@ -1,7 +1,7 @@
 """The desired content of tables: the rows of the models' snapshots that `retain` keeps."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tableauhyperapi import Connection, HyperProcess, escape_name
@@ -23,15 +23,17 @@ def table_source(
     cutoff: Cutoff | None = None,
     *,
     hashed: bool = False,
+    only: Collection[str] | None = None,
     files: Iterable[DataFile] | None = None,
 ) -> TableSource:
     """Return the rows of a snapshot that a cutoff keeps.
 
     Args:
         hashed: include the hash of each row.
+        only: the columns to include; None for all.
         files: the files to read, of those of the snapshot; None for all.
     """
-    columns = snapshot.columns
+    columns = tuple(each for each in snapshot.columns if only is None or each.name in only)
     files = snapshot.files if files is None else tuple(files)
     layouts: dict[Layout, list[str]] = {}
     for file in files:

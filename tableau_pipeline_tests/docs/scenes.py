@@ -81,6 +81,20 @@ def rolling_window() -> Iterator[Step]:
     yield _step(TODAY + timedelta(days=2), visits=_visits(visits))
 
 
+def change_data_capture() -> Iterator[Step]:
+    balances = {n: 10 * n for n in range(10_000)}
+    yield _step(accounts=_accounts(balances), account_changes=_changes())
+    balances |= dict.fromkeys(range(100, 120), 5) | dict.fromkeys(range(10000, 10010), 0)
+    for closed in range(200, 205):
+        del balances[closed]
+    changes = _changes(update=range(100, 120), insert=range(10_000, 10_010), delete=range(200, 205))
+    yield _step(accounts=_accounts(balances), account_changes=changes)
+    balances |= dict.fromkeys(range(300, 304), 7)
+    yield _step(accounts=_accounts(balances), account_changes=_changes(update=range(300, 340)))
+    balances |= dict.fromkeys(range(400, 406), 8)
+    yield _step(accounts=_accounts(balances), account_changes=_changes(update=range(400, 402)))
+
+
 def partitions() -> Iterator[Step]:
     yield Step({"events": [_events(n) for n in range(30)]})
     yield Step({"events": [_events(30)]})
@@ -94,6 +108,7 @@ SCENES: Mapping[str, Scene] = {
     "Star": star,
     "Snowflake": snowflake,
     "Rolling window": rolling_window,
+    "Change data capture": change_data_capture,
     "Partitions": partitions,
 }
 
@@ -154,6 +169,16 @@ def _customers(count: int, moved: int | None = None) -> pa.Table:
 
 def _visits(rows: Sequence[tuple]) -> pa.Table:
     return _table(rows, visit_id=pa.int64(), day=pa.date32(), page=pa.string())
+
+
+def _accounts(balances: Mapping[int, int]) -> pa.Table:
+    rows = [(n, f"owner {n}", 1.0 * balance) for n, balance in balances.items()]
+    return _table(rows, account_id=pa.int64(), owner=pa.string(), balance=pa.float64())
+
+
+def _changes(**keys: range) -> pa.Table:
+    rows = [(n, operation) for operation, numbers in keys.items() for n in numbers]
+    return _table(rows, id=pa.int64(), op=pa.string())
 
 
 def _events(number: int, *, rows: int = 500) -> Part:

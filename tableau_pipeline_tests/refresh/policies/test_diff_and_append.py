@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Append, Diff, Policy, ReplaceAll
+from tableau_pipeline.core.declaration import Append, Diff, Feed, Policy, ReplaceAll
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import builder
 from tableau_pipeline.extracts.delta import RowCounts
@@ -133,6 +133,26 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
     pipeline.run()
     rows = [(1, "x", "a"), (1, "y", "B"), (2, "y", "c")]
     assert ships(pipeline, table(rows, **types)) == RowCounts(deleted=2, inserted=2)
+
+
+@pytest.mark.parametrize(
+    ("keys", "type_"),
+    [
+        (["", "2", "two"], pa.string()),
+        ([float("nan"), 2.0, 1e300], pa.float64()),
+        ([date(2024, 2, 29)], pa.date32()),
+    ],
+    ids=["text", "floats", "date"],
+)
+def test_feed_whose_keys_are_of_another_type(
+    pipeline: Pipeline, keys: list[object], type_: pa.DataType
+):
+    """Prevents: an error of hyperd in every refresh, because a key of the feed names no row."""
+    pipeline.feed("feed", table([], id=type_))
+    publish(pipeline, ROWS, Diff(("id",), Feed("feed", (("id", "id"),))))
+    pipeline.feed("feed", table([(key,) for key in keys], id=type_))
+    shipped = ships(pipeline, remarks([(2, "A"), *ROWS[1:]]))
+    assert shipped == RowCounts(deleted=1, inserted=1)
 
 
 NULL, TWICE = [*ROWS, (None, "lost")], [*ROWS, (2, "x"), (3, "y")]

@@ -103,6 +103,7 @@ def materialize(
         history.note(f"{model.name}: {each}")
         model.become(each(model))
     history.store.store(model, again=again)
+    history.store_feeds()
 
 
 def begin(history: Any, actor: Actor | None, models: Sequence[Deed]) -> None:

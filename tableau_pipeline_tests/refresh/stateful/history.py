@@ -195,6 +195,15 @@ class History:
         for log in self.logs.values():
             log.ended.update(f"run {number + 1}" for number in range(self._runs))
 
+    def store_feeds(self) -> None:
+        """Let each feed of changes name the keys that changed, lately or ever."""
+        for shape in self.scenario.shapes:
+            model = self.models[shape.name]
+            types = {column.name: column.type for column in shape.columns}
+            keys = model.lately if self.scenario.forgetful else model.changed_keys
+            schema = {f"f_{key}": types[key] for key in shape.keys}
+            self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
+
     def _refresh(self, actor: Actor) -> Setup:
         @contextmanager
         def server() -> Generator:

@@ -74,6 +74,7 @@ def _take(made: History, each: Step) -> None:
     for happening in each.before:
         made.note(f"{happening}")
         happening(made, None)
+    made.store_feeds()
     if each.publisher != "ours":
         # Nobody can know what another deployment has on its way.
         made.tableau.come_to_rest()
@@ -99,6 +100,7 @@ def _calm(made: History) -> None:
     for model in made.models.values():
         model.become(repaired(model))
         made.store.store(model, again=True)
+    made.store_feeds()
     made.declaration = replace(made.declaration, adopt=True)
     for each in made.tableau.datasources():
         ours = made.found() == each and (made.scenario.admin or each.owner_name == "worker")

@@ -9,6 +9,7 @@ from tableau_pipeline.core.declaration import (
     Append,
     Declaration,
     Diff,
+    Feed,
     Guard,
     Partitions,
     Policy,
@@ -29,8 +30,8 @@ _LIMITS = (0.066, 0.1)
 # Too large to be downloaded, as any file is.
 LARGE = Reconcile(max_mb=1e-6)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
-_FLAGS = ("admin", "slow", "short", "chain")
-_POLICIES = ("diff", "append", "partitions", "replace")
+_FLAGS = ("admin", "slow", "short", "chain", "forgetful")
+_POLICIES = ("diff", "append", "partitions", "feed", "replace")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class Shape:
                 return Append("cursor", self._lookback(rules.lookback))
             case "partitions" if self.partitioning:
                 return Partitions("part")
+            case "feed":
+                feed = Feed(f"feed_{self.name}", tuple((key, f"f_{key}") for key in self.keys))
+                return Diff(self.keys, feed)
             case "replace":
                 return ReplaceAll()
             case _:
@@ -100,6 +104,7 @@ class Scenario:
         short: the journal hands out what it has to, and no more.
         chain: the third table belongs to the second, not to the first.
         tables: how many of the shapes are published at first.
+        forgetful: feeds name only what changed since the last try.
     """
 
     quirks: Mapping[str, Any]
@@ -110,6 +115,7 @@ class Scenario:
     shapes: tuple[Shape, ...]
     tables: int
     chain: bool
+    forgetful: bool
     settings: Mapping[str, Any]
 
     def declaration(self) -> Declaration:
@@ -150,6 +156,7 @@ def scenario(chance: Random) -> Scenario:
         shapes=drawn,
         tables=chance.choice([1, 1, 2, 3]),
         chain=chance.random() < 0.5,
+        forgetful=chance.random() < 0.5,
         settings={
             "on_schema_change": chance.choice(["additive", "publish", "refuse"]),
             # The smallest payload is as large as the smallest file.

@@ -155,6 +155,10 @@ class Pipeline:
             without=dropped,
         )
 
+    def feed(self, model: str, rows: pa.Table) -> None:
+        """Give a feed of changes, which is no table, new content."""
+        snapshot(self.folder / "snapshots", rows, asset_key=model)
+
     def refresh(
         self,
         *,

@@ -92,6 +92,11 @@ class Store:
         self.contents[model.name, number] = model.content
         self._commit(model.name, number, model.content.schema, [part for _, part in after.values()])
 
+    def store_rows(self, name: str, schema: Mapping[str, str], rows: Sequence[tuple]) -> None:
+        """Write a model that is no table of the data source."""
+        number = self._next(name)
+        self._commit(name, number, schema, [self._part(name, number, schema, rows)])
+
     def number(self, name: str) -> int:
         """Of the newest version; 0 for none."""
         return max(self._versions.get(name, {}), default=0)

@@ -95,6 +95,7 @@ class Model:
 
     Attributes:
         past: all it was, the present last.
+        changed_keys: keys of the rows that changed at some time, and lately.
     """
 
     name: str
@@ -102,6 +103,8 @@ class Model:
     partitioning: Partitioning | None
     keys: tuple[str, ...]
     past: list[Content] = field(default_factory=list)
+    changed_keys: set[tuple] = field(default_factory=set)
+    lately: set[tuple] = field(default_factory=set)
 
     def become(self, content: Content) -> None:
         """Take new content; a partition that has rows again is there again."""
@@ -113,6 +116,10 @@ class Model:
             stale = content.stale if content.stale in left and len(left) > 1 else None
             content = replace(content, gone=gone, stale=stale)
         self.past.append(self.content)
+        old = _by_key(self.content, self.keys)
+        new = _by_key(content, self.keys)
+        self.lately = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+        self.changed_keys |= self.lately
         self.content = content
 
     def parts(self) -> Mapping[str | None, Content]:
@@ -125,3 +132,10 @@ class Model:
             for key in self.partitioning.keys
             if key not in self.content.gone
         }
+
+
+def _by_key(content: Content, keys: Sequence[str]) -> dict[tuple, list[str]]:
+    found: dict[tuple, list[str]] = {}
+    for row, key in zip(content.rows, content.tuples(keys), strict=True):
+        found.setdefault(key, []).append(repr(row.values))
+    return {key: sorted(rows) for key, rows in found.items()}
