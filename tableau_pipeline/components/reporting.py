@@ -102,7 +102,6 @@ def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResu
         **_metadata("rows found", found.rows),
         **{f"counted by/{name}": _COUNTED[way] for name, way in found.by.items()},
         "seconds": report.seconds.get("reconcile", 0.0),
-        **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
     }
     return _result(published, RECONCILIATION, metadata=metadata)
 

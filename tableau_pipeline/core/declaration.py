@@ -350,8 +350,8 @@ class Reconcile:
     )
     checksums: bool = Field(
         default=False,
-        description="Compare a checksum of each column, independent of the order of rows. By "
-        "default only the number of rows is compared. The values of a file above `max_mb` are not "
+        description="Compare a checksum of all rows, independent of their order. By default only "
+        "the number of rows is compared. The values of a file above `max_mb` are not "
         "compared, and the check reports that.",
     )
 

@@ -16,7 +16,7 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import row_count, table_source
 from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
-from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql, value_text
+from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, hyper_type
 from tableau_pipeline.objects.local import scratch
@@ -156,9 +156,7 @@ class Reconciliation:
         skipped: why nothing was compared; None if something was.
         by: how the rows were counted, by table: in the downloaded file, or by the server.
         rows: the number of rows that were found, by table.
-        checksums: the checksums of the columns that were read back, by "table.column". They do
-            not depend on the order of rows.
-        by_row: whole rows were compared.
+        values: whether the values of all rows were compared, and not only their number.
         note: why not more was compared; None if all that could be was.
     """
 
@@ -166,16 +164,13 @@ class Reconciliation:
     skipped: str | None = None
     by: Mapping[str, Literal["server", "download"]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
-    checksums: Mapping[str, int] = field(default_factory=dict)
-    by_row: bool = False
+    values: bool = False
     note: str | None = None
 
     @property
     def way(self) -> str:
         """In which way something was compared, in words."""
-        if self.by_row:
-            return "row by row"
-        if self.checksums:
+        if self.values:
             return "checksums"
         return "count" if "download" in self.by.values() else "count on the server"
 
@@ -196,23 +191,21 @@ def compare(
     checkpoint: Checkpoint,
     snapshots: Snapshots,
     *,
-    checksums: bool = False,
-    by_row: bool = False,
+    values: bool,
 ) -> Reconciliation:
     """Compare the tables of an open, published file with a checkpoint.
 
     Args:
-        checksums: compare the values of each column, not only the number of rows.
-        by_row: compare whole rows instead, and the names of tables and columns.
+        values: compare the rows themselves, too, in any order, and the names of tables and columns.
 
     Raises:
         RefreshError: the snapshot of a model is gone, so nothing can be compared.
     """
     problems: list[str] = []
-    counts, sums = {}, {}
+    counts = {}
     names = {name: checkpoint.target(name) for name in checkpoint.tables}
     existing = _tables(connection)
-    if by_row and existing != set(names.values()):
+    if values and existing != set(names.values()):
         return Reconciliation(problem="it has other tables")
     for name, table in checkpoint.tables.items():
         published = names[name]
@@ -223,20 +216,15 @@ def compare(
         counts[name] = row_count(connection, str(published)).rows
         if counts[name] != expected:
             problems.append(f"{name} holds {counts[name]:,} rows, its model {expected:,}")
-        elif by_row:
-            if not _same_rows(connection, published, table, select_model(name, table, snapshots)):
-                problems.append(f"the rows of {name} differ")
-        elif checksums:
-            found = _checksums(connection, str(published), name, table)
-            wanted = _checksums(connection, select_model(name, table, snapshots), name, table)
-            sums |= found
-            problems += [f"{column} differs" for column in found if found[column] != wanted[column]]
+        elif values and not _same_rows(
+            connection, published, table, select_model(name, table, snapshots)
+        ):
+            problems.append(f"the rows of {name} differ")
     return Reconciliation(
         "; ".join(problems) or None,
         by=dict.fromkeys(counts, "download"),
         rows=counts,
-        checksums=sums,
-        by_row=by_row,
+        values=values,
     )
 
 
@@ -262,8 +250,15 @@ def _same_rows(
     found = [column.name.unescaped for column in definition.columns]
     if set(found) != {column.name for column in table.columns}:
         return False
-    text = {"": row_text(table.columns)}
-    return _sums(connection, str(published), text) == _sums(connection, model, text)
+    found, expected = (
+        # The row hashes of the model are not published, so both sides are hashed alike here.
+        connection.execute_scalar_query(
+            f"SELECT SUM(CAST({number_of('hash', _BYTES)} AS NUMERIC(38,0))) "  # noqa: S608
+            f"FROM (SELECT sha256({row_text(table.columns)}) AS hash FROM {rows} source) hashed"
+        )
+        for rows in (published, model)
+    )
+    return found == expected
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
@@ -281,34 +276,6 @@ def _tables(connection: Connection) -> set[TableName]:
         if schema.name.unescaped == EXTRACT_SCHEMA
         for table in connection.catalog.get_table_names(schema)
     }
-
-
-def _checksums(
-    connection: Connection, relation: str, name: str, table: TableContent
-) -> dict[str, int]:
-    """Return the sum over the values of each column, by "table.column"; NULL counts as a value."""
-    # The prefix keeps an empty text apart from NULL.
-    texts = {
-        f"{name}.{column.name}": f"COALESCE('=' || {value_text(column)}, '')"
-        for column in table.columns
-    }
-    return _sums(connection, relation, texts)
-
-
-def _sums(connection: Connection, relation: str, texts: Mapping[str, str]) -> dict[str, int]:
-    """Return for each text the sum of the first bytes of its SHA-256 over all rows."""
-    # The row hashes of the model are not published, so both sides are hashed alike here.
-    hashes = [f"sha256({text}) AS h{number}" for number, text in enumerate(texts.values())]
-    sums = [
-        f"SUM(CAST({number_of(f'h{number}', _BYTES)} AS NUMERIC(38,0)))"
-        for number in range(len(texts))
-    ]
-    (totals,) = connection.execute_list_query(
-        f"SELECT {', '.join(sums)} "  # noqa: S608
-        f"FROM (SELECT {', '.join(hashes)} FROM {relation} source) hashed"
-    )
-    # The sum over no rows is NULL.
-    return {name: int(str(total or 0)) for name, total in zip(texts, totals, strict=True)}
 
 
 # Seconds until the server is asked again. A cache of it may have held the former rows.

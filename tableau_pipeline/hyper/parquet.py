@@ -110,7 +110,7 @@ class TableSource:
 _HASH = escape_name(ROW_HASH)
 
 
-def value_text(column: Column) -> str:
+def _value_text(column: Column) -> str:
     """Return SQL for a value as text; bytes become hex, as they need not be valid text.
 
     Raises:
@@ -130,7 +130,7 @@ def row_text(columns: Sequence[Column]) -> str:
     """Return SQL for a row as text, which differs for rows that differ."""
     parts = []
     for column in columns:
-        text = value_text(column)
+        text = _value_text(column)
         if hyper_type(column, table="") == "TEXT":
             # Other texts contain no semicolon; with its length, this one may.
             text = f"LENGTH({text}) || '=' || {text}"

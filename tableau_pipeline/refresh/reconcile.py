@@ -57,7 +57,7 @@ class Reconciler:
             ways = [self._downloaded if rule.by == "download" else self._asked]
         for look in ways:
             found = look(checkpoint, remote)
-            if found.problem or not (found.skipped or (rule.checksums and not found.checksums)):
+            if found.problem or not (found.skipped or (rule.checksums and not found.values)):
                 return found
             why.append(found.skipped or "the rows were counted, but not compared")
         return replace(found, skipped="; ".join(why))
@@ -68,17 +68,17 @@ class Reconciler:
         return self.declaration.reconcile or Reconcile()
 
     def compare_rows(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the data on the server with a checkpoint, row by row."""
+        """Compare the values on the server with a checkpoint."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
-        return self._downloaded(checkpoint, remote, by_row=True)
+        return self._downloaded(checkpoint, remote, values=True)
 
     def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the data row by row if the file may be read, or else as a refresh does."""
+        """Compare the values if the file may be read, or else as a refresh does."""
         judged = self.compare_rows(checkpoint, remote)
         if not judged.skipped:
             return judged
-        note = f"not compared row by row: {judged.skipped}"
+        note = f"values not compared: {judged.skipped}"
         return replace(self.compare(checkpoint, remote), note=note)
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
@@ -121,7 +121,7 @@ class Reconciler:
         return replace(found, problem=f"{found.problem} ({read.skipped}). {_HIDDEN}")
 
     def _downloaded(
-        self, checkpoint: Checkpoint, remote: RemoteDatasource, *, by_row: bool = False
+        self, checkpoint: Checkpoint, remote: RemoteDatasource, *, values: bool = False
     ) -> Reconciliation:
         rule = self._rule
         # An upper bound: payloads count in full, even where their rows replaced others.
@@ -129,11 +129,7 @@ class Reconciler:
         try:
             with self._published(remote, rule, size=size) as connection:
                 return compare(
-                    connection,
-                    checkpoint,
-                    self.snapshots,
-                    checksums=rule.checksums,
-                    by_row=by_row,
+                    connection, checkpoint, self.snapshots, values=values or rule.checksums
                 )
         except RefreshError as error:
             return Reconciliation(skipped=str(error))

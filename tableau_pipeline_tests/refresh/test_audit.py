@@ -47,7 +47,7 @@ def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
     (item,) = star.found()
     before = other_users.content(star.eyes, str(item.id))
     found = audited(star)
-    assert (found.finding, found.compared) == (Finding.EQUAL, "row by row")
+    assert (found.finding, found.compared) == (Finding.EQUAL, "checksums")
     assert found.rows == found.expected == {"flights": 8, "airlines": 2}
     assert found.is_fine
     assert (found.note, found.link) == ("", item.webpage_url)
@@ -104,7 +104,7 @@ def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline
 
     found = audited(published, lambda server: BeforeDownload(server, refuse_once))
     assert (found.finding, found.compared) == (Finding.EQUAL, "count on the server")
-    assert found.note == "not compared row by row: it could not be read back: not now."
+    assert found.note == "values not compared: it could not be read back: not now."
 
 
 def renamed_and_untagged(pipeline: Pipeline) -> None:

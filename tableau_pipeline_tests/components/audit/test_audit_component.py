@@ -93,4 +93,4 @@ def test_partitions_that_the_model_has_lost(
         run_config={"execution": {"config": {"in_process": {}}}},
     )
     messages = [each.user_message for each in location.instance.all_logs(result.run_id)]
-    assert "busy: equal, row by row, 20 / 20" in messages
+    assert "busy: equal, checksums, 20 / 20" in messages

@@ -56,14 +56,14 @@ def test_equal_data_sources_are_green(location: Location):
     result = location.audit("busy", "calm", declared=READ)
     assert result.success
     assert lines(location, result) == [
-        "busy: equal, row by row, 8 / 8",
-        "calm: equal, row by row, 8 / 8",
+        "busy: equal, checksums, 8 / 8",
+        "calm: equal, checksums, 8 / 8",
     ]
     found = report(result)
     assert found["summary"] == "2 equal"
     row = found["report"].splitlines()[2]
     assert row.startswith(f"| [busy]({location.sandbox.url}")
-    assert row.endswith(" | equal | row by row | 8 / 8 |  |")
+    assert row.endswith(" | equal | checksums | 8 / 8 |  |")
     assert (location.history("busy"), location.jobs("busy")) == before
     assert location.instance.get_asset_keys() == [
         *(dg.AssetKey(key) for key in ("busy", "busy_extract", "calm", "calm_extract")),
@@ -85,8 +85,8 @@ def test_a_foreign_update_without_a_stamp_is_red(location: Location):
     )
     found = report(result)
     assert found["summary"] == "1 rows differ, 1 equal"
-    assert "| **rows differ** | row by row | 8 / 7 | flights holds 7 rows" in found["report"]
-    assert lines(location, result)[1] == "calm: equal, row by row, 8 / 8"
+    assert "| **rows differ** | checksums | 8 / 7 | flights holds 7 rows" in found["report"]
+    assert lines(location, result)[1] == "calm: equal, checksums, 8 / 8"
     assert location.refresh("busy", declared=READ, full=True).success
     assert location.audit("busy", "calm", declared=READ).success
 
