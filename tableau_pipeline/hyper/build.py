@@ -58,48 +58,34 @@ def atomic_path(path: Path) -> Generator[Path]:
 _NO_SPACE = "growing the database file failed"
 
 
-# The name of the new file within the connection that writes it.
-NEW = "new_file"
-
-
 @contextmanager
-def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Connection]:
-    """Open a connection whose database `NEW` becomes the file at `path` if the block succeeds.
+def saved(
+    hyper: HyperProcess, path: Path, connection: Connection, *, name: str, database: str = ""
+) -> Generator[None]:
+    """Close a connection that writes the file at `path`, once the block has succeeded.
 
     Args:
-        version: the version of the file format.
+        name: of the file, in messages.
+        database: its name within the connection; "" if it is the only one.
 
     Raises:
-        RefreshError: no space is left on its disk, or the file does not hold what was written.
+        RefreshError: no space is left, or the file does not hold what was written.
     """
-    with atomic_path(path) as unfinished:
-        database = escape_name(str(unfinished))
-        try:
-            with connect(hyper) as connection:
-                connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
-                connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
-                yield connection
-                written = _rows(connection, NEW)
-                # Closing would save it, too, but is silent on a full disk: it has no tables then.
-                connection.catalog.detach_all_databases()
-        except HyperException as error:
-            if _NO_SPACE not in str(error):
-                raise
-            free = shutil.disk_usage(path.parent).free
-            raise RefreshError(
-                f"No space is left for {path.name}: hyperd could not write it, and "
-                f"{free / 1e6:,.1f} MB are free in {path.parent}. Make room there, or set TMPDIR "
-                "to a folder on a larger disk; then run again."
-            ) from error
-        check_saved(hyper, unfinished, written, name=path.name)
-
-
-def check_saved(hyper: HyperProcess, path: Path, written: Mapping[str, int], *, name: str) -> None:
-    """Check that a file holds these tables, with so many rows each.
-
-    Raises:
-        RefreshError: it does not.
-    """
+    try:
+        with connection:
+            yield
+            written = _rows(connection, database)
+            # Closing would save it, too, but is silent on a full disk: the file has no tables then.
+            connection.catalog.detach_all_databases()
+    except HyperException as error:
+        if _NO_SPACE not in str(error):
+            raise
+        free = shutil.disk_usage(path.parent).free
+        raise RefreshError(
+            f"No space is left for {name}: hyperd could not write it, and {free / 1e6:,.1f} MB are "
+            f"free in {path.parent}. Make room there, or set TMPDIR to a folder on a larger disk; "
+            "then run again."
+        ) from error
     try:
         with connect(hyper, path) as saved_file:
             found: Mapping[str, int] | str = _rows(saved_file)
@@ -127,6 +113,28 @@ def _rows(connection: Connection, database: str = "") -> Mapping[str, int]:
         )
         for table in tables
     }
+
+
+# The name of the new file within the connection that writes it.
+NEW = "new_file"
+
+
+@contextmanager
+def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Connection]:
+    """Open a connection whose database `NEW` becomes the file at `path` if the block succeeds.
+
+    Args:
+        version: the version of the file format.
+
+    Raises:
+        RefreshError: no space is left on its disk.
+    """
+    with atomic_path(path) as unfinished:
+        connection, database = connect(hyper), escape_name(str(unfinished))
+        with saved(hyper, unfinished, connection, name=path.name, database=NEW):
+            connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
+            connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
+            yield connection
 
 
 def create_table(

@@ -1,20 +1,68 @@
-"""Read a `.hyper` file, by SQL and as Arrow."""
+"""An open `.hyper` file: inspect, read and change it, by SQL and by Arrow."""
 
-from collections.abc import Generator
+import shutil
+import threading
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal, Protocol
 
 import pyarrow as pa
-from tableauhyperapi import Connection, HyperException, HyperProcess, TableName
+from tableauhyperapi import Connection, HyperException, HyperProcess, TableName, escape_name
 
+from tableau_pipeline.hyper.build import atomic_path, comment, create_table, saved
+from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline.hyper.types import sql_type, string_literal
+from tableau_pipeline.hyper.types import (
+    LOWEST,
+    arrow_sql_type,
+    plain,
+    sql_type,
+    string_literal,
+)
+
+
+class ArrowStream(Protocol):
+    """Data in columns: Arrow tables, record batch readers, data frames of most libraries."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Arrow data as SQL: `relation` has columns with these `types`, by name."""
+
+    relation: str
+    types: dict[str, str]
+
+
+@contextmanager
+def scanned(data: ArrowStream) -> Generator[Scan]:
+    """Let hyperd read Arrow data, batch by batch, within the block.
+
+    Raises:
+        UnsupportedArrowTypeError: names the column and its type.
+        pyarrow.ArrowInvalid: a value does not fit, such as a time stamp with nanoseconds.
+    """
+    with TemporaryDirectory() as folder, pa.RecordBatchReader.from_stream(data) as reader:
+        schema = pa.schema([plain(field) for field in reader.schema])
+        # A file, because a pipe could be read only once: the check of keys scans it too.
+        file = Path(folder) / "rows.arrows"
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch.cast(schema))
+        types = {field.name: arrow_sql_type(field.type) for field in schema}
+        columns = ", ".join(f"{escape_name(name)} {type_}" for name, type_ in types.items())
+        path = string_literal(str(file))
+        yield Scan(
+            f"external({path}, COLUMNS => DESCRIPTOR({columns}), FORMAT => 'arrowstream')", types
+        )
 
 
 class HyperFileError(Exception):
-    """A `.hyper` file cannot be opened."""
+    """A `.hyper` file cannot be opened, or a request does not fit its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +77,12 @@ class TableInfo:
 @dataclass(frozen=True, slots=True)
 class HyperFile:
     """An open file. Tables are named `TableName("Extract", "Extract")`.
+
+    Data may be anything with columns in Arrow's memory format: Arrow tables, record batch readers,
+    and data frames of most libraries. Columns are matched by name, never by order.
+
+    What takes data raises an UnsupportedArrowTypeError, which names the column and its type, and a
+    HyperFileError if a column is missing on either side, or a key is repeated in the data.
 
     Attributes:
         connection: for everything else that SQL can do.
@@ -65,48 +119,161 @@ class HyperFile:
         with TemporaryDirectory() as folder:
             # Through a file, hyperd hands over the rows without Python handling each.
             file = Path(folder) / "rows.arrows"
-            target = string_literal(str(file))
-            self.connection.execute_command(f"COPY ({query}) TO {target} WITH (FORMAT arrowstream)")
+            self.execute(f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)")
             with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
-                yield reader.cast(pa.schema([_usual(field) for field in reader.schema]))
+                # hyperd writes dates as milliseconds, and names the zone "Utc".
+                yield reader.cast(pa.schema([plain(field) for field in reader.schema]))
 
     def read(self, what: TableName | str) -> pa.Table:
         """Read all rows of a table or a query; without ORDER BY in no particular order."""
         with self.reading(what) as reader:
             return reader.read_all()
 
+    def execute(self, sql: str) -> int:
+        """Execute a command; return the number of affected rows."""
+        return self.connection.execute_command(sql) or 0
 
-def _usual(field: pa.Field) -> pa.Field:
-    """Return a column as other programs write it: hyperd has dates in ms, and the zone "Utc"."""
-    if pa.types.is_date(field.type):
-        return field.with_type(pa.date32())
-    if pa.types.is_timestamp(field.type) and field.type.tz:
-        return field.with_type(pa.timestamp("us", "UTC"))
-    return field
+    def create(self, table: TableName, data: ArrowStream, *, key: Sequence[str] = ()) -> int:
+        """Create a table with the columns and rows of `data`; return the number of rows.
+
+        Args:
+            key: columns that become its assumed primary key; they must not contain NULL.
+        """
+        with scanned(data) as scan:
+            create_table(self.connection, table, scan.types, key=key)
+            return self._insert(table, scan)
+
+    def insert(self, table: TableName, data: ArrowStream) -> int:
+        """Append rows; return their number. Columns that `data` lacks become NULL."""
+        with scanned(data) as scan:
+            self._check(table, scan)
+            return self._insert(table, scan)
+
+    def update(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
+        """Set the other columns of `data` in the rows with its keys; return the number of rows.
+
+        A NULL in the key matches NULL.
+        """
+        with scanned(data) as scan:
+            self._check(table, scan, key=key)
+            return self._update(table, scan, key)
+
+    def upsert(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
+        """Update the rows with the keys of `data`, insert the others; return the number of rows."""
+        with scanned(data) as scan:
+            self._check(table, scan, key=key)
+            exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_same(key)})"  # noqa: S608
+            # The caller may catch an error of the insert, and must not keep half of the upsert.
+            self.execute("BEGIN TRANSACTION")
+            try:
+                changed = self._update(table, scan, key)
+                changed += self._insert(table, scan, where=f"NOT {exists}")
+            except BaseException:
+                self.execute("ROLLBACK")
+                raise
+            self.execute("COMMIT")
+            return changed
+
+    def delete(self, table: TableName, keys: ArrowStream) -> int:
+        """Delete the rows that match a row of `keys` in all its columns; return their number."""
+        with scanned(keys) as scan:
+            self._check(table, scan)
+            matches = f"SELECT 1 FROM {scan.relation} source WHERE {_same(list(scan.types))}"  # noqa: S608
+            return self.execute(f"DELETE FROM {table} target WHERE EXISTS ({matches})")  # noqa: S608
+
+    def comment(self, table: TableName, comments: Mapping[str, str]) -> None:
+        """Set the comments of columns of a table, by column name."""
+        comment(self.connection, table, comments)
+
+    def _insert(self, table: TableName, scan: Scan, *, where: str = "TRUE") -> int:
+        columns = names(list(scan.types))
+        return self.execute(
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {scan.relation} source "  # noqa: S608
+            f"WHERE {where}"
+        )
+
+    def _update(self, table: TableName, scan: Scan, key: Sequence[str]) -> int:
+        others = [escape_name(name) for name in scan.types if name not in key]
+        if not others:
+            raise HyperFileError(f"{table}: the data has only the key, so there is nothing to set")
+        changes = ", ".join(f"{name} = source.{name}" for name in others)
+        return self.execute(
+            f"UPDATE {table} target SET {changes} FROM {scan.relation} source WHERE {_same(key)}"  # noqa: S608
+        )
+
+    def _check(self, table: TableName, scan: Scan, *, key: Sequence[str] = ()) -> None:
+        known = self.columns(table)
+        if unknown := [name for name in scan.types if name not in known]:
+            raise HyperFileError(
+                f"{table} has no column {', '.join(unknown)}; it has {', '.join(known)}"
+            )
+        if missing := [name for name in key if name not in scan.types]:
+            raise HyperFileError(
+                f"{table}: the data has no column {', '.join(missing)}, which the key names"
+            )
+        if not key:
+            return
+        # hyperd would take the values of any one of the rows that share a key.
+        repeated = self.connection.execute_list_query(
+            f"SELECT {names(key)} FROM {scan.relation} source GROUP BY {names(key)} "  # noqa: S608
+            "HAVING COUNT(*) > 1 LIMIT 1"
+        )
+        if repeated:
+            shown = ", ".join(map(str, repeated[0]))
+            raise HyperFileError(f"{table}: the key ({shown}) is repeated in the data")
+
+
+def _same(key: Sequence[str]) -> str:
+    return " AND ".join(
+        f"target.{name} IS NOT DISTINCT FROM source.{name}" for name in map(escape_name, key)
+    )
+
+
+# The files that threads of this process are changing.
+_changing: set[Path] = set()
+_lock = threading.Lock()
 
 
 @contextmanager
-def open_hyper(path: Path | str, *, hyper: HyperProcess | None = None) -> Generator[HyperFile]:
-    """Open a `.hyper` file to read it.
+def open_hyper(
+    path: Path | str,
+    mode: Literal["r", "a", "w"] = "r",
+    *,
+    version: int = LOWEST,
+    hyper: HyperProcess | None = None,
+) -> Generator[HyperFile]:
+    """Open a `.hyper` file to read ("r"), to change ("a"), or to create or replace ("w").
+
+    Changes are made to a copy, which replaces the file when the block succeeds. Readers see all
+    changes or none, and after an error the file is unchanged.
 
     Args:
+        version: the format version of a new file.
         hyper: the hyperd to use. Default: the one that this process shares.
 
     Raises:
         HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
+        RefreshError: no space is left on its disk.
     """
-    path = Path(path).absolute()
-    if path.suffix != ".hyper":
-        raise HyperFileError(f"{path}: the name must end in .hyper")
-    try:
-        connection = connect(hyper or hyper_process(), path)
-    except HyperException as error:
-        # 'error opening database "x": could not load database: <the reason>: DatabaseId: ...'
-        words = str(error.main_message).partition("could not load database: ")[2]
-        reason = words.partition(": DatabaseId")[0] or str(error.main_message)
-        raise HyperFileError(f"{path}: {reason}") from error
-    with connection:
-        yield HyperFile(connection)
+    hyper, path = hyper or hyper_process(), Path(path).absolute()
+    if mode == "r":
+        with _opened(hyper, path) as connection:
+            yield HyperFile(connection)
+        return
+    with _alone(path), atomic_path(path) as unfinished:
+        if mode == "w":
+            with connect(hyper) as connection:
+                connection.execute_command(
+                    f"CREATE DATABASE {escape_name(str(unfinished))} WITH VERSION {version}"
+                )
+            with _changed(hyper, unfinished, name=path.name) as connection:
+                yield HyperFile(connection)
+        else:
+            # While it is open here, no other process can change it.
+            with _opened(hyper, path):
+                shutil.copyfile(path, unfinished)
+                with _changed(hyper, unfinished, name=path.name) as connection:
+                    yield HyperFile(connection)
 
 
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
@@ -119,3 +286,35 @@ def read_table(hyper: HyperProcess, path: Path, table: TableName) -> pa.Table:
     """Read the rows of a table, in no particular order."""
     with open_hyper(path, hyper=hyper) as file:
         return file.read(table)
+
+
+def _opened(hyper: HyperProcess, path: Path) -> Connection:
+    if path.suffix != ".hyper":
+        raise HyperFileError(f"{path}: the name must end in .hyper")
+    try:
+        return connect(hyper, path)
+    except HyperException as error:
+        # 'error opening database "x": could not load database: <the reason>: DatabaseId: ...'
+        words = str(error.main_message).partition("could not load database: ")[2]
+        reason = words.partition(": DatabaseId")[0] or str(error.main_message)
+        raise HyperFileError(f"{path}: {reason}") from error
+
+
+@contextmanager
+def _changed(hyper: HyperProcess, path: Path, *, name: str) -> Generator[Connection]:
+    connection = _opened(hyper, path)
+    with saved(hyper, path, connection, name=name):
+        yield connection
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None]:
+    """Keep other threads out; hyperd's lock keeps out only other processes."""
+    with _lock:
+        if path in _changing:
+            raise HyperFileError(f"{path}: another thread is changing it")
+        _changing.add(path)
+    try:
+        yield
+    finally:
+        _changing.discard(path)

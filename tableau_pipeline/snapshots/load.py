@@ -93,5 +93,5 @@ def read_hyper(
     query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
     with open_hyper(path) as file:
         target = string_literal(str(rows))
-        file.connection.execute_command(f"COPY ({query}) TO {target} WITH (FORMAT PARQUET)")
+        file.execute(f"COPY ({query}) TO {target} WITH (FORMAT PARQUET)")
     return spark.read.parquet(exact_path(rows))

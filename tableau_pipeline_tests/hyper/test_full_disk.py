@@ -5,11 +5,14 @@ import resource
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
-from tableauhyperapi import CreateMode, HyperProcess
+from tableauhyperapi import CreateMode, HyperProcess, TableName
 
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.hyper.build import build_extract, check_saved
+from tableau_pipeline.hyper import open_hyper
+from tableau_pipeline.hyper.build import build_extract, saved
+from tableau_pipeline.hyper.hyper_file import HyperFile
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline_tests.hyper.killing import process_id
@@ -61,17 +64,39 @@ def test_no_file_without_its_tables(tmp_path: Path, room: int):
     assert built(hyperd_with(room), tmp_path / "out", tables) == (room == ENOUGH)
 
 
-@pytest.mark.parametrize("tables", [None, (), ("CREATE TABLE t AS (SELECT 1 AS a, 2 AS b)",)])
-def test_a_file_that_is_not_what_was_written(
-    hyper: HyperProcess, tmp_path: Path, tables: tuple[str, ...] | None
-):
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_no_change_that_loses_the_file(tmp_path: Path, mode: str):
+    """Prevents: a change that finds no room takes the tables out of a file that had them."""
+    path = tmp_path / "x.hyper"
+    with open_hyper(path, "w") as file:
+        file.create(TableName("t"), pa.table({"a": [1]}))
+    before = path.read_bytes()
+    random = Random(1)
+    more = pa.table({"a": [str(random.getrandbits(256)) for _ in range(2 * ROWS)]})
+
+    def change() -> None:
+        with open_hyper(path, mode, hyper=hyperd_with(1_500_000)) as file:
+            file.create(TableName("more"), more)
+
+    with pytest.raises(RefreshError, match="No space is left"):
+        change()
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("holds", ["nothing", "no tables", "other rows"])
+def test_a_file_that_is_not_what_was_written(hyper: HyperProcess, tmp_path: Path, holds: str):
     """Prevents: hyperd says nothing, as on a full disk, and what it left is sent all the same."""
-    saved = tmp_path / "saved.hyper"
-    if tables is None:
-        saved.write_bytes(b"")
+    saved_to = tmp_path / "saved.hyper"
+    if holds == "nothing":
+        saved_to.write_bytes(b"")
     else:
-        with connect(hyper, saved, CreateMode.CREATE) as connection:
-            for statement in tables:
-                connection.execute_command(statement)
-    with pytest.raises(RefreshError, match=r"has not saved x\.hyper as it was written: it holds "):
-        check_saved(hyper, saved, {'"public"."t"': 2}, name="x.hyper")
+        with open_hyper(saved_to, "w") as file:
+            if holds == "other rows":
+                file.create(TableName("t"), pa.table({"a": [1, 2]}))
+    connection = connect(hyper, tmp_path / "x.hyper", CreateMode.CREATE)
+    with (
+        pytest.raises(RefreshError, match=r"has not saved x\.hyper as it was written: it holds "),
+        saved(hyper, saved_to, connection, name="x.hyper"),
+    ):
+        HyperFile(connection).create(TableName("t"), pa.table({"a": [1]}))

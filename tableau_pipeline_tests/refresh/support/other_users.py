@@ -9,9 +9,10 @@ import pyarrow as pa
 import tableauserverclient as TSC
 
 from tableau_pipeline.actions.batch import Batch, Delete, target
+from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.parquet import TableSource
-from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
@@ -73,8 +74,8 @@ def changes_the_file(pipeline: Pipeline, sql: str) -> None:
     """Change published rows where the server keeps them, which it does not notice."""
     (item,) = pipeline.found()
     path = pipeline.sandbox.hyper_file(str(item.id))
-    with connect(hyper_process(), path) as connection:
-        connection.execute_command(sql)
+    with open_hyper(path, "a", hyper=hyper_process()) as file:
+        file.execute(sql)
 
 
 def changes(pipeline: Pipeline, *, name: str = "", project: str = "") -> None:
