@@ -1,9 +1,9 @@
 """The IO manager of snapshots: assets return DataFrames, and load DataFrames or Snapshots."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, get_origin
 from weakref import WeakKeyDictionary
 
@@ -19,7 +19,7 @@ from tableau_pipeline.resources.data_folder import local_copies, storage_at
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.retention import collect, is_first
-from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 # Dagster does not list partitions that have not ended yet. If this worker's clock is late, that
@@ -104,78 +104,13 @@ def step_of(context: dg.InputContext | dg.OutputContext) -> StepExecutionContext
         return None
 
 
-# How far the clocks of the hosts of Dagster may differ.
-_SKEW = timedelta(hours=1)
-
-
-def version_to_read(context: dg.InputContext, store: SnapshotStore) -> Snapshot | None:
-    """Return what this run has written of an upstream model; otherwise its newest version.
-
-    So the models of a run fit together, even if another run writes them meanwhile. The runs that
-    this one re-executes count as this one. Of a partitioned model, the run reads its own partitions
-    and the newest of all others.
-
-    Returns:
-        None if the model has no version.
-    """
-    newest = store.newest(context.asset_key.to_user_string())
-    step = step_of(context)
-    if newest is None or step is None or newest.run_id == step.run_id:
-        return newest
-    attempts = [
-        each
-        for each in _attempts(step.instance, step.run_id)
-        # Without a selection, the run is of all assets of its job.
-        if context.asset_key in (each.dagster_run.asset_selection or {context.asset_key})
-    ]
-    own = _newest_of(attempts, store, newest)
-    return _with_parts_of(own, newest) if own else newest
-
-
-def _attempts(instance: dg.DagsterInstance, run_id: str) -> Iterator[dg.RunRecord]:
-    """Yield the record of a run, that of the run that it re-executes, and so on."""
-    attempt: str | None = run_id
-    while attempt and (record := instance.get_run_record_by_id(attempt)):
-        yield record
-        attempt = record.dagster_run.parent_run_id
-
-
-def _newest_of(
-    attempts: Sequence[dg.RunRecord], store: SnapshotStore, newest: Snapshot
-) -> Snapshot | None:
-    """Return the newest version that one of these runs has written."""
-    if not attempts:
-        return None
-    runs = {each.dagster_run.run_id for each in attempts}
-    # Earlier versions cannot be of these runs, and need not be read.
-    since = min(each.create_timestamp for each in attempts) - _SKEW
-    for number in reversed(store.numbers(newest.asset_key)):
-        found = store.version(newest.asset_key, number)
-        if found and found.run_id in runs:
-            return found
-        if found and found.created_at < since:
-            break
-    return None
-
-
-def _with_parts_of(own: Snapshot, newest: Snapshot) -> Snapshot:
-    """Return the newest version with the parts that an earlier one has written, as written."""
-    written = [part for part in own.parts if part.version == own.number]
-    current = {(part.partition, part.version) for part in newest.parts}
-    if current.issuperset((part.partition, part.version) for part in written):
-        return newest
-    parts = merged_parts(newest, written, columns=own.columns, keeps=lambda part: True)
-    return own.model_copy(update={"parts": parts})
-
-
 PARTITION_EXPR = "partition_expr"
 
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
     """Stores what a model returns as its next version; loads the newest version of a model.
 
-    A run that has written the upstream model itself loads what it wrote, even if another run has
-    written the model since. None stores nothing: the asset stores its result elsewhere, or its last
+    None stores nothing: the asset stores its result elsewhere, or its last
     snapshot is still right, see `unchanged`.
 
     Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
@@ -259,7 +194,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
-        """Load what this run has written of an upstream model; otherwise its newest version."""
+        """Load the newest version of an upstream model."""
         with as_failure(context.log):
             return self._loaded(context)
 
@@ -285,7 +220,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     def _loaded(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
         asset_key = context.asset_key.to_user_string()
-        snapshot = version_to_read(context, self.store)
+        snapshot = self.store.newest(asset_key)
         if context.has_asset_partitions:
             snapshot = _filtered(snapshot, context.asset_partitions_def)
             snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))

@@ -88,17 +88,10 @@ def test_upstream_models_count_by_their_rows(location: Location) -> None:
 
 
 def test_what_was_loaded_counts(location: Location) -> None:
-    """Prevents rows of one version upstream that pass for those of another run's version."""
-
-    @dg.asset(deps=["model"])
-    def meanwhile() -> None:
-        store(SparkSession.active().range(9), location.root)
-
-    assets = [limited(), meanwhile, reader("meanwhile")]
+    """Prevents new rows upstream that pass for old ones, because no run of Dagster stored them."""
+    assets = [limited(), reader()]
     assert location.run(assets) == ["model", "reader"]
-    found = newest(location.root, "reader")
-    assert found
-    assert found.fingerprint.rows == 3
+    store(SparkSession.active().range(9), location.root)
     assert location.run(assets, select="reader") == ["reader"]
     assert location.run(assets, select="reader") == []
 

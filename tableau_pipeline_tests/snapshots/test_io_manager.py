@@ -3,11 +3,13 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline_tests.snapshots.support.jobs import materialize, model, reader
-from tableau_pipeline_tests.snapshots.support.samples import newest
+from tableau_pipeline_tests.snapshots.support.samples import newest, store
 
 
 @pytest.fixture
@@ -60,6 +62,14 @@ def test_the_newest_snapshot_is_loaded(
     assert sorted(row.id for row in seen[0].collect()) == [0, 1]
     assert seen[1] == newest(tmp_path)
     assert seen[1].run_id == result.run_id
+
+
+def test_a_notebook_loads_the_newest_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents a notebook that cannot load a model, because it is no run."""
+    manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
+    definitions = dg.Definitions(assets=[model(spark.range(2))], resources={"io_manager": manager})
+    store(spark.range(9), tmp_path)
+    assert definitions.load_asset_value("model", python_type=Snapshot) == newest(tmp_path)
 
 
 def test_an_empty_model_is_loaded_with_its_columns(frame: DataFrame, tmp_path: Path) -> None:
