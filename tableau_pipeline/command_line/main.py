@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from tableau_pipeline.command_line.diff import diff
 from tableau_pipeline.command_line.doctor import doctor
 from tableau_pipeline.command_line.output import Output
 from tableau_pipeline.command_line.plan import plan
@@ -32,7 +33,7 @@ def tableau_pipeline(context: click.Context, module: str | None) -> None:
     context.obj = module
 
 
-for each in (status, plan, refresh, doctor):
+for each in (status, plan, diff, refresh, doctor):
     tableau_pipeline.add_command(each)
 
 

@@ -4,12 +4,14 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -58,6 +60,19 @@ class Output:
         """Tell a person what is being done."""
         if not self.as_json:
             self._errors.print(text, style="dim", soft_wrap=True)
+
+    @contextmanager
+    def bar(self) -> Generator[Callable[..., None]]:
+        """Show how far something is: the block tells what is done, and its share if it is known."""
+        hidden = self.as_json or not self._errors.is_terminal
+        with Progress(console=self._errors, transient=True, disable=hidden) as shown:
+            task = shown.add_task("", total=None)
+
+            def tell(text: str, share: float | None = None) -> None:
+                total = None if share is None else 1
+                shown.update(task, description=text, completed=share or 0, total=total)
+
+            yield tell
 
     def problem(self, text: str) -> None:
         """Tell what went wrong with the command itself."""

@@ -12,8 +12,7 @@ from rich.text import Text
 from tableau_pipeline.command_line.output import Output, logger, signed
 from tableau_pipeline.command_line.project import Project, opened
 from tableau_pipeline.command_line.records import remedy
-from tableau_pipeline.components.journal import DagsterJournal, setup_of
-from tableau_pipeline.components.published_datasource import PublishedDatasource, snapshots_of
+from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.journal import read_history
@@ -23,7 +22,6 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.resources.data_folder import work_dir
 
 _LOG = logging.getLogger(__name__)
 # In the order of the closing line.
@@ -87,7 +85,6 @@ def _online(
     project: Project, declared: Mapping[str, PublishedDatasource], output: Output
 ) -> Iterator[Foreseen]:
     """Look at each data source as its refresh would, in one session."""
-    graph = project.definitions.resolve_asset_graph()
     counts = any(each.needs_counts for each in declared.values())
     # A token may be in use by a refresh, which takes its time.
     waiting = logger(output, lambda text: text.startswith("Waiting"))
@@ -97,15 +94,7 @@ def _online(
     ):
         for number, (key, each) in enumerate(declared.items(), 1):
             output.progress(f"{number} of {len(declared)}: {each.name}")
-            setup = setup_of(
-                each,
-                DagsterJournal(project.instance, key),
-                snapshots=snapshots_of(each, resources.snapshots, graph),
-                hyper=resources.hyper,
-                tableau=resources.tableau,
-                log=_LOG,
-                folder=work_dir(keep=False),
-            )
+            setup = project.setup(key, resources)
             yield foresee(replace(setup, server=lambda: nullcontext(site)), site)
             resources.snapshots.copies.release()
 

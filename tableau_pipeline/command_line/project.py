@@ -1,5 +1,6 @@
 """The code location and the Dagster instance that a command reads: those of the current folder."""
 
+import logging
 import os
 import sys
 import tomllib
@@ -21,9 +22,15 @@ from dagster._core.secrets.env_file import get_env_var_dict
 from dagster.components.definitions import LazyDefinitions
 
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.journal import DagsterJournal, setup_of
+from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
+from tableau_pipeline.refresh.refresh import Setup
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
+from tableau_pipeline.resources.data_folder import work_dir
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,19 @@ class Project:
                 )
             found[key] = self.datasources[key]
         return found
+
+    def setup(self, key: str, resources: Resources) -> Setup:
+        """The refresh of a data source, with its own session and outside of any run."""
+        declared, graph = self.datasources[key], self.definitions.resolve_asset_graph()
+        return setup_of(
+            declared,
+            DagsterJournal(self.instance, key),
+            snapshots=snapshots_of(declared, resources.snapshots, graph),
+            hyper=resources.hyper,
+            tableau=resources.tableau,
+            log=_LOG,
+            folder=work_dir(keep=False),
+        )
 
     @contextmanager
     def resources(self) -> Generator[Resources]:

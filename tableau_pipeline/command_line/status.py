@@ -198,7 +198,8 @@ def _compared(line: Line, found: Known, remote: RemoteDatasource | None) -> Line
         return replace(line, state=State.GONE, why=why, remedy=again)
     change = Change.since(checkpoint, remote.stamp)
     if why := change.unexplained(checkpoint.behaviour) or checkpoint.distrust:
-        return replace(line, state=State.DRIFTED, why=why, remedy=f"{again}, or the audit")
+        do = f"tableau-pipeline diff {line.key}, then {again}"
+        return replace(line, state=State.DRIFTED, why=why, remedy=do)
     return line
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 from tableauhyperapi import Connection, HyperException, TableName, escape_name
@@ -35,6 +35,7 @@ from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
 from tableau_pipeline.hyper.process import is_out_of_memory
 from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, zone_of
 
+_T = TypeVar("_T")
 Kind = Literal["keys", "expired", "values"]
 _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
@@ -330,10 +331,16 @@ def _edge(moment: datetime, zone: str, column: Column) -> str:
     return local.strftime("%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S")
 
 
-# Two versions of many rows are compared in little memory: in slices of their hashes. These are the
-# bytes that hyperd needs to join two relations, for each row of the larger one (measured): on a
-# hash, and more for each column that is compared.
-_BYTES_OF_A_ROW, _BYTES_OF_A_COLUMN = 70, 14
+# Two versions of many rows are compared in little memory: in slices of their hashes.
+def _bytes_of_a_row(columns: int) -> int:
+    """The bytes that hyperd needs to join two relations, for a row of the larger one (measured).
+
+    Args:
+        columns: those that are compared, beside one hash.
+    """
+    return 70 + 14 * columns
+
+
 # The share of hyperd's memory that a comparison may take.
 _SHARE = 0.6
 _MOST_SLICES = 256
@@ -352,7 +359,7 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
     change = keys.change
     sides = (change.unshared(change.new), change.unshared(change.published))
     rows = max(sum(file.rows for file in files) for files in sides)
-    needed = rows * (_BYTES_OF_A_ROW + len(change.columns) * _BYTES_OF_A_COLUMN)
+    needed = rows * _bytes_of_a_row(len(change.columns))
     # Otherwise the hashes of rows would have to be computed, from all columns.
     by_columns = not change.new.content.is_additive and needed <= memory * _SHARE
 
@@ -379,18 +386,19 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
     return in_slices(compare, rows=rows, memory=memory)
 
 
-def in_slices(compare: Callable[[int], int | None], *, rows: int, memory: int) -> int | None:
+def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: int = 0) -> _T:
     """Compare in as many slices as the memory asks for, and in more if it fails nonetheless.
 
     Args:
         compare: is given the number of slices, a power of two; its result is returned.
         rows: the number of rows of the larger side.
+        columns: those that are compared, beside one hash.
         memory: the bytes that hyperd may use.
 
     Raises:
         NotProvedError: the memory is not enough for any number of slices.
     """
-    needed = max(1.0, rows * _BYTES_OF_A_ROW / (memory * _SHARE))
+    needed = max(1.0, rows * _bytes_of_a_row(columns) / (memory * _SHARE))
     number = 2 ** math.ceil(math.log2(needed))
     while number <= _MOST_SLICES:
         try:

@@ -47,6 +47,18 @@ def test_plan_changes_nothing(morning: World, caplog: pytest.LogCaptureFixture):
     assert morning.files() == before
 
 
+def test_diff(morning: World):
+    """Prevents: nobody knows which rows a merge changes, or what somebody's publish has changed."""
+    told = morning.run("diff", "flights", "--sample", "2")
+    assert masked(told.text) == documented("tableau-pipeline diff flights --sample 2")
+    assert told.code == 1
+    found = morning.run("diff", "flights", "--json").data["tables"]["flights"]
+    assert (found["percent_equal"]["delay"], found["columns"]["delay"]) == (0, 8)
+    told = morning.run("diff", "hotels", "--json")
+    assert (told.code, told.data["equal"]) == (0, True)
+    assert morning.run("diff", "planes").code == 2
+
+
 def test_a_refresh_does_what_the_plan_told(morning: World):
     """Prevents: a merge on the strength of a plan that the next refresh does not follow."""
     morning.model("arrivals", flights(9, delay=4))

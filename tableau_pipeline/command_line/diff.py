@@ -1,0 +1,66 @@
+"""The command `diff`: in what the published rows differ from those of the models."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from tableau_pipeline.audit import compared
+from tableau_pipeline.command_line.output import Output, columns, signed
+from tableau_pipeline.command_line.project import opened
+from tableau_pipeline.command_line.records import remedy
+from tableau_pipeline.extracts.differences import Differences
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--sample", type=click.IntRange(0), default=0, metavar="N", help="Rows to show of each column."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@click.pass_obj
+def diff(module: str | None, name: str, *, sample: int, as_json: bool) -> int:
+    """Compare the rows that are published with those of the models. It changes nothing.
+
+    Exit code: 0 they are equal, 1 they differ, 2 it could not look.
+    """
+    output = Output(as_json=as_json)
+    with opened(module) as project:
+        ((key, declared),) = project.named([name]).items()
+        with (
+            project.resources() as resources,
+            resources.tableau.session() as site,
+            output.bar() as bar,
+        ):
+            setup = project.setup(key, resources)
+            layout, found = compared(setup, site, samples=sample, tell=bar)
+    equal = not layout and all(each.is_equal for each in found.values())
+    tables = {n: asdict(e) | {"percent_equal": e.percent_equal} for n, e in found.items()}
+    output.result(
+        {"key": key, "name": declared.name, "equal": equal, "layout": layout, "tables": tables},
+        *(signed("~", phrase) for phrase in layout),
+        *(line for table, each in found.items() for line in _shown(table, each)),
+        Text("It is equal." if equal else f"It differs. -> {remedy(key)}"),
+    )
+    return int(not equal)
+
+
+def _shown(table: str, found: Differences) -> Iterator[RenderableType]:
+    yield Text(f"{table}, by {', '.join(found.key) or 'whole rows'}")
+    changed = {name: count for name, count in found.columns.items() if count}
+    rows = (
+        ("-", "only published", found.only_published),
+        ("+", "only in the model", found.only_model),
+        ("~", "in both, and differ", found.both - found.equal),
+        ("=", "in both, and equal", found.equal),
+    )
+    yield columns(("", "ROWS", ">COUNT"), [(sign, text, f"{n:,}") for sign, text, n in rows])
+    if changed:
+        told = [("~", n, f"{found.percent_equal[n]:.2f} %", f"{c:,}") for n, c in changed.items()]
+        yield columns(("", "COLUMN", ">EQUAL", ">DIFFER"), told)
+        yield Text(f"Other columns that are equal: {len(found.columns) - len(changed)}")
+    for name, sample in found.samples.items():
+        heads = (*found.key, f"{name} PUBLISHED", "IN THE MODEL")
+        yield columns(heads, [[str(value) for value in row] for row in sample])
