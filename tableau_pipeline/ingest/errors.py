@@ -1,21 +1,21 @@
 """What was read, and what was not: bad rows by line, column and value, with remedies."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from itertools import islice, product
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest.options import Options, digests
-from tableau_pipeline.ingest.values import BITS, TIMES, number_text, parser
+from tableau_pipeline.ingest.options import NAMES, Files, digests, text_options
+from tableau_pipeline.ingest.values import STRINGS, TIMES, converted, without_nulls
 
 # PySparkException is raised by the driver, Py4JJavaError by a task.
 READ_ERRORS = (PySparkException, Py4JJavaError)
@@ -25,18 +25,18 @@ _QUOTED = 5
 _NAMED = 3
 _KEPT = 50
 _LONGEST = 80
-_DAYS = (
-    *("dd.MM.yyyy", "d.M.yyyy", "dd/MM/yyyy", "MM/dd/yyyy", "d/M/yyyy", "M/d/yyyy", "dd-MM-yyyy"),
-    *("MM-dd-yyyy", "yyyy/MM/dd", "yyyy.MM.dd", "yyyyMMdd", "dd.MM.yy", "dd/MM/yy", "MM/dd/yy"),
-    *("dd-MMM-yyyy", "d MMM yyyy", "MMM d, yyyy", "MMMM d, yyyy"),
+_DAYS = ("dd.MM.yyyy", "dd/MM/yyyy", "MM/dd/yyyy", "d.M.yyyy", "d/M/yyyy", "M/d/yyyy", "yyyyMMdd")
+_TIMES = ("HH:mm", "HH:mm:ss", "hh:mm:ss a")
+# Options that often read values which do not fit without them.
+_OPTIONS: Sequence[Mapping[str, str]] = (
+    *({"nullValue": each} for each in ("NA", "N/A", "NULL", "null", "None", "\\N", "-")),
+    *({"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": "."}),
+    *({"decimal": ",", "thousands": " "}, {"thousands": "'"}),
+    *({"dateFormat": day} for day in _DAYS),
+    *({"timestampFormat": f"{day} {time}"} for day in _DAYS for time in _TIMES),
+    {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"},
 )
-_TIMES = ("HH:mm", "HH:mm:ss", "HH:mm:ss.SSS", "hh:mm a", "hh:mm:ss a", "h:mm a", "h:mm:ss a")
-_NULLS = ("NA", "N/A", "NULL", "null", "None", "\\N", "-", "#N/A", "n/a", ".", "?")
-# Pairs of decimal and thousands separators.
-_SIGNS = (
-    *((".", each) for each in ("", ",", "'", "\u2019", " ")),
-    *((",", each) for each in ("", ".", " ", "\u00a0", "\u202f")),
-)
+_NUMBERS = (T.LongType(), T.DecimalType(18, 4), T.DoubleType(), T.DecimalType(38, 10))
 
 
 class Number(str):
@@ -54,8 +54,7 @@ class BadRows:
         examples: messages about the first ones.
     """
 
-    options: Options
-    is_json: bool = False
+    files: Files
     total: int = 0
     examples: list[str] = field(default_factory=list)
     # By column: its type, values that do not fit it, and values that do.
@@ -67,17 +66,17 @@ class BadRows:
         if len(self.examples) < _QUOTED:
             self.examples.append(f"{place}: {problem}")
 
-    def add_values(self, place: str, values: Sequence[tuple[T.StructField, Any]]) -> None:
+    def add_values(self, place: str, values: Sequence[tuple[T.StructField, str]]) -> None:
         """Count a row by its bad values, each with its column."""
         problems = []
-        for column, value in values:
+        for column, text in values:
             type_ = column.dataType
             _, bad, _ = self._columns.setdefault(column.name, (type_, [], []))
-            # In JSON, no option reads a text as a number.
-            can_be_read = type(value) is str and (not self.is_json or isinstance(type_, TIMES))
-            if can_be_read and len(bad) < _KEPT:
-                bad.append(value)
-            shown = f'"{value}"' if type(value) is str else json_text(value)
+            if len(bad) < _KEPT:
+                bad.append(text)
+            # The texts of JSON have quotes already, except in columns of texts.
+            is_quoted = self.files.format == "json" and not isinstance(type_, STRINGS + TIMES)
+            shown = text if is_quoted else f'"{text}"'
             shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
             problems.append(
                 f'column "{column.name}": {shown} is not a valid {type_.simpleString()}'
@@ -86,21 +85,41 @@ class BadRows:
             problems[_NAMED:] = [f"and {more} more column{'s' * (more > 1)}"]
         self.add(place, ", ".join(problems))
 
-    def keep_good(self, name: str, values: Iterable[Any]) -> None:
+    def keep_good(self, name: str, texts: pa.Array) -> None:
         """Keep good values of a column that has bad ones: an option has to read both."""
         if name in self._columns:
             *_, good = self._columns[name]
-            good += islice((str(each) for each in values if each), _KEPT - len(good))
+            good += texts.drop_null()[: _KEPT - len(good)].to_pylist()
 
     @property
     def hints(self) -> list[str]:
-        """The options that would read the bad values, if there are any."""
+        """The options, or types, that would read the bad values, if there are any."""
         found = [
-            hint(type_, bad, self.options, others=good)
-            for type_, bad, good in self._columns.values()
-            if bad
+            self._hint(type_, [*bad, *good]) for type_, bad, good in self._columns.values() if bad
         ]
         return list(dict.fromkeys(each for each in found if each))
+
+    def _hint(self, type_: T.DataType, values: Sequence[str]) -> str | None:
+        texts, known = pa.array(values, pa.string()), set(NAMES[self.files.format])
+        # With other signs, a number would become another one: 1.005 with too many decimals 1005.
+        types = _NUMBERS if isinstance(type_, T.NumericType) else ()
+        wider = [each for each in types if self._fits(texts, each, {})]
+        if wider:
+            names = " or ".join(each.simpleString() for each in wider[:2])
+            return f"to read numbers with a fraction or more digits, declare {names}"
+        found = [
+            _shown(each)
+            for each in _OPTIONS
+            if known.issuperset(each) and self._fits(texts, type_, each)
+        ]
+        return f"to read such values, set {' or '.join(found[:2])}" if found else None
+
+    def _fits(self, texts: pa.Array, type_: T.DataType, reader: Mapping[str, str]) -> bool:
+        options = text_options({**self.files.reader, **reader}, self.files.format)
+        if options.trims:
+            texts = pc.call_function("utf8_trim", [texts], pc.TrimOptions(" \t"))
+        texts = without_nulls(texts, type_, options)
+        return converted(texts, type_, options).null_count == texts.null_count
 
     def message(self, columns: T.StructType) -> str:
         """Return the message for all bad rows, with the remedies."""
@@ -192,96 +211,6 @@ def reason(error: Exception) -> str:
         found = message if message and " " in message.strip() else found
         cause = cause.getCause()
     return str(found or error.java_exception.getClass().getSimpleName())
-
-
-def hint(
-    type_: T.DataType, values: Sequence[str], options: Options, *, others: Sequence[str] = ()
-) -> str | None:
-    """Return the options that would read all of these values of a column; None if none would.
-
-    Args:
-        others: values of the column that fit already, and have to go on doing so.
-    """
-    null = values[0]
-    if null in _NULLS and all(value == null for value in values):
-        return f"to read {null} as NULL, set {_shown({'nullValue': null})}"
-    every = [*values, *others]
-    # With other signs, a number would become another one: 1.005 with too many decimals 1005.
-    signs = not any(_are_numbers([value], options) for value in values)
-    found = [
-        _shown(reader)
-        for reader, changed in _candidates(type_, options, signs=signs)
-        if _all_fit(type_, every, changed)
-    ]
-    if found:
-        return f"to read such values, set {' or '.join(found[:3])}"
-    wider = _wider(every, options) if _is_number(type_) else []
-    names = [each.simpleString() for each in wider if each != type_]
-    if names:
-        return f"to read numbers with a fraction or more digits, declare {' or '.join(names)}"
-    return None
-
-
-def _is_number(type_: T.DataType) -> bool:
-    return type(type_) in BITS or isinstance(type_, T.DecimalType | T.DoubleType | T.FloatType)
-
-
-def _wider(values: Sequence[str], options: Options) -> list[T.DataType]:
-    """Return the types that hold all of these numbers, digit by digit; [] if one is no number."""
-    if not _are_numbers(values, options):
-        return []
-    plain = number_text(options, fraction=True)
-    numbers = [Decimal(plain(value)) for value in values]
-    decimals = max(max(-int(each.as_tuple().exponent), 0) for each in numbers)
-    whole = max(0, *(each.adjusted() + 1 for each in numbers))
-    # Rows that nothing is known of may have more digits.
-    scale = max(decimals, 4) if decimals else 0
-    precision = max(whole + scale, 18)
-    types: list[T.DataType] = [T.DoubleType()] if decimals else [T.LongType()]
-    types += [T.DecimalType(precision, scale)] if precision <= 38 else []
-    return [each for each in types if _all_fit(each, values, options)]
-
-
-def _are_numbers(values: Sequence[str], options: Options) -> bool:
-    plain = number_text(options, fraction=True)
-    try:
-        return all(plain(value) for value in values)
-    except ValueError:
-        return False
-
-
-def _candidates(
-    type_: T.DataType, options: Options, *, signs: bool
-) -> Iterable[tuple[Mapping[str, str], Options]]:
-    if _is_number(type_) and signs:
-        for decimal, thousands in _SIGNS:
-            pair = {"decimal": decimal, "thousands": thousands}
-            now = {"decimal": options.decimal, "thousands": options.thousands}
-            reader = {name: sign for name, sign in pair.items() if sign != now[name]}
-            yield reader, replace(options, **pair)
-    elif isinstance(type_, T.DateType):
-        for pattern in _DAYS:
-            yield {"dateFormat": pattern}, replace(options, date=pattern)
-    elif isinstance(type_, T.TimestampType | T.TimestampNTZType):
-        name = "timestampFormat" if isinstance(type_, T.TimestampType) else "timestampNTZFormat"
-        for day, time in product((*_DAYS, "yyyy-MM-dd"), (*_TIMES, "")):
-            pattern = f"{day} {time}".strip()
-            yield {name: pattern}, replace(options, timestamp=pattern, timestamp_ntz=pattern)
-    if not isinstance(type_, T.StringType):
-        trimming = dict.fromkeys(("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"), "true")
-        yield trimming, replace(options, trim_left=True, trim_right=True)
-
-
-def _all_fit(type_: T.DataType, values: Sequence[str], options: Options) -> bool:
-    read = parser(type_, options)
-    if read is None:
-        return False
-    try:
-        for value in values:
-            read(value.strip(" \t") if options.trim_left else value)
-    except ValueError:
-        return False
-    return True
 
 
 def _shown(reader: Mapping[str, str]) -> str:

@@ -2,9 +2,8 @@
 
 import atexit
 import logging
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest.errors import BadRows, Number, Reading, json_text, printable
+from tableau_pipeline.ingest.errors import BadRows, Reading, json_text, printable
 from tableau_pipeline.ingest.options import (
     Files,
     Format,
@@ -44,15 +43,14 @@ from tableau_pipeline.ingest.values import (
     check_names,
     converted,
     declared,
-    parser,
+    without_nulls,
 )
 from tableau_pipeline.snapshots.write import exact_path
 
 _LOG = logging.getLogger(__name__)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _OTHER_SEPARATORS = (";", "\t", "|", ",")
 # The line and the values of a record.
-Row = tuple[int, Sequence[Any]]
+Row = tuple[int, Sequence[str | None]]
 # Rows that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
 _AT_ONCE = 20_000
 
@@ -145,12 +143,12 @@ def as_parquet(files: Files, folder: Path) -> tuple[T.StructType, list[Path], Ba
     is_csv = files.format == "csv"
     schema = (_csv_schema if is_csv else _json_schema)(files, options, columns)
     for field in schema.fields:
-        if parser(field.dataType, options) is None:
+        if arrow_type(field.dataType) is None:
             raise RefusedError(
                 f'column "{field.name}": {"text" if is_csv else "JSON"} cannot hold '
                 f"{field.dataType.simpleString()}: declare it as string"
             )
-    bad, seen, written = BadRows(options, not is_csv), set[str](), []
+    bad, seen, written = BadRows(files), set[str](), []
     for number, path in enumerate(files.paths):
         # The Parquet file keeps the file name, which identifies the origin of each row.
         target = folder / str(number) / path.name
@@ -160,10 +158,10 @@ def as_parquet(files: Files, folder: Path) -> tuple[T.StructType, list[Path], Ba
             try:
                 _write(_quick_batches(path, options, schema), schema, target)
             except UnusualError:
-                _write(_batches(rows, schema, _csv_texts, bad=bad, path=path), schema, target)
+                _write(_batches(rows, schema, options, bad=bad, path=path), schema, target)
         else:
-            rows = _json_rows(path, schema, seen, bad)
-            _write(_batches(rows, schema, _json_texts, bad=bad, path=path), schema, target)
+            rows = _json_rows(path, schema, options, seen=seen, bad=bad)
+            _write(_batches(rows, schema, options, bad=bad, path=path), schema, target)
         written.append(target)
     # Any object may omit a name, so only the end of the last file shows which names there are.
     if seen:
@@ -172,7 +170,7 @@ def as_parquet(files: Files, folder: Path) -> tuple[T.StructType, list[Path], Ba
 
 
 def _arrow_schema(schema: T.StructType) -> pa.Schema:
-    return pa.schema([(each.name, arrow_type(each.dataType)) for each in schema.fields])
+    return pa.schema([pa.field(each.name, arrow_type(each.dataType)) for each in schema.fields])
 
 
 def _write(batches: Iterable[pa.RecordBatch], schema: T.StructType, target: Path) -> None:
@@ -193,10 +191,9 @@ def _quick_batches(path: Path, options: Options, schema: T.StructType) -> Iterat
         return next(blocks, [])
 
     def column(texts: pa.Array, field: T.StructField) -> pa.Array:
-        values, wrong = converted(
-            _nullified(texts, field.dataType, options), field.dataType, options
-        )
-        if wrong:
+        texts = without_nulls(texts, field.dataType, options)
+        values = converted(texts, field.dataType, options)
+        if values.null_count > texts.null_count:
             raise UnusualError
         return values
 
@@ -210,34 +207,28 @@ def _quick_batches(path: Path, options: Options, schema: T.StructType) -> Iterat
 
 
 def _batches(
-    rows: Iterable[Row],
-    schema: T.StructType,
-    texts: Callable[[Sequence[Any], T.DataType, Options], tuple[pa.Array, list[int]]],
-    *,
-    bad: BadRows,
-    path: Path,
+    rows: Iterable[Row], schema: T.StructType, options: Options, *, bad: BadRows, path: Path
 ) -> Iterator[pa.RecordBatch]:
-    """Convert the good rows of a file; count the others in `bad`.
-
-    Args:
-        texts: returns the values of a column as text, and the positions of those of another kind.
-    """
+    """Convert the good rows of a file; count the others in `bad`."""
     for lines, columns in _chunks(rows):
-        wrong: dict[int, list[tuple[T.StructField, Any]]] = {}
-        arrays = []
+        wrong: dict[int, list[tuple[T.StructField, str]]] = {}
+        texts, arrays = [], []
         for field, values in zip(schema.fields, columns, strict=True):
-            found, other = texts(values, field.dataType, bad.options)
-            array, misfits = converted(found, field.dataType, bad.options)
-            arrays.append(array)
-            for row in (*other, *misfits):
+            found = pa.array(values, pa.string())
+            if bad.files.format == "csv":
+                found = without_nulls(found, field.dataType, options)
+            texts.append(found)
+            arrays.append(converted(found, field.dataType, options))
+            misfits = pc.call_function("and", [found.is_valid(), arrays[-1].is_null()])
+            for row in pc.call_function("indices_nonzero", [misfits]).to_pylist():
                 wrong.setdefault(row, []).append((field, values[row]))
         for row in sorted(wrong):
             bad.add_values(f"{path.name}, line {lines[row]}", wrong[row])
         if wrong:
-            good = [row for row in range(len(lines)) if row not in wrong]
-            for name, values in zip(schema.names, columns, strict=True):
-                bad.keep_good(name, (values[row] for row in good))
-            arrays = [array.take(pa.array(good, pa.int64())) for array in arrays]
+            good = pa.array([row for row in range(len(lines)) if row not in wrong], pa.int64())
+            for name, found in zip(schema.names, texts, strict=True):
+                bad.keep_good(name, found.take(good))
+            arrays = [array.take(good) for array in arrays]
         yield pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(schema))
 
 
@@ -285,8 +276,9 @@ def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -
                 _guess(quick_csv(path, options, len(names)), guesses, options)
             except UnusualError:
                 # Bad rows are reported when the rows are read, not during inference.
-                rows = _full_rows(path, options, len(names), BadRows(options))
-                columns = (map(_texts, columns) for _, columns in _chunks(rows))
+                rows = _full_rows(path, options, len(names), BadRows(files))
+                chunks = (columns for _, columns in _chunks(rows))
+                columns = ([pa.array(each, pa.string()) for each in chunk] for chunk in chunks)
                 _guess(columns, guesses, options)
         types = [guess.type for guess in guesses]
     return T.StructType([T.StructField(*each) for each in zip(names, types, strict=True)])
@@ -317,7 +309,7 @@ def _guess(
 ) -> None:
     for columns in batches:
         for guess, texts in zip(guesses, columns, strict=True):
-            guess.see(_nullified(texts, T.LongType(), options))
+            guess.see(without_nulls(texts, T.LongType(), options))
 
 
 def _full_rows(
@@ -342,26 +334,6 @@ def _full_rows(
             )
 
 
-def _texts(values: Sequence[str | None]) -> pa.Array:
-    return pa.array(values, pa.string())
-
-
-def _csv_texts(
-    values: Sequence[str | None], type_: T.DataType, options: Options
-) -> tuple[pa.Array, list[int]]:
-    return _nullified(_texts(values), type_, options), []
-
-
-def _nullified(texts: pa.Array, type_: T.DataType, options: Options) -> pa.Array:
-    # An empty value in quotes is NULL too, except in a string column.
-    nulls = [] if isinstance(type_, STRINGS) else [""]
-    nulls += [options.null] if options.null else []
-    if not nulls:
-        return texts
-    is_null = pc.call_function("is_in", [texts], pc.SetLookupOptions(pa.array(nulls)))
-    return pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
-
-
 def _json_schema(files: Files, options: Options, declared: T.StructType | None) -> T.StructType:
     """Return the columns of files, sorted by name unless they are declared.
 
@@ -370,57 +342,37 @@ def _json_schema(files: Files, options: Options, declared: T.StructType | None) 
     """
     if declared is not None:
         return declared
-    kinds: dict[str, set[type]] = {}
     guesses: dict[str, Guess] = {}
     # Bad rows are reported when the rows are read, not during inference.
-    bad = BadRows(options)
+    bad = BadRows(files)
     objects = (each for path in files.paths for _, each in json_objects(path, options, bad))
     while chunk := list(islice(objects, _AT_ONCE)):
         for name in {name for each in chunk for name in each}:
-            values = [each[name] for each in chunk if each.get(name) is not None]
-            kinds.setdefault(name, set()).update(map(type, values))
-            numbers = [each for each in values if type(each) is Number]
-            guess = guesses.setdefault(name, Guess(options, (T.LongType(), T.DoubleType())))
-            guess.see(_texts(numbers))
+            texts = [json_text(each[name]) for each in chunk if each.get(name) is not None]
+            guesses.setdefault(name, Guess(options)).see(pa.array(texts, pa.string()))
     first = files.paths[0].name
-    if not kinds:
+    if not guesses:
         raise RefusedError(
             f"{first} has no objects with values: there are no columns"
             + "".join(f". {example}" for example in bad.examples[:1])
         )
-    check_names(sorted(kinds), first)
-    schema = T.StructType()
-    for name in sorted(kinds):
-        match [*kinds[name]]:
-            case [kind] if kind is bool:
-                schema.add(name, T.BooleanType())
-            case [kind] if kind is Number:
-                schema.add(name, guesses[name].type)
-            case _:
-                schema.add(name, T.StringType())
-    return schema
+    check_names(sorted(guesses), first)
+    return T.StructType([T.StructField(name, guesses[name].type) for name in sorted(guesses)])
 
 
-def _json_rows(path: Path, schema: T.StructType, seen: set[str], bad: BadRows) -> Iterator[Row]:
-    """Yield the values of the columns; collect the names that the objects have in `seen`."""
-    for line, row in json_objects(path, bad.options, bad):
+def _json_rows(
+    path: Path, schema: T.StructType, options: Options, *, seen: set[str], bad: BadRows
+) -> Iterator[Row]:
+    """Yield the values of the columns as text; collect the names of the objects in `seen`."""
+    for line, row in json_objects(path, options, bad):
         seen.update(row)
-        yield line, [row.get(name) for name in schema.names]
+        yield line, [_json_value(row.get(each.name), each.dataType) for each in schema]
 
 
-def _json_texts(values: Sequence[Any], type_: T.DataType, _: Options) -> tuple[pa.Array, list[int]]:
-    """Return JSON values as text; times are JSON strings and numbers are none of them."""
-    kind = str if isinstance(type_, TIMES) else bool if type_ == T.BooleanType() else Number
-    texts, wrong = [], []
-    for position, each in enumerate(values):
-        text = each if each is None or type(each) is str else json_text(each)
-        fits = each is None or isinstance(type_, STRINGS) or type(each) is kind
-        # A lone surrogate is not a character.
-        if not fits or (text and not text.isascii() and _SURROGATE.search(text)):
-            wrong.append(position)
-            text = None
-        texts.append(text)
-    return _texts(texts), wrong
+def _json_value(value: Any, type_: T.DataType) -> str | None:
+    """Return a text as it is if the type is one of texts, other values as JSON."""
+    is_text = value is None or (type(value) is str and isinstance(type_, STRINGS + TIMES))
+    return value if is_text else json_text(value)
 
 
 def _check_seen(seen: set[str], columns: Sequence[str]) -> None:

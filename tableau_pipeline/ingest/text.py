@@ -36,6 +36,7 @@ _SAY_ENCODING = "Declare its encoding, such as reader: {encoding: windows-1252}"
 _BLOCK = 1 << 22
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _MANY = 'if objects span lines, set reader: {multiLine: "true"}'
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
@@ -351,7 +352,7 @@ def json_objects(
                 yield line, found
             else:
                 problem = (
-                    f"{found}; {_MANY}"
+                    str(found)
                     if isinstance(found, _BrokenError)
                     else f"{printable(json_text(found)[:80])} is not an object"
                 )
@@ -366,7 +367,7 @@ def _of_lines(text: TextIO) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(text, 1):
         if line.strip(" \t\r\n"):
             try:
-                yield number, _DECODER.decode(line)
+                yield number, _whole(_DECODER.decode(line), line)
             except ValueError as error:
                 yield number, _broken(error, line)
 
@@ -383,7 +384,8 @@ def _of_document(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         # The line is carried on from object to object: counting from the start would be quadratic.
         line, counted = line + text.count("\n", counted, position), position
         try:
-            found, position = _DECODER.raw_decode(text, position)
+            found, end = _DECODER.raw_decode(text, position)
+            found, position = _whole(found, text[position:end]), end
             position = _after_blanks(text, position)
             if within:
                 sign = text[position : position + 1]
@@ -398,6 +400,15 @@ def _of_document(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         raise RefusedError(f"{path.name}, line {line}: the array has no end; is the file complete?")
 
 
+def _whole(value: Any, text: str) -> Any:
+    if "\\u" in text and isinstance(value, dict):
+        for name, each in value.items():
+            if _SURROGATE.search(json_text(each)):
+                shown = printable(json_text(each)[:80])
+                raise ValueError(f'column "{name}": {shown} has half of a character')
+    return value
+
+
 def _after_blanks(text: str, position: int) -> int:
     blank = _BLANK.match(text, position)
     return blank.end() if blank else position
@@ -407,7 +418,7 @@ def _broken(error: ValueError, text: str) -> _BrokenError:
     if not isinstance(error, JSONDecodeError):
         return _BrokenError(str(error))
     near = text[max(0, error.pos - 20) : error.pos + 20].strip()
-    return _BrokenError(f'invalid JSON near "{printable(near)}" ({error.msg})')
+    return _BrokenError(f'invalid JSON near "{printable(near)}" ({error.msg}); {_MANY}')
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

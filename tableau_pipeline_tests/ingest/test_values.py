@@ -1,0 +1,144 @@
+"""A text becomes the value that Python's own types find in it, or none."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation, localcontext
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import types as T
+
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.values import converted
+
+MANY = settings(max_examples=200)
+DIGITS = st.text("0123456789", min_size=1, max_size=20)
+TEXTS = (
+    st.text("0123456789-+.eE", min_size=1, max_size=12)
+    | st.builds("{}{}{}".format, st.sampled_from(["", "-"]), DIGITS, st.sampled_from(["", ".0"]))
+    | st.builds("{}.{}".format, DIGITS, DIGITS)
+    | st.text("0123456789", min_size=37, max_size=41)
+    | st.floats().map(repr)
+    | st.floats().map("{:.17g}".format)
+    | st.datetimes().map(str)
+    | st.builds("{}{}".format, st.datetimes().map(str), st.from_regex(r"\A([+-]\d\d:?\d\d|Z)\Z"))
+    | st.from_regex(r"\A\d{4}-[01]\d-[0-3]\d([T ][0-2]\d:[0-6]\d(:[0-6]\d(\.\d{1,7})?)?)?\Z")
+    | st.sampled_from(["TRUE", "false", "nan", "-inf", "1_0", " 1", "1\n", "٣", "0000-01-01"])
+)
+
+
+def number(text: str) -> Decimal:
+    """The number that a text is digit by digit."""
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", text, re.ASCII):
+        raise ValueError(text)
+    return Decimal(text)
+
+
+def decimal(type_: T.DecimalType) -> Callable[[str], Decimal]:
+    def read(text: str) -> Decimal:
+        with localcontext(prec=1000):
+            scaled = number(text).scaleb(type_.scale)
+            if scaled % 1 or abs(scaled) >= 10**type_.precision:
+                raise ValueError(text)
+            return Decimal(int(scaled)).scaleb(-type_.scale)
+
+    return read
+
+
+def whole(text: str) -> int:
+    if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+        raise ValueError(text)
+    return int(text)
+
+
+def moment(text: str) -> datetime:
+    if not re.fullmatch(r"[^ T]{10}([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?([+-]\d\d:?\d\d|Z)?)?", text):
+        raise ValueError(text)
+    return datetime.fromisoformat(text)
+
+
+def instant(text: str) -> datetime:
+    found = moment(text)
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def wall_clock(text: str) -> datetime:
+    if moment(text).tzinfo:
+        raise ValueError(text)
+    return moment(text)
+
+
+def day(text: str) -> date:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+        raise ValueError(text)
+    return date.fromisoformat(text)
+
+
+@pytest.mark.parametrize(
+    ("type_", "read"),
+    [
+        (T.IntegerType(), lambda text: pa.scalar(whole(text), pa.int32()).as_py()),
+        (T.LongType(), lambda text: pa.scalar(whole(text), pa.int64()).as_py()),
+        *((each, decimal(each)) for each in (T.DecimalType(3, 1), T.DecimalType(38, 0))),
+        (T.DateType(), day), (T.TimestampType(), instant), (T.TimestampNTZType(), wall_clock),
+        (T.BooleanType(), lambda text: {"true": True, "false": False}[text.lower()]),
+    ],
+)  # fmt: skip
+@MANY
+@given(texts=st.lists(st.none() | TEXTS, max_size=4))
+@example(texts=["2.402823669209385e+38", "9" * 39, "1E+3"])
+def test_values(type_: T.DataType, read: Callable[[str], Any], texts: list[str | None]):
+    """Prevents: a text that becomes another value, or a good one that is bad."""
+    expected = []
+    for text in texts:
+        try:
+            expected.append(None if text is None else read(text))
+        except (ValueError, KeyError, OverflowError, InvalidOperation, pa.ArrowInvalid):
+            expected.append(None)
+    assert converted(pa.array(texts, pa.string()), type_, Options()).to_pylist() == expected
+
+
+@MANY
+@given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
+    """Prevents: a double that is refused as it was written by a program that had it."""
+    text = repr(value) if short else f"{value:.17g}"
+    assert converted(pa.array([text]), T.DoubleType(), Options()).to_pylist() == [value]
+
+
+@MANY
+@given(TEXTS)
+@example("9007199254740993")
+def test_a_number_is_exact_in_a_double_or_bad(text: str):
+    """Prevents: a number that loses digits without a word."""
+    (found,) = converted(pa.array([text]), T.DoubleType(), Options()).to_pylist()
+    if found is not None and "n" not in text:
+        digits = len("".join(map(str, number(text).as_tuple().digits)).rstrip("0")) or 1
+        assert number(text) in (Decimal(found), Decimal(f"{found:.{digits - 1}e}"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("dd.MM.yyyy HH:mm[:ss]", "31.12.2023 10:30", datetime(2023, 12, 31, 10, 30)),
+        ("dd.MM.yyyy HH:mm[:ss]", "31.12.2023 10:30:05", datetime(2023, 12, 31, 10, 30, 5)),
+        ("d MMM yy, h:mm a", "3 Feb 24, 12:05 PM", datetime(2024, 2, 3, 12, 5)),
+        ("MMMM d, yyyy 'at' HH:mm:ss.SS", "may 3, 2024 at 01:02:03.05",
+         datetime(2024, 5, 3, 1, 2, 3, 50_000)),
+        ("yyyyMMddHHmmss.SSSSSSX", "20240229235959.999999-01",
+         datetime(2024, 3, 1, 0, 59, 59, 999_999)),
+        ("yyyy-MM-dd hh:mm[ a]", "2020-01-01 05:00", None),
+        ("[yyyy-]MM-dd", "01-02", None),
+        ("dd.MM.yyyy", "30.02.2024", None),
+        ("h:mm a yyyy", "13:00 am 2024", None),
+    ],
+)  # fmt: skip
+def test_formats(pattern: str, text: str, found: datetime | None):
+    """Prevents: a moment in another format that becomes another moment, or an error of Arrow's."""
+    options = Options(timestamp=pattern)
+    (value,) = converted(pa.array([text]), T.TimestampType(), options).to_pylist()
+    assert (value and value.replace(tzinfo=None)) == found
