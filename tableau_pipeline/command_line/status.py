@@ -17,10 +17,11 @@ from tableau_pipeline.command_line.project import Project, opened
 from tableau_pipeline.command_line.records import Known, history, known, remedy
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import started_by
+from tableau_pipeline.components.freshness import late
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger, late
+from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, megabytes
 from tableau_pipeline.core.server import Change, RemoteDatasource
 from tableau_pipeline.errors import RefreshError

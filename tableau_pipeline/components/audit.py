@@ -3,11 +3,13 @@
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import dagster as dg
 from pydantic import Field
 
 from tableau_pipeline.audit import Audited, Finding, audit
+from tableau_pipeline.components.freshness import DATA_AGE, data_age
 from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import (
     POOL,
@@ -19,6 +21,7 @@ from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, D
 from tableau_pipeline.core.journal import ClaimRelease, read_history
 from tableau_pipeline.core.project_root import key_below, root_of
 from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.publishing.site import TableauSite
@@ -129,7 +132,9 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
                 setup = setup_in_run(
                     context, declaration, snapshots=models, hyper=hyper, tableau=tableau
                 )
-                found.append(audit(setup, server))
+                aged = _data_age(context, declaration, models)
+                seen = audit(setup, server)
+                found.append(replace(seen, warnings=(*seen.warnings, *aged)))
                 snapshots.copies.release()
                 _log(context, found[-1])
             others = _others(context, server, declarations)
@@ -144,6 +149,31 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         audit_datasources()
 
     return audit_all
+
+
+def _data_age(
+    context: dg.OpExecutionContext, declaration: Declaration, models: Snapshots
+) -> list[str]:
+    """Evaluate the check of how old the models are, which no refresh does while none runs."""
+    freshness = getattr(declaration, "freshness", None)
+    if freshness is None:
+        return []
+    try:
+        found = data_age(declaration, freshness, models)
+    except RefreshError:
+        # A lake that cannot be read is a finding of the audit itself.
+        return []
+    context.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey.from_user_string(declaration.key),
+            check_name=DATA_AGE,
+            passed=found.passed,
+            severity=found.severity,
+            description=found.description,
+            metadata=found.metadata,
+        )
+    )
+    return [found.description] if found.description else []
 
 
 def _log(context: dg.OpExecutionContext, found: Audited) -> None:

@@ -13,6 +13,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster.components.core.decl import ComponentLoaderDecl
 from pydantic import Field, field_validator, model_validator
 
+from tableau_pipeline.components.freshness import Freshness, data_age, data_age_specs
 from tableau_pipeline.components.journal import setup_in_run
 from tableau_pipeline.components.reporting import (
     check_results,
@@ -26,7 +27,6 @@ from tableau_pipeline.components.reporting import (
 )
 from tableau_pipeline.components.retention import collect_snapshots
 from tableau_pipeline.components.triggers import (
-    Freshness,
     Trigger,
     automation_condition,
     follows_extract,
@@ -36,7 +36,7 @@ from tableau_pipeline.core.declaration import Declaration, asset_key_of
 from tableau_pipeline.core.project_root import below
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.keys import keyed, mistake
+from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
@@ -130,9 +130,7 @@ def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
 
 
 def refresh_assets(
-    declaration: Declaration,
-    trigger: Trigger | None,
-    freshness: dg.FreshnessPolicy | None = None,
+    declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None = None
 ) -> dg.AssetsDefinition:
     """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
     _, published = asset_keys(declaration.key)
@@ -141,7 +139,7 @@ def refresh_assets(
     @dg.multi_asset(
         name=step,
         specs=_specs(declaration, trigger, freshness),
-        check_specs=check_specs(declaration, published),
+        check_specs=check_specs(declaration, published) + data_age_specs(freshness, published),
         pool=POOL,
     )
     def refresh_step(
@@ -172,6 +170,8 @@ def refresh_assets(
         tags = run_tags(declaration, report.decision, dry_run=config.dry_run)
         context.instance.add_run_tags(context.run.run_id, tags)
         yield from check_results(declaration, published, report)
+        if freshness:
+            yield data_age(declaration, freshness, setup.snapshots)
         if config.dry_run:
             context.log_event(dry_run_observation(published, declaration, report))
         else:
@@ -196,7 +196,7 @@ def _results(
 
 
 def _specs(
-    declaration: Declaration, trigger: Trigger | None, freshness: dg.FreshnessPolicy | None
+    declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None
 ) -> list[dg.AssetSpec]:
     """Both assets; either is left out of a run that built or published nothing."""
     extract, published = asset_keys(declaration.key)
@@ -222,7 +222,7 @@ def _specs(
             kinds={"tableau"},
             skippable=True,
             automation_condition=follows_extract(trigger),
-            freshness_policy=freshness,
+            freshness_policy=freshness.policy() if freshness else None,
         ),
     ]
 
@@ -315,6 +315,11 @@ class PublishedDatasource(YamlComponent, Declaration):
         if clash := {self.key, f"{self.key}_extract"} & set(self.models):
             problem = f'this gives the asset key "{clash.pop()}", which a model already has: '
             raise mistake(named, problem + "set `key` to another one")
+        counted = self.freshness.models if self.freshness else None
+        for unknown in sorted(set(counted or ()) - set(self.models)):
+            problem = f'this data source has no model "{unknown}": {guess(unknown, self.models)}'
+            listed = f"Its models are {', '.join(self.models)}"
+            raise mistake(("freshness", "models"), problem + listed)
         return self
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
@@ -334,7 +339,6 @@ class PublishedDatasource(YamlComponent, Declaration):
             DeclarationError: a function without a return annotation has made it.
         """
         _refuse_if_hidden(context)
-        freshness = self.freshness.policy() if self.freshness else None
-        refreshed = refresh_assets(self, self.trigger, freshness)
+        refreshed = refresh_assets(self, self.trigger, self.freshness)
         specified = refreshed.map_asset_specs(self.get_asset_spec)
         return dg.Definitions(assets=[specified, *lake_assets(self)])

@@ -1,24 +1,17 @@
-"""What refreshes data sources automatically, and by when they have to be refreshed."""
+"""What refreshes data sources automatically."""
 
 import os
-import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import reduce
 from operator import and_
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import dagster as dg
-from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
-from dagster._utils.schedules import get_latest_completed_cron_tick
-from dagster_shared.check import CheckError
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     TypeAdapter,
-    field_validator,
-    model_validator,
 )
 
 from tableau_pipeline.keys import Zone, keyed
@@ -28,8 +21,6 @@ Status = TypeVar("Status", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
 RETRY_CRON = "*/30 * * * *"
 # Whether the triggers of this deployment start switched on.
 VARIABLE = "PIPELINE_TRIGGERS"
-_SPAN = re.compile(r"(\d+) ?(m|h|d)")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @keyed
@@ -120,92 +111,6 @@ Trigger = Annotated[
     AfterTrigger | CronTrigger | DbtTrigger,
     BeforeValidator(_trigger, json_schema_input_type=AfterTrigger | CronTrigger | DbtTrigger),
 ]
-
-
-@keyed
-class Freshness:
-    """The deadline of the data source. The web UI shows whether it is met."""
-
-    by: str | None = Field(
-        default=None,
-        description='The data source must be refreshed each day by this time, "07:00".',
-    )
-    timezone: Zone = Field(
-        default="UTC", description='Time zone of `by` and `since`: "Europe/Paris".'
-    )
-    since: str | None = Field(
-        default=None,
-        description="With `by`: a refresh before this time of day does not count. Default: "
-        '"00:00".',
-    )
-    within: str | None = Field(
-        default=None, description='Maximum age of the last refresh: "24h", "90m", "7d".'
-    )
-
-    @field_validator("by", "since", mode="before")
-    @classmethod
-    def _time(cls, value: Any) -> Any:
-        # YAML 1.1 reads an unquoted 07:00 as a number in base 60.
-        if isinstance(value, int):
-            value = f"{value // 60:02}:{value % 60:02}"
-        if value is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", str(value)):
-            raise ValueError(f'{value!r} is not a time of day: write it as "07:00"')
-        return value
-
-    @field_validator("within")
-    @classmethod
-    def _span(cls, value: str | None) -> str | None:
-        if value is not None and not _SPAN.fullmatch(value):
-            raise ValueError(f"{value!r} is not a time span: write it as 24h, 90m or 7d")
-        return value
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if bool(self.by) == bool(self.within):
-            raise ValueError('freshness needs either {by: "07:00", timezone: ...} or {within: 24h}')
-        try:
-            # Dagster has limits of its own; building the policy reports them with file and line.
-            self.policy()
-        except (CheckError, OverflowError) as error:
-            raise ValueError(f"freshness: {error}") from error
-        return self
-
-    def policy(self) -> dg.FreshnessPolicy:
-        """Return the Dagster freshness policy of these keys."""
-        if self.within:
-            number, unit = self.within[:-1].strip(), self.within[-1]
-            return dg.FreshnessPolicy.time_window(
-                fail_window=timedelta(**{_UNITS[unit]: int(number)})
-            )
-        hour, minute = map(int, str(self.by).split(":"))
-        earliest = map(int, (self.since or "00:00").split(":"))
-        return dg.FreshnessPolicy.cron(
-            deadline_cron=f"{minute} {hour} * * *",
-            lower_bound_delta=_between(tuple(earliest), (hour, minute)),
-            timezone=self.timezone,
-        )
-
-
-def _between(start: tuple[int, ...], end: tuple[int, ...]) -> timedelta:
-    """Return the time from one time of day to the next occurrence of another."""
-    minutes = (end[0] * 60 + end[1]) - (start[0] * 60 + start[1])
-    return timedelta(minutes=minutes if minutes > 0 else minutes + 24 * 60)
-
-
-def late(policy: dg.FreshnessPolicy | None, refreshed: datetime, now: datetime) -> str | None:
-    """Why a data source is late, by the rules of Dagster's web UI; None if it is not."""
-    match policy:
-        case TimeWindowFreshnessPolicy():
-            window = policy.fail_window.to_timedelta()
-            if now - refreshed >= window:
-                hours = window.total_seconds() / 3600
-                return f"freshness: its last refresh is older than {hours:g} h"
-        case CronFreshnessPolicy():
-            zone = policy.timezone
-            due = get_latest_completed_cron_tick(policy.deadline_cron, now, zone)
-            if refreshed < due - policy.lower_bound_delta:
-                return f"freshness: it was due at {due:%Y-%m-%d %H:%M} ({zone})"
-    return None
 
 
 def automation_condition(

@@ -190,6 +190,38 @@ def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
     assert specs["shop_orders_extract"].freshness_policy is None
 
 
+def age(location: Location, model: str, *, days: float) -> None:
+    """Let the newest version of a model be that old."""
+    newest = location.store.newest(model)
+    assert newest
+    older = newest.model_copy(update={"created_at": newest.created_at - timedelta(days=days)})
+    manifest = location.root / location.store.manifest(model, newest.number)
+    manifest.write_text(older.manifest(), "utf-8")
+
+
+def test_the_age_of_the_data(star: Location):
+    """Prevents: a refresh that meets its deadline each morning, of rows that are a week old."""
+    declared = STAR | {"freshness": {"within": "24h"}}
+    assert checks(star.refresh("aged", declared=declared))["data_age"][0]
+    age(star, "airlines", days=2)
+    passed, severity, words = checks(star.refresh("aged", declared=declared))["data_age"]
+    assert (passed, severity) == (False, "WARN")
+    assert 'the newest version of the model "airlines" is of 20' in words
+    assert MODEL not in words
+    # Nothing is refreshed any more.
+    age(star, MODEL, days=2)
+    audit = star.audit("aged", declared=declared)
+    assert audit.success
+    assert f'the newest version of the model "{MODEL}" is of 20' in star.log(audit)
+    key = dg.AssetCheckKey(dg.AssetKey("aged"), "data_age")
+    record = star.instance.get_latest_asset_check_evaluation_record(key)
+    assert record
+    assert MODEL in str(record.event)
+    # Airlines rarely change.
+    facts = STAR | {"freshness": {"within": "96h", "models": [MODEL]}}
+    assert checks(star.refresh("aged", declared=facts))["data_age"][0]
+
+
 @pytest.mark.parametrize(
     ("freshness", "words"),
     [
@@ -199,6 +231,7 @@ def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
         ({"within": "soon"}, "not a time span"),
         ({"by": "07:00", "timezone": "Paris"}, "Paris"),
         ({"within": "9999999999d"}, "freshness"),
+        ({"within": "24h", "models": ["ordres"]}, 'no model "ordres": did you mean "orders"'),
     ],
 )
 def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import History, read_history
@@ -95,7 +95,9 @@ class Location:
             "reconcile": None,
         }
         tables = (Table("flights", MODEL),)
-        return Declaration(**{"key": key, "tables": tables, **usual, **declared})
+        # Only a component has a deadline.
+        kind = PublishedDatasource if "freshness" in declared else Declaration
+        return kind(**{"key": key, "tables": tables, **usual, **declared})
 
     def refresh(
         self,
@@ -113,8 +115,10 @@ class Location:
             for model, partitions in self.partitions.items()
         ]
         again = dg.define_asset_job("again", op_retry_policy=dg.RetryPolicy(max_retries=retries))
+        declaration = self.declaration(key, declared)
+        deadline = getattr(declaration, "freshness", None)
         definitions = dg.Definitions(
-            assets=[refresh_assets(self.declaration(key, declared), None), *models],
+            assets=[refresh_assets(declaration, None, deadline), *models],
             jobs=[again] if retries else [],
             resources=self.resources(keep_days=keep_days, claim=claim),
             executor=dg.in_process_executor,

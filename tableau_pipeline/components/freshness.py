@@ -1,0 +1,143 @@
+"""By when data sources and their models have to be fresh, and whether they are."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import dagster as dg
+from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
+from dagster._utils.schedules import get_latest_completed_cron_tick
+from dagster_shared.check import CheckError
+from pydantic import Field, field_validator, model_validator
+
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.keys import Zone, keyed
+
+DATA_AGE = "data_age"
+_SPAN = re.compile(r"(\d+) ?(m|h|d)")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+@keyed
+class Freshness:
+    """The deadline of the data source and of its models. The web UI shows whether it is met."""
+
+    by: str | None = Field(
+        default=None,
+        description='The data source must be refreshed each day by this time, "07:00".',
+    )
+    timezone: Zone = Field(
+        default="UTC", description='Time zone of `by` and `since`: "Europe/Paris".'
+    )
+    since: str | None = Field(
+        default=None,
+        description="With `by`: a refresh before this time of day does not count. Default: "
+        '"00:00".',
+    )
+    within: str | None = Field(
+        default=None, description='Maximum age of the last refresh: "24h", "90m", "7d".'
+    )
+    models: tuple[str, ...] | None = Field(
+        default=None,
+        description="The models whose newest version must meet it, too. Default: all. Leave out "
+        "those that rarely change; [] for none.",
+    )
+
+    @field_validator("by", "since", mode="before")
+    @classmethod
+    def _time(cls, value: Any) -> Any:
+        # YAML 1.1 reads an unquoted 07:00 as a number in base 60.
+        if isinstance(value, int):
+            value = f"{value // 60:02}:{value % 60:02}"
+        if value is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", str(value)):
+            raise ValueError(f'{value!r} is not a time of day: write it as "07:00"')
+        return value
+
+    @field_validator("within")
+    @classmethod
+    def _span(cls, value: str | None) -> str | None:
+        if value is not None and not _SPAN.fullmatch(value):
+            raise ValueError(f"{value!r} is not a time span: write it as 24h, 90m or 7d")
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if bool(self.by) == bool(self.within):
+            raise ValueError('freshness needs either {by: "07:00", timezone: ...} or {within: 24h}')
+        try:
+            # Dagster has limits of its own; building the policy reports them with file and line.
+            self.policy()
+        except (CheckError, OverflowError) as error:
+            raise ValueError(f"freshness: {error}") from error
+        return self
+
+    def policy(self) -> dg.FreshnessPolicy:
+        """Return the Dagster freshness policy of these keys."""
+        if self.within:
+            number, unit = self.within[:-1].strip(), self.within[-1]
+            return dg.FreshnessPolicy.time_window(
+                fail_window=timedelta(**{_UNITS[unit]: int(number)})
+            )
+        hour, minute = map(int, str(self.by).split(":"))
+        earliest = map(int, (self.since or "00:00").split(":"))
+        return dg.FreshnessPolicy.cron(
+            deadline_cron=f"{minute} {hour} * * *",
+            lower_bound_delta=_between(tuple(earliest), (hour, minute)),
+            timezone=self.timezone,
+        )
+
+
+def _between(start: tuple[int, ...], end: tuple[int, ...]) -> timedelta:
+    """Return the time from one time of day to the next occurrence of another."""
+    minutes = (end[0] * 60 + end[1]) - (start[0] * 60 + start[1])
+    return timedelta(minutes=minutes if minutes > 0 else minutes + 24 * 60)
+
+
+def late(policy: dg.FreshnessPolicy | None, refreshed: datetime, now: datetime) -> str | None:
+    """Why a data source is late, by the rules of Dagster's web UI; None if it is not."""
+    match policy:
+        case TimeWindowFreshnessPolicy():
+            window = policy.fail_window.to_timedelta()
+            if now - refreshed >= window:
+                hours = window.total_seconds() / 3600
+                return f"freshness: its last refresh is older than {hours:g} h"
+        case CronFreshnessPolicy():
+            zone = policy.timezone
+            due = get_latest_completed_cron_tick(policy.deadline_cron, now, zone)
+            if refreshed < due - policy.lower_bound_delta:
+                return f"freshness: it was due at {due:%Y-%m-%d %H:%M} ({zone})"
+    return None
+
+
+def data_age_specs(freshness: Freshness | None, published: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """Return the check of how old the models are, of a data source with a deadline."""
+    text = "The newest version of every model meets `freshness`, and not only the refresh."
+    spec = dg.AssetCheckSpec(DATA_AGE, asset=published, description=text)
+    return [spec] if freshness else []
+
+
+def data_age(
+    declaration: Declaration, freshness: Freshness, snapshots: Snapshots
+) -> dg.AssetCheckResult:
+    """Return whether the newest versions of the models meet the deadline; if not, a warning."""
+    now, hours, problems = datetime.now(UTC), {}, []
+    counted = declaration.models if freshness.models is None else freshness.models
+    for model in counted:
+        if newest := snapshots.newest(model):
+            written = newest.created_at
+            hours[f"age in hours/{model}"] = round((now - written).total_seconds() / 3600, 1)
+            if late(freshness.policy(), written, now):
+                when = f"{written:%Y-%m-%d %H:%M}"
+                problems.append(f'the newest version of the model "{model}" is of {when} UTC')
+    remedy = "Run these models, or see why their sources have nothing new"
+    return dg.AssetCheckResult(
+        asset_key=dg.AssetKey.from_user_string(declaration.key),
+        check_name=DATA_AGE,
+        passed=not problems,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"Older than freshness allows: {'; '.join(problems)}. {remedy}"
+        if problems
+        else None,
+        metadata=hours,
+    )
