@@ -11,6 +11,7 @@ from tableau_pipeline.command_line.doctor import doctor
 from tableau_pipeline.command_line.output import Output
 from tableau_pipeline.command_line.plan import plan
 from tableau_pipeline.command_line.refresh import refresh
+from tableau_pipeline.command_line.remove import remove
 from tableau_pipeline.command_line.status import status
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.errors import RefreshError
@@ -33,7 +34,7 @@ def tableau_pipeline(context: click.Context, module: str | None) -> None:
     context.obj = module
 
 
-for each in (status, plan, diff, refresh, doctor):
+for each in (status, plan, diff, refresh, doctor, remove):
     tableau_pipeline.add_command(each)
 
 

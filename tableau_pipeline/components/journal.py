@@ -68,6 +68,7 @@ class DagsterJournal:
 
     Args:
         context: of the step that records; None only to read.
+        root: of the environment; TABLEAU_PROJECT_ROOT unless given.
     """
 
     def __init__(
@@ -75,9 +76,11 @@ class DagsterJournal:
         dagster: dg.DagsterInstance,
         key: str,
         context: dg.AssetExecutionContext | dg.OpExecutionContext | None = None,
+        *,
+        root: str | None = None,
     ) -> None:
         self._dagster = dagster
-        self._root = tableau_project_root()
+        self._root = tableau_project_root() if root is None else root
         self.key = key_below(key, self._root)
         self._context = context
 

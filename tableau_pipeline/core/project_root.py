@@ -5,7 +5,8 @@ records, tags and files of a data source name the root, so that no environment f
 to another one, even if they share an instance and a site.
 """
 
-from dataclasses import replace
+from dataclasses import fields
+from typing import Any
 
 from tableau_pipeline.core.declaration import Declaration, ProjectLuid
 from tableau_pipeline.errors import RefusedError
@@ -52,9 +53,11 @@ def below(declaration: Declaration, root: str) -> Declaration:
             "variable"
         )
     names = project.split("/") if isinstance(project, str) else project
-    return replace(
-        declaration,
-        project=(*root.split("/"), *names),
-        key=key_below(declaration.key, root),
-        create_project=True,
-    )
+    placed: dict[str, Any] = {
+        "project": (*root.split("/"), *names),
+        "key": key_below(declaration.key, root),
+        "create_project": True,
+    }
+    # A component is more than a declaration, and its key has no environment.
+    values = {each.name: getattr(declaration, each.name) for each in fields(Declaration)}
+    return Declaration(**values | placed)

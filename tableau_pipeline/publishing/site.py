@@ -425,6 +425,15 @@ class TableauSite:
         with downloads_up_to(limit):
             return Path(self.tsc.datasources.download(luid, folder))
 
+    @_asks("Deleting data source {luid}")
+    def delete(self, luid: str) -> None:
+        """Delete a data source for good.
+
+        Raises:
+            RefusedError: this user may not.
+        """
+        self.tsc.datasources.delete(luid)
+
     @_asks("Reading the metadata of data source {luid}")
     def metadata(self, luid: str) -> Metadata:
         """Read the content of the data source's `.tds`."""

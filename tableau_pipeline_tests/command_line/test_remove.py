@@ -1,0 +1,48 @@
+"""The command `remove`, on an environment beside production."""
+
+from io import StringIO
+
+import pytest
+
+from tableau_pipeline_tests.command_line.conftest import World, documented, masked
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+ROOT = "Staging/pr-123"
+
+
+def published(world: World) -> list[str]:
+    with session(world.sandbox) as site:
+        return sorted(str(each.name) for each in site.tsc.datasources.all())
+
+
+def test_only_what_the_environment_published_goes(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: cleaning up after a pull request that deletes production, or people's work."""
+    for key in ("arrivals", "gates"):
+        world.declare(key)
+        world.model(key, flights(8))
+    assert world.run("refresh", "arrivals").code == 0
+    monkeypatch.setenv("TABLEAU_PROJECT_ROOT", ROOT)
+    for key in ("arrivals", "gates"):
+        assert world.run("refresh", key).code == 0
+    with session(world.sandbox) as site:
+        # What a person took from us is his: its tags say so.
+        (taken,) = site.tsc.datasources.filter(name="Gates")
+        site.untag(str(taken.id), [tag for tag in taken.tags if "instance" in tag])
+    monkeypatch.delenv("TABLEAU_PROJECT_ROOT")
+    assert published(world) == ["Arrivals", "Arrivals", "Gates"]
+    # Whoever does not say yes deletes nothing.
+    monkeypatch.setattr("sys.stdin", StringIO("\n"))
+    assert world.run("remove", "--project-root", ROOT).code == 130
+    assert published(world) == ["Arrivals", "Arrivals", "Gates"]
+    for wrong, code in (("", 64), ("Staging", 0)):
+        assert world.run("remove", "--yes", "--project-root", wrong).code == code
+    told = world.run("remove", "--yes", "--project-root", ROOT)
+    assert masked(told.text) == documented(f'tableau-pipeline remove --yes --project-root "{ROOT}"')
+    assert told.code == 0
+    assert published(world) == ["Arrivals", "Gates"]
+    assert world.run("status", "arrivals").code == 0
+    # The pull request is opened again.
+    monkeypatch.setenv("TABLEAU_PROJECT_ROOT", ROOT)
+    assert world.run("refresh", "arrivals").code == 0
+    assert published(world) == ["Arrivals", "Arrivals", "Gates"]
