@@ -1,15 +1,15 @@
 """The command `doctor`: whether this host can refresh, and what it lacks. No secret is shown."""
 
+import logging
 import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
@@ -19,17 +19,23 @@ import dagster as dg
 from pyspark.sql import SparkSession
 from rich.text import Text
 from tableauhyperapi import CreateMode
-from tableauserverclient import Pager, ServerResponseError
 
 from tableau_pipeline.command_line.output import Output, columns
 from tableau_pipeline.command_line.project import Project, opened, prepare, project_root
+from tableau_pipeline.command_line.records import known
 from tableau_pipeline.components.journal import newest_records
-from tableau_pipeline.core.declaration import megabytes, project_path
-from tableau_pipeline.core.journal import ClaimRelease
-from tableau_pipeline.core.project_root import below, key_below
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.core.declaration import megabytes
+from tableau_pipeline.core.project_root import below
 from tableau_pipeline.objects.local import temporary_folder
-from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.publishing.rights import (
+    Finding,
+    judged,
+    looking,
+    on_projects,
+    on_published,
+    on_site,
+    on_upload,
+)
 from tableau_pipeline.resources import (
     data_dir,
     resources_from_env,
@@ -38,23 +44,10 @@ from tableau_pipeline.resources import (
 )
 from tableau_pipeline.resources.data_folder import in_object_store
 
+_LOG = logging.getLogger(__name__)
 _VARIABLES = re.compile(r"(TABLEAU|PIPELINE|SPARK|HYPER|DAGSTER|TSC|JAVA)_[A-Z_]+|TMPDIR")
-_PUBLISHERS = re.compile("Creator|ExplorerCanPublish|.*Administrator.*|Publisher")
-_SKEW_SECONDS, _LEAST_FREE = 60, 5e9
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a look has found: `sign` is "ok", "!" or "x"; `remedy` is what to do about it."""
-
-    sign: str
-    about: str
-    text: str
-    remedy: str = ""
-
-
-# A look yields what it finds; an error that it raises is a finding, too.
-Look = Callable[[], Iterator[Finding]]
+_SECRETS = re.compile(r"(?!TABLEAU_TOKEN_NAME$).*(VALUE|SECRET|PASSWORD|TOKEN|KEY)")
+_JAVA, _LEAST_FREE = 17, 5e9
 
 
 @click.command()
@@ -67,27 +60,33 @@ def doctor(module: str | None, *, no_spark: bool, upload: bool, as_json: bool) -
 
     Exit code: 0 nothing is wrong, 1 something is.
     """
-    output = Output(as_json=as_json)
-    before, root = dict(os.environ), project_root()
+    output, found = Output(as_json=as_json), list[Finding]()
+    before, root, project, resources = dict(os.environ), project_root(), None, None
     prepare(root)
-    found = [*_run("python", _python), *_run("variables", partial(_variables, root, before))]
+    found.extend([*_host(), *_variables(root, before)])
     with ExitStack() as stack:
-        project: Project | None = None
-        try:
+        with looking(found, "project", remedy="see the message"):
             project = stack.enter_context(opened(module))
-        except Exception as error:  # noqa: BLE001 - what else is wrong is of interest all the same
-            found.append(Finding("x", "project", str(error), "see the message"))
-        given = dict(project.definitions.resources or {}) if project else {}
-        found += _run("instance", partial(_instance, project)) if project else []
-        found += _run("disk", _disk)
-        resources = _run_resources(stack, found, {**resources_from_env(), **given})
+            found.extend(_instance(project))
+        with looking(found, "disk"):
+            found.extend(_disk())
+        with looking(found, "resources", remedy="correct the variables"):
+            given = resources_from_env() | dict(
+                project.definitions.resources or {} if project else {}
+            )
+            names = ("spark", "hyper", "tableau")
+            resources = stack.enter_context(
+                dg.build_resources({name: given[name] for name in names})
+            )
         if resources:
             output.progress("Starting hyperd" + ("" if no_spark else " and Spark"))
-            found += _run("hyperd", partial(_hyperd, resources.hyper))
-            found += [] if no_spark else _run("spark", partial(_spark, resources.spark))
+            with looking(found, "hyperd"):
+                found.append(_hyperd(resources.hyper))
+            with looking(found, "spark"):
+                found.extend([] if no_spark else _spark(resources.spark))
             output.progress("Asking the server")
-            look = partial(_server, resources.tableau, project, upload=upload)
-            found += _run("server", look)
+            with looking(found, "server"):
+                _server(found, resources.tableau, project, upload=upload)
     signs = [each.sign for each in found]
     table = columns(("", "WHAT", "FOUND"), [(e.sign, e.about, _told(e)) for e in found])
     closing = f"{signs.count('x')} wrong, {signs.count('!')} to know, {signs.count('ok')} ok."
@@ -99,27 +98,19 @@ def _told(finding: Finding) -> str:
     return finding.text + (f"\n-> {finding.remedy}" if finding.remedy else "")
 
 
-def _run(about: str, look: Look) -> list[Finding]:
-    found: list[Finding] = []
-    try:
-        found.extend(look())
-    except Exception as error:  # noqa: BLE001 - a doctor looks at the rest all the same
-        found.append(Finding("x", about, str(error) or repr(error)))
-    return found
-
-
-def _run_resources(stack: ExitStack, found: list[Finding], given: Mapping[str, Any]) -> Any:
-    names = ("spark", "hyper", "tableau")
-    try:
-        return stack.enter_context(dg.build_resources({name: given[name] for name in names}))
-    except Exception as error:  # noqa: BLE001 - as above
-        found.append(Finding("x", "resources", str(error), "correct the variables"))
-        return None
-
-
-def _python() -> Iterator[Finding]:
-    version, known = platform.python_version(), sys.version_info >= (3, 11)
-    yield Finding("ok" if known else "x", "python", f"{version}, {sys.executable}")
+def _host() -> Iterator[Finding]:
+    found = f"{platform.python_version()}, {sys.executable}"
+    yield judged("python", found, is_fine=sys.version_info >= (3, 11))
+    if os.environ.get("SPARK_REMOTE"):
+        return
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    command = [java or "", "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False) if java else None
+    version = re.search(r'"((\d+)[^"]*)"', told.stderr if told else "")
+    found = f"{version[1]}, {java}" if version else "there is none"
+    do = f"install Java {_JAVA} or newer, or let JAVA_HOME name one"
+    yield judged("java", found, is_fine=version and int(version[2]) >= _JAVA, remedy=do)
 
 
 def _variables(root: Path | None, before: Mapping[str, str]) -> Iterator[Finding]:
@@ -128,23 +119,18 @@ def _variables(root: Path | None, before: Mapping[str, str]) -> Iterator[Finding
     lines = file.read_text("utf-8").splitlines() if file.is_file() else []
     places = {line.partition("=")[0].strip(): number for number, line in enumerate(lines, 1)}
     for name, value in sorted(os.environ.items()):
-        if not _VARIABLES.fullmatch(name) or not value:
-            continue
-        is_hidden = re.search("VALUE|SECRET|PASSWORD|TOKEN|KEY", name) and name != (
-            "TABLEAU_TOKEN_NAME"
-        )
-        # A line such as X=${X:-value} leaves what the environment says.
-        is_filed = name in places and value != before.get(name)
-        where = f"{file.name}:{places[name]}" if is_filed else "the environment"
-        yield Finding("ok", name, f"{'(set)' if is_hidden else value}, from {where}")
+        if _VARIABLES.fullmatch(name) and value:
+            # A line such as X=${X:-value} leaves what the environment says.
+            is_filed = name in places and value != before.get(name)
+            where = f"{file.name}:{places[name]}" if is_filed else "the environment"
+            shown = "(set)" if _SECRETS.match(name) else value
+            yield Finding("ok", name, f"{shown}, from {where}")
 
 
 def _instance(project: Project) -> Iterator[Finding]:
-    instance = project.instance
-    storage = type(instance.event_log_storage).__name__
-    refreshed = newest_records(instance)
-    text = f"{os.environ['DAGSTER_HOME']} ({storage}), records of {len(refreshed)} data sources"
-    yield Finding("ok", "instance", text)
+    storage = type(project.instance.event_log_storage).__name__
+    text = f"{os.environ['DAGSTER_HOME']} ({storage}), records of"
+    yield Finding("ok", "instance", f"{text} {len(newest_records(project.instance))} data sources")
     yield Finding("ok", "project", f"{len(project.datasources)} data sources are declared")
 
 
@@ -156,18 +142,16 @@ def _disk() -> Iterator[Finding]:
         folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder, prefix="doctor "):
             free = shutil.disk_usage(folder).free
-        little = free < _LEAST_FREE
-        remedy = "make room: an extract has to fit" if little else ""
-        text = f"{folder} can be written, {megabytes(free)} free"
-        yield Finding("!" if little else "ok", about, text, remedy)
+        text, do = f"{folder} can be written, {megabytes(free)} free", "make room for an extract"
+        yield judged(about, text, is_fine=free >= _LEAST_FREE, sign="!", remedy=do)
 
 
-def _hyperd(hyper: Any) -> Iterator[Finding]:
+def _hyperd(hyper: Any) -> Finding:
     with TemporaryDirectory() as folder:
-        opened_file = hyper.connect(Path(folder) / "doctor.hyper", CreateMode.CREATE)
-        with opened_file as connection:
+        file = hyper.connect(Path(folder) / "doctor.hyper", CreateMode.CREATE)
+        with file as connection:
             found = connection.execute_scalar_query("SELECT version()")
-    yield Finding("ok", "hyperd", f"{found}, may take {hyper.memory_limit} of the memory")
+    return Finding("ok", "hyperd", f"{found}, may take {hyper.memory_limit} of the memory")
 
 
 def _spark(spark: Any) -> Iterator[Finding]:
@@ -180,117 +164,23 @@ def _spark(spark: Any) -> Iterator[Finding]:
     # As a model writes: each of its executors into the data folder.
     with TemporaryDirectory(dir=data_dir(), prefix="doctor ") as folder:
         session.range(0, 64, 1, 8).write.parquet(f"{folder}/rows")
-        found = len([*Path(folder, "rows").glob("part-*.parquet")])
-    if found:
-        yield Finding("ok", "executors", f"write to {data_dir()}")
-    else:
-        remedy = "let PIPELINE_DATA_DIR name a folder that all of them share, or an object store"
-        yield Finding("x", "executors", f"what they write to {data_dir()} is not here", remedy)
+        arrived = [*Path(folder, "rows").glob("part-*.parquet")]
+    text = f"{'write to' if arrived else 'do not write where this host reads:'} {data_dir()}"
+    do = "let PIPELINE_DATA_DIR name a folder that all of them share, or an object store"
+    yield judged("executors", text, is_fine=arrived, remedy=do)
 
 
-def _server(tableau: Any, project: Project | None, *, upload: bool) -> Iterator[Finding]:
-    counts = any(each.needs_counts for each in project.datasources.values()) if project else False
+def _server(found: list[Finding], tableau: Any, project: Project | None, *, upload: bool) -> None:
+    declared = project.datasources if project else {}
+    records = known(project.instance, declared) if project else {}
+    root, counts = tableau_project_root(), any(each.needs_counts for each in declared.values())
     with tableau.session(counts=counts) as site:
-        info = site.tsc.server_info.get()
-        product = getattr(info, "product_version", "?")
-        yield Finding("ok", "server", f"{site.url}: Tableau {product}, REST {site.tsc.version}")
-        is_here = re.match(r"https?://(127\.|localhost|\[::1\])", site.url)
-        if site.url.startswith("https"):
-            yield Finding("ok", "TLS", "its certificate is valid")
-        elif not is_here:
-            yield Finding("!", "TLS", "the connection is not encrypted", "use https://")
-        skew = (datetime.now(UTC) - site.now()).total_seconds()
-        sign = "!" if abs(skew) > _SKEW_SECONDS else "ok"
-        remedy = "set the clock: connected apps need it" if sign == "!" else ""
-        yield Finding(sign, "clock", f"{abs(skew):.0f} s from that of the server", remedy)
-        yield _role(site)
-        if limit := site.payload_limit:
-            yield Finding("ok", "updates", f"up to {megabytes(limit)}")
-        else:
-            yield Finding("!", "updates", "the server has none: every refresh sends whole files")
-        if upload and limit:
-            yield _upload(site, limit)
-        if project:
-            yield from _projects(site, project)
-            yield from _published(site, project)
-
-
-def _role(site: TableauSite) -> Finding:
-    try:
-        user = site.tsc.users.get_by_id(site.user_id)
-    except ServerResponseError:
-        return Finding("ok", "user", f"{site.user_id}; the server does not tell its site role")
-    may = _PUBLISHERS.fullmatch(user.site_role or "")
-    remedy = "" if may else "give it the site role Creator or Explorer (can publish)"
-    return Finding("ok" if may else "x", "user", f"{user.name}, {user.site_role}", remedy)
-
-
-def _upload(site: TableauSite, size: int) -> Finding:
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "doctor.hyper"
-        with file.open("wb") as opened_file:
-            opened_file.truncate(size)
-        site.upload(file)
-    return Finding("ok", "upload", f"{megabytes(size)} arrive; the server drops them again")
-
-
-def _projects(site: TableauSite, project: Project) -> Iterator[Finding]:
-    root = tableau_project_root()
-    placed = [below(each, root) for each in project.datasources.values()]
-    declared = {each.project_path: each for each in placed}
-    items = {str(item.id): item for item in Pager(site.tsc.projects)}
-    for path, each in sorted(declared.items()):
-        about, luid = f"project {path}", site.find_project(each.project)
-        if luid is None:
-            sign, text = ("ok", "to be created") if each.create_project else ("x", "is not there")
-            remedy = "" if each.create_project else "create it, or set create_project: true"
-            yield Finding(sign, about, text, remedy)
-            continue
-        writeable = getattr(items.get(luid), "writeable", None)
-        if writeable is False:
-            yield Finding("x", about, "this user may not publish to it", "give it Publish there")
-        else:
-            told = "may publish" if writeable else "the server does not tell who may publish"
-            yield Finding("ok", about, told)
-
-
-def _published(site: TableauSite, project: Project) -> Iterator[Finding]:
-    """What this user may do with what is published already: one data source of each project."""
-    newest, root = newest_records(project.instance), tableau_project_root()
-    tried = set()
-    for key, each in project.datasources.items():
-        _, request = newest.get(key_below(key, root), (None, None))
-        checkpoint = request.checkpoint if isinstance(request, ClaimRelease) else None
-        path = project_path(each.project)
-        if checkpoint is None or checkpoint.luid is None or path in tried:
-            continue
-        tried.add(path)
-        yield from _run(f"read {each.name}", partial(_read, site, each.name, checkpoint.luid))
-        names = {str(checkpoint.target(table).name.unescaped): None for table in checkpoint.tables}
-        yield from _run(
-            f"count {each.name}", partial(_count, site, each.name, checkpoint.luid, names)
-        )
-
-
-def _read(site: TableauSite, name: str, luid: str) -> Iterator[Finding]:
-    remote = site.find_by_luid(luid)
-    if remote is None:
-        yield Finding("!", f"read {name}", "it is no longer on the server", "refresh it")
-        return
-    site.metadata(luid)
-    owner = "it is its owner, who may overwrite, update and tag it"
-    other = "another user owns it: overwriting needs Overwrite, which only a refresh tries"
-    is_owner = remote.owner_id == site.user_id
-    yield Finding("ok" if is_owner else "!", f"read {name}", owner if is_owner else other)
-
-
-def _count(
-    site: TableauSite, name: str, luid: str, names: Mapping[str, str | None]
-) -> Iterator[Finding]:
-    try:
-        rows = sum(site.count(luid, names).values())
-    except RefreshError as error:
-        remedy = "give it API Access; until then a refresh reads back what is small enough"
-        yield Finding("!", f"count {name}", str(error), remedy)
-    else:
-        yield Finding("ok", f"count {name}", f"the server counts {rows:,} rows")
+        found.extend(on_site(site))
+        with looking(found, "upload"):
+            found.extend(on_upload(site) if upload and site.payload_limit else [])
+        with looking(found, "projects"):
+            found.extend(on_projects(site, [below(each, root) for each in declared.values()]))
+        # The first one of each project that is published.
+        recorded = [(e.project_path, records[k].checkpoint) for k, e in [*declared.items()][::-1]]
+        for checkpoint in {path: each for path, each in recorded if each and each.luid}.values():
+            on_published(found, site, checkpoint)

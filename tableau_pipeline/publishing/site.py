@@ -110,6 +110,19 @@ class TableauSite:
         """The LUID of the user signed in."""
         return str(self.tsc.user_id)
 
+    @_asks("Asking for the user signed in")
+    def user(self) -> tuple[str, str]:
+        """Return the name and the site role of the user; its id and "" if it may not ask."""
+        with suppress(TSC.ServerResponseError):
+            user = self.tsc.users.get_by_id(self.user_id)
+            return str(user.name), user.site_role or ""
+        return self.user_id, ""
+
+    @_asks("Listing the projects")
+    def may_publish(self) -> Mapping[str, bool | None]:
+        """Return whether this user may publish to each project, by id; None if that is not told."""
+        return {str(e.id): getattr(e, "writeable", None) for e in rest.every(self.tsc.projects)}
+
     @property
     def payload_limit(self) -> int:
         """The largest payload of an update in bytes; 0 if the server supports no updates."""

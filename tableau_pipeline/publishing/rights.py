@@ -1,0 +1,112 @@
+"""What the user who is signed in may do on a site, looked at before a refresh finds out."""
+
+import logging
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.declaration import Declaration, megabytes
+from tableau_pipeline.publishing.site import TableauSite
+
+_LOG = logging.getLogger(__name__)
+_PUBLISHERS = re.compile("Creator|ExplorerCanPublish|.*Administrator.*|Publisher")
+_SKEW_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a look has found: `sign` is "ok", "!" or "x"; `remedy` is what to do about it."""
+
+    sign: str
+    about: str
+    text: str
+    remedy: str = ""
+
+
+def judged(about: str, text: str, *, is_fine: object, sign: str = "x", remedy: str = "") -> Finding:
+    """Return "ok" if it is fine, and else this sign and remedy."""
+    return Finding("ok", about, text) if is_fine else Finding(sign, about, text, remedy)
+
+
+@contextmanager
+def looking(found: list[Finding], about: str, sign: str = "x", remedy: str = "") -> Generator[None]:
+    """Make an error of the block a finding: all else is looked at all the same."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        _LOG.debug("Looking at %s", about, exc_info=error)
+        found.append(Finding(sign, about, str(error) or repr(error), remedy))
+
+
+def on_site(site: TableauSite) -> Iterator[Finding]:
+    """Yield what holds for all data sources: the server, its clock, the user."""
+    product = getattr(site.tsc.server_info.get(), "product_version", "?")
+    yield Finding("ok", "server", f"{site.url}: Tableau {product}, REST {site.tsc.version}")
+    if not re.match(r"http://(127\.|localhost|\[::1\])", site.url):
+        is_safe = site.url.startswith("https")
+        text = "its certificate is valid" if is_safe else "the connection is not encrypted"
+        yield judged("TLS", text, is_fine=is_safe, sign="!", remedy="use https://")
+    skew = abs((datetime.now(UTC) - site.now()).total_seconds())
+    text, do = f"{skew:.0f} s from that of the server", "set the clock: connected apps need it"
+    yield judged("clock", text, is_fine=skew <= _SKEW_SECONDS, sign="!", remedy=do)
+    name, role = site.user()
+    may, do = (
+        _PUBLISHERS.fullmatch(role or "Creator"),
+        "give it the role Creator or ExplorerCanPublish",
+    )
+    yield judged("user", f"{name}, {role or 'its role is not told'}", is_fine=may, remedy=do)
+    limit = site.payload_limit
+    text = f"up to {megabytes(limit)}" if limit else "none: every refresh sends the whole file"
+    yield judged("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
+
+
+def on_upload(site: TableauSite) -> Iterator[Finding]:
+    """Upload a file as large as the largest update."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "doctor.hyper"
+        file.touch()
+        os.truncate(file, size := site.payload_limit)
+        site.upload(file)
+    yield Finding("ok", "upload", f"{megabytes(size)} arrive; the server drops them again")
+
+
+def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[Finding]:
+    """Yield whether this user may publish to each declared project."""
+    rights = site.may_publish()
+    for path, each in sorted({each.project_path: each for each in declared}.items()):
+        about, luid = f"project {path}", site.find_project(each.project)
+        if luid is None:
+            text = "to be created" if each.create_project else "is not there"
+            do = "create it, or set create_project: true"
+            yield judged(about, text, is_fine=each.create_project, remedy=do)
+            continue
+        may = rights.get(luid)
+        told = "may publish" if may else "the server does not tell who may publish"
+        text = "this user may not publish to it" if may is False else told
+        yield judged(about, text, is_fine=may is not False, remedy="give it Publish there")
+
+
+def on_published(found: list[Finding], site: TableauSite, checkpoint: Checkpoint) -> None:
+    """Add what this user may do with a data source that is published."""
+    name, luid = checkpoint.name, checkpoint.luid or ""
+    with looking(found, f"read {name}"):
+        remote = site.find_by_luid(luid)
+        if remote is None:
+            found.append(Finding("!", f"read {name}", "it is no longer there", "refresh it"))
+            return
+        site.metadata(luid)
+        is_owner = remote.owner_id == site.user_id
+        text = "it is its owner, who may overwrite, update and tag it"
+        other = "another user owns it: overwriting needs Overwrite, which only a refresh tries"
+        text = text if is_owner else other
+        found.append(judged(f"read {name}", text, is_fine=is_owner, sign="!"))
+    with looking(found, f"count {name}", "!", "give it API Access; until then files are read back"):
+        tables = (str(checkpoint.target(each).name.unescaped) for each in checkpoint.tables)
+        rows = sum(site.count(luid, dict.fromkeys(tables)).values())
+        found.append(Finding("ok", f"count {name}", f"the server counts {rows:,} rows"))
