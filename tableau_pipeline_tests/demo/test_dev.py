@@ -88,7 +88,7 @@ def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_pat
         assert node["owners"] == [{"team": "aviation"}]
         (materialization,) = node["assetMaterializations"]
         metadata = {entry["label"]: entry for entry in materialization["metadataEntries"]}
-        assert metadata["rows/flights"]["intValue"] == 336_762
+        assert metadata["dagster/row_count"]["intValue"] == 336_762
         assert metadata["decision"]["text"] == "publish (create)"
         link = metadata["data source"]["url"]
         assert link.startswith(sandbox)

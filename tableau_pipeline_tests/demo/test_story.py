@@ -2,6 +2,7 @@ import logging
 import zipfile
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from tableauhyperapi import Connection, TableName
 
@@ -56,6 +57,16 @@ def test_each_chapter_decides_and_ends_equal(story: Story):
     assert all(line.differences == [] for line in story.lines)
     first, december, late, nothing = (line.bytes_sent for line in flights)
     assert first > 5 * december > 10 * late > nothing == 0
+
+
+def test_the_example_is_clean(story: Story):
+    """Prevents: a first look at Dagster that shows a warning of which a newcomer knows nothing."""
+    key = dg.AssetKey("nyc_flights")
+    summaries = story.instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        [dg.AssetCheckKey(key, name) for name in ("guard", "keys", "schema", "relationships")]
+    )
+    assert len(summaries) == 4
+    assert {each.status.value for each in summaries.values()} == {"SUCCEEDED"}
 
 
 def test_window_rolls(story: Story):

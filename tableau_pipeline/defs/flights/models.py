@@ -30,10 +30,7 @@ def airlines(raw_airlines: DataFrame) -> DataFrame:
 
 @model(metadata=columns.schema(columns.AIRPORTS))
 def airports(raw_airports: DataFrame) -> DataFrame:
-    """One row per airport: name, place and time zone behind a flight's `destination`.
-
-    A few destinations in Puerto Rico and the Virgin Islands are not in the list.
-    """
+    """One row per airport: name, place and time zone behind a flight's `destination`."""
     return transformations.airports(raw_airports)
 
 
@@ -41,7 +38,7 @@ def airports(raw_airports: DataFrame) -> DataFrame:
 def planes(raw_planes: DataFrame) -> DataFrame:
     """One row per plane: what flew under a `tail_number`, and when it was built.
 
-    Not every plane that flew is on the register.
+    Of planes that are not on the register, only the tail number is known.
     """
     return transformations.planes(raw_planes)
 

@@ -60,8 +60,12 @@ def raw_airports(spark: SparkResource) -> DataFrame:
 
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_planes(spark: SparkResource) -> DataFrame:
-    """The planes on the US aviation register, as the CSV file has them."""
-    return _read("planes", spark)
+    """The planes on the US aviation register; of others that flew, only the tail number."""
+    registered = _read("planes", spark)
+    flown = _read("flights", spark).select("tailnum").dropna().distinct()
+    return registered.unionByName(
+        flown.join(registered, "tailnum", "left_anti"), allowMissingColumns=True
+    )
 
 
 def _read(table: str, spark: SparkResource) -> DataFrame:

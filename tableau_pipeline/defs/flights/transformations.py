@@ -67,17 +67,28 @@ def airlines(raw: DataFrame) -> DataFrame:
     return raw.select("carrier", sf.col("name").alias("airline"))
 
 
+# Destinations of the flights that the file of airports lacks.
+_MORE_AIRPORTS = """
+    SELECT * FROM VALUES
+        ('BQN', 'Rafael Hernandez', 18.4949, -67.1294, 237, -4, 'N', 'America/Puerto_Rico'),
+        ('PSE', 'Mercedita', 18.0083, -66.5630, 29, -4, 'N', 'America/Puerto_Rico'),
+        ('SJU', 'Luis Munoz Marin Intl', 18.4394, -66.0018, 9, -4, 'N', 'America/Puerto_Rico'),
+        ('STT', 'Cyril E King', 18.3373, -64.9734, 23, -4, 'N', 'America/St_Thomas')
+    AS more (faa, name, lat, lon, alt, tz, dst, tzone)
+"""
+
+
 def airports(raw: DataFrame) -> DataFrame:
     """One row per airport of the United States and some others, by its FAA code.
 
     Coordinates are in degrees, the altitude in feet, and the offset of standard time from UTC in
     hours. `dst` states the daylight saving time: A as in the US, N none, U unknown.
     """
-    return raw.select(
+    return raw.unionByName(raw.sparkSession.sql(_MORE_AIRPORTS)).select(
         sf.col("faa").alias("airport"),
         sf.col("name").alias("airport_name"),
-        sf.col("lat").alias("latitude"),
-        sf.col("lon").alias("longitude"),
+        sf.col("lat").cast("double").alias("latitude"),
+        sf.col("lon").cast("double").alias("longitude"),
         sf.col("alt").alias("altitude_feet"),
         sf.col("tz").alias("utc_offset"),
         "dst",

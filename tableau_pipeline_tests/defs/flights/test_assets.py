@@ -20,9 +20,9 @@ def frame(result: object) -> DataFrame:
     ("model", "source", "rows", "example"),
     [
         (models.airlines, raw.raw_airlines, 16, ("UA", "United Air Lines Inc.")),
-        (models.airports, raw.raw_airports, 1_458, (
+        (models.airports, raw.raw_airports, 1_462, (
             "JFK", "John F Kennedy Intl", 40.639751, -73.778925, 13, -5, "A", "America/New_York")),
-        (models.planes, raw.raw_planes, 3_322, ("N201AA", 1959, "Fixed wing single engine",
+        (models.planes, raw.raw_planes, 4_044, ("N201AA", 1959, "Fixed wing single engine",
             "CESSNA", "150", 1, 2, 90, "Reciprocating")),
     ],
 )  # fmt: skip
