@@ -114,8 +114,8 @@ def publish(
         cpu={name: taken - cpu.get(name, 0) for name, taken in _processor_seconds().items()},
         python=peak_memory(),
         hyperd=peak.bytes,
-        sent=metadata["bytes sent"],
-        luid=metadata["luid"],
+        sent=metadata["details"]["bytes sent"],
+        luid=metadata["details"]["luid"],
     )
 
 

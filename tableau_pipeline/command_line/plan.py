@@ -21,7 +21,7 @@ from tableau_pipeline.extracts.compare import schema_changes
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.refresh import Setup, refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Report, unmatched
 
 _LOG = logging.getLogger(__name__)
 # In the order of the closing line.
@@ -178,8 +178,7 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
         if len(report.tables) > 1 or counts.whole:
             whole = f" (whole: {counts.whole})" if counts.whole else ""
             yield "table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{whole}"
-    for edge, count in report.orphans.items():
-        yield "warning", f"{edge}: {count:,} rows without a partner"
+    yield from (("warning", found) for found in unmatched(report.orphans))
     for each in (*base.moved, *base.warnings):
         yield "warning", each
     overwrites = isinstance(report.plan, Publish) and report.plan.mode is PublishMode.OVERWRITE

@@ -197,7 +197,7 @@ def _compared(line: Line, found: Known, remote: RemoteDatasource | None) -> Line
     if remote is None:
         why = f"{checkpoint.luid} is no longer on the server"
         return replace(line, state=State.GONE, why=why, remedy=again)
-    change = Change.since(checkpoint, remote.stamp)
+    change = Change.since(checkpoint, remote)
     if why := change.unexplained(checkpoint.behaviour) or checkpoint.distrust:
         do = f"tableau-pipeline diff {line.key}, then {again}"
         return replace(line, state=State.DRIFTED, why=why, remedy=do)

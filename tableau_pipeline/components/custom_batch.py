@@ -52,7 +52,7 @@ def send_batch(
         jobs = Jobs(site, timeouts, time.sleep, log)
         record = recover(claim.history, jobs, claim).record
         remote = _published(site, datasource, record)
-        sender = Sender(claim, jobs, tags_of(journal.key, journal.instance))
+        sender = Sender(claim, jobs, tags_of(journal.key, journal.instance), seconds={})
         distrust = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)

@@ -165,7 +165,7 @@ def refresh_assets(
                 decided = "refuse" if isinstance(error, RefusedError) else "failed"
                 context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
                 # Dagster takes no check result once the step has failed.
-                yield from failed_checks(published, error)
+                yield from failed_checks(context.instance, declaration, published, error)
                 raise
         tags = run_tags(declaration, report.decision, dry_run=config.dry_run)
         context.instance.add_run_tags(context.run.run_id, tags)
@@ -186,12 +186,12 @@ def _results(
     report: Report,
     snapshots: SnapshotIOManager,
 ) -> Iterator[dg.MaterializeResult]:
-    extract, published = asset_keys(declaration.key)
+    extract, _ = asset_keys(declaration.key)
     if report.extract:
         yield extract_result(extract, declaration, report)
     if report.checkpoint:
         descriptions = descriptions_of(context, declaration)
-        yield published_result(published, declaration, report, descriptions)
+        yield published_result(context, declaration, report, descriptions)
         collect_snapshots(context, snapshots)
 
 

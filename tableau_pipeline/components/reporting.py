@@ -5,12 +5,14 @@ not.
 """
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
@@ -18,20 +20,21 @@ from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.types import PRODUCTS, Column, UnsupportedTypeError, hyper_type
 from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, UpdateTables
-from tableau_pipeline.refresh.report import Report, comparison
+from tableau_pipeline.refresh.report import Report, comparison, unmatched
 
 _REFUSED = "Not checked: the refresh would be refused anyway"
+_NOT_REACHED = "Not checked: the refresh was refused before"
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
 _COUNTED = {"server": "server", "download": "downloaded file"}
 # By model and column.
 Descriptions = Mapping[tuple[str, str], str]
 _BEFORE = {
-    Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
+    Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is published.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
-    "nothing is sent.",
+    "nothing is published.",
     Check.SCHEMA: "The columns can be published, and fit `contract` and `on_schema_change`; "
-    "otherwise nothing is sent.",
+    "otherwise nothing is published.",
 }
 
 
@@ -39,7 +42,7 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
     """Return the checks that a data source always has."""
     described = {check.value: text for check, text in _BEFORE.items()}
     if declaration.relationships:
-        described[RELATIONSHIPS] = "Every row of the many side has a partner on the one side."
+        described[RELATIONSHIPS] = "Every row finds its match in the related table."
     if declaration.reconcile:
         described[RECONCILIATION] = "The published data, counted or read back, equals the models."
     stopping = {check.value for check in Check}
@@ -61,33 +64,65 @@ def check_results(
             problem = _REFUSED
         elif check is not Check.KEYS and report.plan is None:
             problem = _ONLY_BUILT
-        numbers = None if problem else _numbers(check, report)
+        numbers = None if problem else _numbers(check, declaration, report)
         yield _result(published, check.value, problem, metadata=numbers)
     if declaration.relationships:
-        yield _relationships(published, report, _REFUSED if refused else None)
+        yield _relationships(declaration, published, report, _REFUSED if refused else None)
     if declaration.reconcile:
         yield _reconciliation(published, report)
 
 
-def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.AssetCheckResult]:
-    """Yield the failed checks that stopped a refresh; later checks did not run."""
+def failed_checks(
+    instance: dg.DagsterInstance,
+    declaration: Declaration,
+    published: dg.AssetKey,
+    error: RefreshError,
+) -> Iterator[dg.AssetCheckResult]:
+    """Yield the failed checks that stopped a refresh.
+
+    A refusal leaves what is published as it was, so the checks that were not reached keep their
+    last result: for Dagster, a check without a result is a failed one.
+    """
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, RefusedError):
-        for check, found in error.failed.items():
-            yield _result(published, check.value, found, severity=severity)
+        for spec in check_specs(declaration, published):
+            if found := error.failed.get(spec.name):
+                yield _result(published, spec.name, found, severity=severity)
+            else:
+                yield _as_before(instance, published, spec.name)
     if isinstance(error, ReconciliationError):
         rows = _metadata("rows found", error.found.rows)
         yield _result(published, RECONCILIATION, str(error), severity=severity, metadata=rows)
 
 
-def _relationships(
-    published: dg.AssetKey, report: Report, problem: str | None
+def _as_before(
+    instance: dg.DagsterInstance, published: dg.AssetKey, name: str
 ) -> dg.AssetCheckResult:
-    found = "; ".join(
-        f"{edge}: {count:,} rows without a partner" for edge, count in report.orphans.items()
+    """Return the last result of a check once more; that it has none yet is a warning."""
+    evaluated = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+    last = instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(published, name), limit=1, status=evaluated
     )
-    rows = _metadata("rows without a partner", report.orphans)
-    return _result(published, RELATIONSHIPS, problem or found or None, metadata=rows)
+    event = last[0].event.dagster_event if last and last[0].event else None
+    if event is None:
+        return _result(published, name, _NOT_REACHED)
+    found = event.asset_check_evaluation_data
+    said = (found.description or "").removeprefix(f"{_NOT_REACHED}, and as of the last one. ")
+    note = f"{_NOT_REACHED}, and as of the last one. {said}".strip()
+    problem = None if found.passed else note
+    return _result(published, name, problem, severity=found.severity, note=note)
+
+
+def _relationships(
+    declaration: Declaration, published: dg.AssetKey, report: Report, problem: str | None
+) -> dg.AssetCheckResult:
+    found = "; ".join(unmatched(report.orphans))
+    rows = {
+        f"rows of {edge.many} without a match in {edge.one}": report.orphans.get(str(edge), 0)
+        for edge in declaration.relationships
+    }
+    metadata = None if problem else rows
+    return _result(published, RELATIONSHIPS, problem or found or None, metadata=metadata)
 
 
 def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
@@ -96,12 +131,12 @@ def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResu
         known = report.checkpoint.unreconciled if report.checkpoint else "nothing was published"
         if why := found.skipped if found else known:
             return _result(published, RECONCILIATION, f"Not checked: {why}")
-        return _result(published, RECONCILIATION, note="Nothing was sent since it was reconciled.")
+        return _result(published, RECONCILIATION, note=comparison(report))
     # A difference never comes this far: it raises an error, which fails the check.
     metadata = {
         **_metadata("rows found", found.rows),
         **{f"counted by/{name}": _COUNTED[way] for name, way in found.by.items()},
-        "seconds": report.seconds.get("reconcile", 0.0),
+        "seconds": report.seconds.get("compare", 0.0),
     }
     return _result(published, RECONCILIATION, metadata=metadata)
 
@@ -126,18 +161,19 @@ def _result(
     )
 
 
-def _numbers(check: Check, report: Report) -> dict[str, float]:
-    """Return the numbers behind a check, to be plotted."""
+def _numbers(check: Check, declaration: Declaration, report: Report) -> dict[str, float | str]:
+    """Return the numbers behind a check; those that are no text are plotted."""
     tables = report.checkpoint.tables if report.checkpoint else {}
     rows = {name: table.content.rows for name, table in tables.items()}
     match check:
         case Check.GUARD:
-            lost = {
-                name: round(100 * (1 - rows[name] / before), 3)
-                for name, before in report.before.items()
-                if before and name in rows
+            changes = {
+                table.name: f"{rows[table.name] / before - 1:+.1%} (limit: "
+                f"{-table.guard.max_shrink:.0%})"
+                for table in declaration.tables
+                if (before := report.before.get(table.name)) and table.name in rows
             }
-            return {**_metadata("rows", rows), **_metadata("rows lost in %", lost)}
+            return {**_metadata("rows", rows), **_metadata("change in rows", changes)}
         case Check.KEYS:
             keys = {name: rows[name] for name, table in tables.items() if table.key}
             return dict(_metadata("rows with a key of their own", keys))
@@ -145,8 +181,8 @@ def _numbers(check: Check, report: Report) -> dict[str, float]:
             return dict(_metadata("columns", {n: len(t.columns) for n, t in tables.items()}))
 
 
-def _metadata(what: str, counts: Mapping[str, float]) -> dict[str, float]:
-    return {f"{what}/{name}": count for name, count in counts.items()}
+def _metadata(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{what}/{name}": each for name, each in found.items()}
 
 
 def _column_metadata(
@@ -199,7 +235,7 @@ def _plan_table(declaration: Declaration, report: Report) -> str:
     if isinstance(report.plan, Refuse):
         return head
     lines = [
-        "| table | rows | deleted | inserted | sent |",
+        "| table | rows | deleted | inserted | published |",
         "| --- | ---: | ---: | ---: | --- |",
         *(f"| {' | '.join(cells)} |" for cells in _plan_rows(declaration, report)),
     ]
@@ -220,13 +256,13 @@ def _sent(table: str, report: Report) -> str:
         case NoChange():
             return "nothing"
         case Publish():
-            return "the whole file"
+            return "all rows"
         case UpdateTables(tables):
             if table not in tables:
                 return "nothing"
             shipped = report.tables.get(table)
             whole = shipped.whole if shipped else None
-            return f"the whole table: {escaped(whole)}" if whole else "what changed"
+            return f"all rows: {escaped(whole)}" if whole else "changed rows"
         case _:
             return ""
 
@@ -254,51 +290,66 @@ def extract_result(
     return dg.MaterializeResult(
         asset_key=key,
         metadata={
-            **_rows(declaration, rows),
-            "content": "payload of an update" if report.tables else "whole data source",
+            "content": "the changes of an update" if report.tables else "the full data source",
+            "dagster/row_count": rows[declaration.fact_table],
             "MB": _in_megabytes(extract.size),
-            "seconds/build": report.seconds["build"],
+            "seconds": report.seconds["build"],
             "opens in": PRODUCTS[extract.version],
-            # A file that was sent does not outlive the run.
+            # A file that was published does not outlive the run.
             **({"dagster/uri": extract.path.as_uri()} if report.plan is None else {}),
-            "bytes": extract.size,
-            "file version": extract.version,
+            "details": {"rows": rows, "bytes": extract.size, "file version": extract.version},
         },
     )
 
 
 def published_result(
-    key: dg.AssetKey, declaration: Declaration, report: Report, descriptions: Descriptions
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    declaration: Declaration,
+    report: Report,
+    descriptions: Descriptions,
 ) -> dg.MaterializeResult:
-    """Return the result for the refreshed data source; the journal records its state."""
+    """Return the result for the refreshed data source; the journal records its state.
+
+    Dagster plots each number, so there are only those that a person wants to see as a line, and
+    every refresh has all of them. `details` has what programs read.
+    """
     checkpoint, remote = report.checkpoint, report.remote
     if checkpoint is None or remote is None:
         raise ValueError("no data source was refreshed")
-    rows = {name: table.content.rows for name, table in checkpoint.tables.items()}
+    times = {"content last changed": checkpoint.changed_at, "last compared": checkpoint.compared_at}
     # The UI keeps this order: what most readers look for comes first, what explains it last.
     metadata: dict[str, Any] = {
         "summary": report.summary,
         **_plan(declaration, report),
-        **_rows(declaration, rows),
-        **_shipped(report),
-        **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
-        "seconds/total": report.seconds["total"],
+        "dagster/row_count": checkpoint.rows[declaration.fact_table],
+        "rows changed": _changed(report),
         "MB sent": _in_megabytes(report.sent),
+        "seconds": report.seconds["total"],
+        "growth of the file, % of its limit": _growth(declaration, checkpoint),
+        "where the time went": dg.MetadataValue.md(_bars(_spent(context, report))),
+        **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
+        **{name: dg.MetadataValue.timestamp(time) for name, time in times.items() if time},
         "comparison": comparison(report),
         **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
-        **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
         **_column_metadata(declaration, checkpoint, descriptions),
         **_decision(report),
-        **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
-        "bytes sent": report.sent,
-        **({"bytes in full": checkpoint.size} if checkpoint.size else {}),
-        "updates since published whole": checkpoint.updates,
-        "updated at": dg.MetadataValue.timestamp(remote.updated_at),
-        **({"job": report.job_id} if report.job_id else {}),
-        "luid": remote.luid,
+        "details": {
+            "rows": dict(checkpoint.rows),
+            "deleted": {name: each.deleted for name, each in report.tables.items()},
+            "inserted": {name: each.inserted for name, each in report.tables.items()},
+            "seconds": report.seconds,
+            "bytes sent": report.sent,
+            "bytes of a full publish": checkpoint.size,
+            "updates since the last full publish": checkpoint.updates,
+            "updated at": remote.updated_at.isoformat(),
+            "job": report.job_id,
+            "luid": remote.luid,
+        },
     }
     return dg.MaterializeResult(
-        asset_key=key, metadata=metadata, data_version=dg.DataVersion(_content_version(checkpoint))
+        asset_key=dg.AssetKey.from_user_string(declaration.key),
+        metadata=metadata,
+        data_version=dg.DataVersion(_content_version(checkpoint)),
     )
 
 
@@ -309,7 +360,7 @@ class Ended:
     Attributes:
         decision: "refuse" or "failed" if nothing was refreshed.
         rows: of the fact table; None if nothing was refreshed, like the bytes.
-        bytes_saved: those that were not sent, compared with a publish of the whole file.
+        bytes_saved: those that were not sent, compared with a full publish.
         seconds: by phase.
     """
 
@@ -330,7 +381,8 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
     if event is None or materialization is None:
         return None
     metadata: dict[str, Any] = {name: each.value for name, each in materialization.metadata.items()}
-    sent, whole, phases = metadata.get("bytes sent"), metadata.get("bytes in full"), "seconds/"
+    details = metadata.get("details", {})
+    sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
     return Ended(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
@@ -339,24 +391,64 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
         reason=metadata.get("reason", ""),
         rows=metadata.get("dagster/row_count"),
         bytes_sent=sent,
-        bytes_saved=max(whole - (sent or 0), 0) if whole else None,
+        bytes_saved=max(full - (sent or 0), 0) if full else None,
         compared=metadata.get("comparison", ""),
-        seconds={n.removeprefix(phases): v for n, v in metadata.items() if n.startswith(phases)},
+        seconds=details.get("seconds", {}),
     )
+
+
+def _changed(report: Report) -> int:
+    """Return how many rows a refresh changed; a full publish replaces all of them."""
+    if isinstance(report.plan, Publish) and report.extract:
+        return sum(report.extract.rows.values())
+    return sum(max(each.deleted, each.inserted) for each in report.tables.values())
+
+
+def _growth(declaration: Declaration, checkpoint: Checkpoint) -> float:
+    """Return how far the file has grown towards the next full publish, in percent."""
+    limit = (checkpoint.size or 0) * declaration.republish.growth
+    return round(100 * checkpoint.grown / limit, 1) if limit else 0.0
+
+
+def _spent(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, report: Report
+) -> dict[str, float]:
+    """Return where the seconds went, from the request of the run to the end of the refresh."""
+    seconds, record = report.seconds, context.instance.get_run_record_by_id(context.run.run_id)
+    began = time.time() - seconds["total"]
+    started = record.start_time or began if record else began
+    requested = record.create_timestamp.timestamp() if record else started
+    named = {
+        "upload": seconds.get("upload", 0.0),
+        "job of the server": seconds.get("job", 0.0),
+        "comparison": seconds.get("compare", 0.0),
+    }
+    return {
+        "queue of Dagster": max(started - requested, 0.0),
+        "models, start": max(began - started, 0.0),
+        "plan, build": seconds["total"] - sum(named.values()),
+        **named,
+    }
+
+
+_WIDTH = 30
+
+
+def _bars(spent: Mapping[str, float]) -> str:
+    """Return a Markdown table with a bar for each part of the time."""
+    total = sum(spent.values()) or 1.0
+    lines = [
+        f"| {name} | {seconds:.1f} s | {'█' * round(_WIDTH * seconds / total)} |"
+        for name, seconds in spent.items()
+    ]
+    return "\n".join(["| | | |", "| --- | ---: | --- |", *lines])
 
 
 def dry_run_observation(
     key: dg.AssetKey, declaration: Declaration, report: Report
 ) -> dg.AssetObservation:
     """Return the observation that reports what a refresh would do."""
-    sizes = {"bytes to send": report.extract.size} if report.extract else {}
-    metadata = {
-        "summary": report.summary,
-        **_plan(declaration, report),
-        **_shipped(report),
-        **sizes,
-        **_decision(report),
-    }
+    metadata = {"summary": report.summary, **_plan(declaration, report), **_decision(report)}
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
@@ -383,22 +475,6 @@ def _decision(report: Report) -> dict[str, str]:
 def _in_megabytes(size: int) -> float:
     """Convert bytes to megabytes of 10^6 bytes, to be plotted."""
     return round(size / 1e6, 3)
-
-
-def _shipped(report: Report) -> dict[str, int]:
-    """Return the numbers of deleted and inserted rows of an update, by table."""
-    return {
-        **{f"rows deleted/{name}": each.deleted for name, each in report.tables.items()},
-        **{f"rows inserted/{name}": each.inserted for name, each in report.tables.items()},
-    }
-
-
-def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:
-    """Return the rows by table; those of the fact table are the row count of the data source."""
-    return {
-        "dagster/row_count": rows[declaration.fact_table],
-        **{f"rows/{table}": count for table, count in rows.items()},
-    }
 
 
 def _content_version(checkpoint: Checkpoint) -> str:

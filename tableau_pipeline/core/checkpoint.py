@@ -100,6 +100,8 @@ class Checkpoint(Frozen):
         grown: bytes of the payloads since then.
         orphans: number of rows without a partner in the other table, by relationship; only if
             any.
+        changed_at: when a refresh last changed the published rows.
+        compared_at: when they were last found to equal those of the models.
         unreconciled: why the published rows were not compared with those of the models.
         distrust: why the contents must be compared before an update builds on this; None if not.
     """
@@ -119,6 +121,8 @@ class Checkpoint(Frozen):
     size: int | None = None
     grown: int = 0
     orphans: dict[str, int] = Field(default_factory=dict)
+    changed_at: datetime | None = None
+    compared_at: datetime | None = None
     unreconciled: str | None = "the comparison was interrupted"
     distrust: str | None = None
     behaviour: SiteBehaviour = SiteBehaviour()

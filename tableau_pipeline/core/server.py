@@ -18,6 +18,7 @@ class RemoteDatasource:
     Attributes:
         revision: the number of the newest revision; None if the site keeps none, or this user
             may not see them.
+        published: who published that revision, and when, in words; None like `revision`.
         megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
         link: the URL of its page.
     """
@@ -32,6 +33,7 @@ class RemoteDatasource:
     megabytes: int | None
     tags: frozenset[str]
     link: str | None
+    published: str | None = None
 
     @property
     def stamp(self) -> Stamp:
@@ -132,6 +134,7 @@ class Change:
         after: its current stamp.
         revisions: the possible numbers of revisions that the change made.
         seen: time stamps that the data source had meanwhile.
+        published: who published the newest revision, and when, in words.
     """
 
     window: Window | None
@@ -139,16 +142,19 @@ class Change:
     after: Stamp
     revisions: Collection[int]
     seen: Iterable[datetime] = ()
+    published: str | None = None
 
     @classmethod
-    def since(cls, record: Checkpoint, after: Stamp) -> "Change":
+    def since(cls, record: Checkpoint, after: RemoteDatasource) -> "Change":
         """The change since a record after which we have sent nothing."""
         before = (record.updated_at, record.revision) if record.updated_at else None
         # Every new revision is another user's.
-        return cls(None, before, after, revisions=(0,))
+        return cls(None, before, after.stamp, revisions=(0,), published=after.published)
 
     def unexplained(self, behaviour: SiteBehaviour) -> str | None:
         """The part of the change that was not ours, as far as the server shows; None if all was."""
+        is_theirs = self.made is not None and self.made not in self.revisions
+        by = f" ({self.published})" if is_theirs and self.published else ""
         before = self.before[0] if self.before else None
         # Each stamp counts, as our own may have covered one that another user left before it.
         for stamp in dict.fromkeys([*self.seen, self.after[0]]):
@@ -156,15 +162,13 @@ class Change:
                 continue
             shown = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:
-                return f"{shown}, and that was not this pipeline, as far as its records show"
+                return f"{shown}{by}, and that was not this pipeline, as far as its records show"
             if not self.window.covers(stamp, lag=behaviour.lag):
-                start, end = self.window.start, self.window.end
-                return (
-                    f"{shown}, and our change took effect from {start:%H:%M:%S} to {end:%H:%M:%S}"
-                )
+                start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
+                return f"{shown}{by}, and our change took effect from {start} to {end}"
         # A publish in the second of our job shares its stamp, but shows as one more revision.
-        if (made := self.made) is not None and made not in self.revisions:
-            return f"another user published: it has {made} new revisions"
+        if is_theirs:
+            return f"another user published: it has {self.made} new revisions{by}"
         return None
 
     @property

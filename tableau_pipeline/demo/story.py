@@ -145,22 +145,19 @@ def _line(
     instance: dg.DagsterInstance,
 ) -> Line:
     metadata: dict[str, Any] = {name: entry.value for name, entry in entries.items()}
-
-    def total(prefix: str) -> Any:
-        return sum(value for name, value in metadata.items() if name.startswith(prefix))
-
+    details = metadata["details"]
     return Line(
         chapter=chapter,
         datasource=datasource.name,
         decision=metadata["decision"],
         reason=metadata["reason"],
         rows=metadata["dagster/row_count"],
-        deleted=total("rows deleted/"),
-        inserted=total("rows inserted/"),
-        bytes_sent=metadata["bytes sent"],
-        seconds=metadata["seconds/total"],
+        deleted=sum(details["deleted"].values()),
+        inserted=sum(details["inserted"].values()),
+        bytes_sent=details["bytes sent"],
+        seconds=metadata["seconds"],
         compared=metadata["comparison"],
-        differences=_differences(datasource, metadata["luid"], instance),
+        differences=_differences(datasource, details["luid"], instance),
     )
 
 
@@ -197,7 +194,7 @@ def table(told: Sequence[Line]) -> str:
         cells = (
             *(line.chapter.title, line.datasource, line.decision, f"{line.rows:,}"),
             *(f"{line.deleted:,}", f"{line.inserted:,}", f"{line.bytes_sent / 1e6:.2f}"),
-            *(f"{line.seconds:.1f}", line.compared.removeprefix("equal ")),
+            *(f"{line.seconds:.1f}", line.compared.removeprefix("equal ").partition(",")[0]),
             "DIFFERS" if line.differences else "equal",
         )
         text += [_row(cells), f"    why: {line.reason}"]

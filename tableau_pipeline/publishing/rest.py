@@ -80,7 +80,8 @@ def same_name(one: str | None, other: str | None) -> bool:
 def remote_datasource(
     server: TSC.Server, item: TSC.DatasourceItem, *, revision: bool = True
 ) -> RemoteDatasource:
-    """Return a data source, with the number of its newest revision if that is to be asked for."""
+    """Return a data source, with its newest revision if that is to be asked for."""
+    newest = _newest_revision(server, item) if revision else None
     return RemoteDatasource(
         luid=str(item.id),
         name=str(item.name),
@@ -88,7 +89,8 @@ def remote_datasource(
         owner_id=str(item.owner_id),
         created_at=valid_time(item, "createdAt", item.created_at),
         updated_at=valid_time(item, "updatedAt", item.updated_at),
-        revision=_newest_revision(server, item) if revision else None,
+        revision=int(newest.revision_number or 0) if newest else None,
+        published=_published(newest) if newest else None,
         megabytes=item.size,
         tags=frozenset(item.tags or ()),
         link=item.webpage_url,
@@ -102,7 +104,13 @@ def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> d
     return value
 
 
-def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> int | None:
+def _published(revision: TSC.RevisionItem) -> str:
+    by = f' by "{revision.user_name}"' if revision.user_name else ""
+    at = f" at {revision.created_at:%Y-%m-%d %H:%M:%S} UTC" if revision.created_at else ""
+    return f"revision {revision.revision_number} was published{by}{at}"
+
+
+def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.RevisionItem | None:
     def page(
         options: TSC.RequestOptions | None,
     ) -> tuple[list[TSC.RevisionItem], TSC.PaginationItem]:
@@ -118,10 +126,10 @@ def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> int | None
     newest = None
     try:
         for revision in every(page):
-            number = int(revision.revision_number)
             if revision.current:
-                return number
-            newest = max(number, newest or 0)
+                return revision
+            if newest is None or int(revision.revision_number) > int(newest.revision_number):
+                newest = revision
     except TSC.ServerResponseError as error:
         # The site keeps no revisions, or this user may not see them.
         if error.code.startswith("403"):

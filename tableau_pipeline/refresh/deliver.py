@@ -77,12 +77,14 @@ class Sender:
 
     Attributes:
         tags: the tags of the data source that show that it is ours.
+        seconds: by phase, of this refresh.
         sent: the number of requests that were sent.
     """
 
     claim: HeldClaim
     jobs: Jobs
     tags: frozenset[str]
+    seconds: dict[str, float]
     sent: int = 0
 
     @property
@@ -152,7 +154,8 @@ class Sender:
 
     def _uploaded(self, file: Path) -> str:
         try:
-            return self.server.upload(file)
+            with phase(self.seconds, "upload"):
+                return self.server.upload(file)
         except FileNotFoundError:
             # A refresh removes the files of earlier ones, so a missing file means that a later one
             # runs.
@@ -181,7 +184,7 @@ class Sender:
         doing: str,
         actions: str = "",
     ) -> Sent:
-        """Record the intent, check that nothing changed, send, wait, and check the result."""
+        """Record the intent, check that nothing changed, and carry it out."""
         # The intent is stored before the claim is checked: whoever claims after that check sees it.
         self.claim.journal.append(intent)
         try:
@@ -193,6 +196,19 @@ class Sender:
             # An open intent would make the next run wait for a job that does not exist.
             self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise
+        with phase(self.seconds, "job"):
+            return self._took_effect(intent, before, call, doing=doing, actions=actions)
+
+    def _took_effect(
+        self,
+        intent: Intent,
+        before: RemoteDatasource | None,
+        call: Callable[[], str | None],
+        *,
+        doing: str,
+        actions: str,
+    ) -> Sent:
+        """Send the request, wait for the server's job, and look at what it has left."""
         intent = self._called(intent, call, doing)
         seen: list[datetime] = []
 
@@ -275,6 +291,7 @@ class Sender:
             remote.stamp,
             revisions=revisions_of(behaviour, is_update=is_update),
             seen=seen,
+            published=remote.published,
         )
         distrust = change.unexplained(behaviour)
         if target:
@@ -373,12 +390,14 @@ class Delivery:
         base, declaration = self.base, self.content.declaration
         before = base.checkpoint
         history: dict[str, Any] = {"updates": 0, "size": size, "grown": 0}
+        history["changed_at"] = self.now()
         if before and not isinstance(plan, Publish):
             updates = before.updates + isinstance(plan, UpdateTables)
-            history = {"updates": updates, "size": before.size, "grown": before.grown + size}
+            history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
-            # Nothing is sent, so the last comparison still stands.
-            history["unreconciled"] = before.unreconciled
+            # The last comparison still stands.
+            kept = ("unreconciled", "changed_at", "compared_at")
+            history |= {name: getattr(before, name) for name in kept}
         metadata = before.metadata if before else None
         if isinstance(plan, Publish) and plan.mode in NEW_METADATA:
             # The file brings its own, whose digest is known only once the server has it.
@@ -423,18 +442,17 @@ class Delivery:
         # Only the last part has a target. If an earlier one turns out to be the last that landed,
         # the data source is at no checkpoint, and the next run publishes in full.
         distrust, sent = None, None
-        with phase(self.seconds, "send"):
-            for number, delta in enumerate(deltas, start=1):
-                is_last = number == len(deltas)
-                part = f"an update in {len(deltas)} parts was interrupted after part {number}"
-                sent = self.sender.update(
-                    delta.batch.json(),
-                    delta.extract.path,
-                    target if is_last else None,
-                    to=sent.remote if sent else remote,
-                    distrust=distrust if is_last else part,
-                )
-                distrust = distrust or sent.distrust
+        for number, delta in enumerate(deltas, start=1):
+            is_last = number == len(deltas)
+            part = f"an update in {len(deltas)} parts was interrupted after part {number}"
+            sent = self.sender.update(
+                delta.batch.json(),
+                delta.extract.path,
+                target if is_last else None,
+                to=sent.remote if sent else remote,
+                distrust=distrust if is_last else part,
+            )
+            distrust = distrust or sent.distrust
         if sent is None:
             raise ValueError("an update has at least one part")
         return replace(sent, distrust=distrust)
@@ -454,11 +472,10 @@ class Delivery:
                 location=self.kept,
                 name=f"{file_name(self.content.declaration.key)} {self.now():%Y-%m-%d %H%M%S}",
             )
-        with phase(self.seconds, "send"):
-            project_id = remote.project_id if remote else self._project()
-            sent = self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
-            if mode is PublishMode.REPLACE and not base.is_ours:
-                check_kept(server, sent.remote, base.metadata, saved=saved)
+        project_id = remote.project_id if remote else self._project()
+        sent = self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
+        if mode is PublishMode.REPLACE and not base.is_ours:
+            check_kept(server, sent.remote, base.metadata, saved=saved)
         if remote is None or saved is None:
             return sent
         warning = f'"{remote.name}" was saved as {saved} before it was replaced'
@@ -522,7 +539,7 @@ def _changed(
     # The server's time stamps have whole seconds, and may be rounded up.
     window = Window(began, server.now() + timedelta(seconds=1))
     # Tags, a name or a project make no revision, so a new one is another user's.
-    change = Change(window, remote.stamp, now.stamp, revisions=(0,))
+    change = Change(window, remote.stamp, now.stamp, revisions=(0,), published=now.published)
     return now, change.unexplained(SiteBehaviour())
 
 

@@ -247,12 +247,12 @@ class Observer:
         """The change since the record: none, or the request that led to it."""
         sent = recovered.sent
         if sent is None:
-            return Change.since(record, remote.stamp)
+            return Change.since(record, remote)
         is_update = sent.mode is None
         before = (sent.before, sent.before_revision) if sent.before else None
         window = Window.of(self.server.job(sent.job_id)) if sent.job_id else None
         revisions = revisions_of(record.behaviour, is_update=is_update)
-        return Change(window, before, remote.stamp, revisions=revisions)
+        return Change(window, before, remote.stamp, revisions=revisions, published=remote.published)
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         # Counting may download the whole file, which is wasted if no guard will ask.

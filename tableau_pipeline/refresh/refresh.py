@@ -212,7 +212,7 @@ class _Phases:
     def _sender(self) -> Sender:
         if self._claim is None:
             raise ValueError("only a claimed data source is sent to")
-        return Sender(self._claim, self._jobs, self._tags)
+        return Sender(self._claim, self._jobs, self._tags, self._seconds)
 
     def recover(self) -> Recovered:
         """Find out what became of what earlier refreshes have sent."""
@@ -270,7 +270,9 @@ class _Phases:
             base=base,
             desired=desired,
         )
-        self._setup.log.info(DECISION, report.decision, report.reason)
+        if not isinstance(plan, Refuse):
+            # The refusal itself says it.
+            self._setup.log.info(DECISION, report.decision, report.reason)
         report = replace(report, orphans=self._orphans(base, desired, plan))
         return Planned(base, desired, plan, report, deltas)
 
@@ -359,7 +361,7 @@ class _Phases:
         """
         if sent.target is None or not self._declaration.reconcile or not sent.target.unreconciled:
             return None
-        with phase(self._seconds, "reconcile"):
+        with phase(self._seconds, "compare"):
             found = self._reconciler.compare(sent.target, sent.remote)
         if found.skipped:
             self._setup.log.warning("Not reconciled with the models: %s", found.skipped)
@@ -371,17 +373,16 @@ class _Phases:
         if target is None or self._claim is None:
             raise ValueError("a refresh ends with a checkpoint")
         behaviour = target.behaviour if sent.distrust else sent.learnt
-        distrust, unreconciled = sent.distrust, target.unreconciled
+        known: dict[str, object] = {"distrust": sent.distrust, "behaviour": behaviour}
         if found and found.problem:
             # No update may build on it until it is equal.
-            distrust = found.problem
+            known["distrust"] = found.problem
+        elif target.unreconciled and not self._declaration.reconcile:
+            known["unreconciled"] = "reconcile: never"
         elif found:
-            unreconciled = found.skipped
-        elif unreconciled and not self._declaration.reconcile:
-            unreconciled = "reconcile: never"
-        checkpoint = completed(
-            target, sent.remote, distrust=distrust, unreconciled=unreconciled, behaviour=behaviour
-        )
+            known["unreconciled"] = found.skipped
+            known["compared_at"] = None if found.skipped else self._setup.now()
+        checkpoint = completed(target, sent.remote, **known)
         self._claim.close(checkpoint)
         return checkpoint
 

@@ -90,7 +90,7 @@ def summary(report: Report, declaration: Declaration, options: Options) -> str:
     """Such as "NYC Flights: update, -433 +419 rows, 0.13 MB in 2.1 s, equal by count, http://..."."""
     if isinstance(report.plan, Refuse):
         return f"{declaration.name}: the refresh would be refused: {report.plan.reason}"
-    done = f"{_work(report)} in {report.seconds['total']:.1f} s"
+    done = f"{_work(report, declaration)} in {report.seconds['total']:.1f} s"
     if options.dry_run:
         return f"{declaration.name}: dry run, nothing sent; a refresh would be: {done}"
     if report.plan is None:
@@ -100,13 +100,15 @@ def summary(report: Report, declaration: Declaration, options: Options) -> str:
     return ", ".join(filter(None, [f"{declaration.name}: {done}", comparison(report), link]))
 
 
-def _work(report: Report) -> str:
-    rows = sum(report.extract.rows.values()) if report.extract else 0
+def _work(report: Report, declaration: Declaration) -> str:
+    rows = report.extract.rows if report.extract else {}
+    # As everywhere, the rows of a data source are those of its fact table.
+    rows = rows.get(declaration.published_name(declaration.fact_table), 0)
     size = megabytes(report.extract.size) if report.extract else ""
     moved = "".join(f"{phrase}, " for phrase in report.moves.values())
     match report.plan:
         case NoChange():
-            return f"{moved}no rows sent" if moved else "no change, nothing sent"
+            return f"{moved}no change of rows" if moved else "no change"
         case UpdateTables():
             deleted = sum(each.deleted for each in report.tables.values())
             inserted = sum(each.inserted for each in report.tables.values())
@@ -130,5 +132,11 @@ def comparison(report: Report) -> str:
     if checkpoint.unreconciled:
         return f"not compared: {checkpoint.unreconciled}"
     if found is None:
-        return "equal when it was last compared"
+        when = checkpoint.compared_at
+        return f"equal when last compared{f', {when:%Y-%m-%d %H:%M} UTC' if when else ''}"
     return f"equal by {found.way}"
+
+
+def unmatched(orphans: Mapping[str, int]) -> list[str]:
+    """A phrase for each relationship with rows that find no match."""
+    return [f"{edge}: {count:,} rows without a match" for edge, count in orphans.items()]

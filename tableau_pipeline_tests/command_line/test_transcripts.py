@@ -27,7 +27,7 @@ def test_history(morning: World):
     assert told.code == 0
     first, second = morning.run("status", "arrivals", "--json").data["history"]["arrivals"]
     assert (first["decision"], second["decision"]) == ("update", "publish (create)")
-    assert first["seconds"].keys() >= {"plan", "build", "send", "total"}
+    assert first["seconds"].keys() >= {"plan", "build", "upload", "job", "total"}
     assert first["bytes_saved"] == second["bytes_sent"] - first["bytes_sent"]
     (refused, _) = morning.run("status", "delays", "--json").data["history"]["delays"]
     assert refused["decision"] == "refuse"

@@ -99,14 +99,17 @@ def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
         first, assets = server.next_run("daily_orders")
         assert assets == ["daily_orders", "daily_orders_extract"]
         shipped = server.shipped("daily_orders")
-        assert (shipped["decision"], shipped["rows/orders"]) == ("publish (create)", 90 * 3)
+        assert (shipped["decision"], shipped["details"]["rows"]["orders"]) == (
+            "publish (create)",
+            90 * 3,
+        )
 
         server.backfill("orders", DAYS[40:41])
         again, _ = server.next_run("orders", known={model})
         second, _ = server.next_run("daily_orders", known={first})
         shipped = server.shipped("daily_orders")
         assert shipped["decision"] == "update"
-        assert (shipped["rows deleted/orders"], shipped["rows inserted/orders"]) == (3, 3)
+        assert shipped["rows changed"] == 3
 
         # The sensor has looked several times since the first one.
         assert server.runs_of("orders").keys() == {model, again}

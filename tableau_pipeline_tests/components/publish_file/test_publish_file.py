@@ -41,7 +41,7 @@ def test_only_changed_rows_are_sent(publish: Publish, shipped: Shipped, name: st
     metadata_of(publish(path=str(path), name=name, key=["id"]))
     path.write_text("id,v\n" + "\n".join([*rows[:-1], "4999,new"]), "utf-8")
     found = metadata_of(publish(path=str(path), name=name, key=["id"]))
-    assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
+    assert (found["decision"], found["details"]["inserted"][name]) == ("update", 1)
     assert published(shipped, name)["v"].to_pylist()[-1] == "new"
 
 

@@ -43,7 +43,7 @@ def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, 
     rows = [f"{number},v{number}" for number in range(5000)]
     metadata_of(publish(path=str(write(tmp_path / "a+b c%20.csv", "id,v", *rows)), **config))
     found = metadata_of(publish(path=str(write(tmp_path / "ü.csv", "id,v", "5000,x")), **config))
-    assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
+    assert (found["decision"], found["details"]["inserted"][name]) == ("update", 1)
     files = published(shipped, name)["file"].to_pylist()
     assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
 

@@ -55,12 +55,12 @@ def test_days_that_become_weeks(location: Location, policy: Any):
     location.partitions[MODEL] = dg.DailyPartitionsDefinition(str(FIRST))
     for each in days(FIRST, 14):
         write(location, each, length=1)
-    assert metadata_of(location.refresh("weeks", declared=declared))["rows/flights"] == 140
+    assert metadata_of(location.refresh("weeks", declared=declared))["dagster/row_count"] == 140
     location.partitions[MODEL] = dg.WeeklyPartitionsDefinition(str(FIRST))
     for number, start in enumerate((FIRST, FIRST + timedelta(days=7)), start=1):
         write(location, start, length=7, value=number)
         found = metadata_of(location.refresh("weeks", declared=declared))
-        assert found["rows/flights"] == number * 70
+        assert found["dagster/row_count"] == number * 70
         assert location.wrong("weeks", declared) == []
     write(location, FIRST, length=7, value=3)
     assert location.refresh("weeks", declared=declared).success

@@ -41,10 +41,10 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
     found = metadata(refresh(story))
     assert found.keys() == {PUBLISHED}
     assert found[PUBLISHED]["decision"] == "no change"
-    assert found[PUBLISHED]["bytes sent"] == 0
+    assert found[PUBLISHED]["MB sent"] == 0
     checkpoint = read_history(records_of(story.instance, "nyc_flights")).checkpoint
     assert checkpoint
-    assert checkpoint.luid == found[PUBLISHED]["luid"]
+    assert checkpoint.luid == found[PUBLISHED]["details"]["luid"]
 
 
 def test_columns_and_where_they_come_from(story: Story):
@@ -68,7 +68,8 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     found = metadata(result)
     assert found.keys() == {PUBLISHED, EXTRACT}
     assert found[PUBLISHED]["reason"] == "in full: asked for (full: true)"
-    assert found[EXTRACT]["rows/flights"] == found[PUBLISHED]["rows/flights"] == 336_762
+    assert found[EXTRACT]["dagster/row_count"] == 336_762
+    assert found[PUBLISHED]["dagster/row_count"] == 336_762
     # A path to a file that is gone with the run would help nobody.
     assert "dagster/uri" not in found[EXTRACT]
     records = [*reversed(records_of(story.instance, "nyc_flights"))]
@@ -85,7 +86,7 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     assert {intent.run_id for intent in intents} == {result.run_id}
     assert isinstance(closing, ClaimRelease)
     assert closing.checkpoint
-    assert closing.checkpoint.luid == found[PUBLISHED]["luid"]
+    assert closing.checkpoint.luid == found[PUBLISHED]["details"]["luid"]
 
 
 def test_equal_contents_have_equal_data_versions(story: Story):

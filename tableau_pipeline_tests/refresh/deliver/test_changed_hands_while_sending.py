@@ -75,6 +75,8 @@ def test_another_user_publishes_again_and_again(pipeline: Pipeline):
     assert len(jobs(pipeline)) == began + 2
     assert report.warnings
     assert "to be compared by the next refresh" in report.summary
+    # Whom to ask.
+    assert 'was published by "admin" at 20' in report.summary
     assert isinstance(pipeline.run().plan, Publish)
     assert pipeline.wrong() == []
     assert isinstance(pipeline.run().plan, NoChange)
