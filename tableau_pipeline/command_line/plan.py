@@ -35,7 +35,7 @@ class Foreseen:
     Attributes:
         kind: one of `_KINDS`.
         limit: bytes that a payload may have; None if no update is planned.
-        size: bytes that would be sent; for a whole file, those of the last one.
+        size: bytes that would be sent; for a full publish, those of the last one.
         notes: all that a reader should know beside, in sentences by what they are about.
     """
 
@@ -176,8 +176,8 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
             yield "schema", change
     for table, counts in report.tables.items():
         if len(report.tables) > 1 or counts.whole:
-            whole = f" (whole: {counts.whole})" if counts.whole else ""
-            yield "table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{whole}"
+            why = f" (all rows: {counts.whole})" if counts.whole else ""
+            yield "table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{why}"
     yield from (("warning", found) for found in unmatched(report.orphans))
     for each in (*base.moved, *base.warnings):
         yield "warning", each
@@ -242,7 +242,9 @@ def closing(found: Sequence[Foreseen]) -> str:
     size = megabytes(sum(each.size or 0 for each in found))
     files = sum(each.size is None and each.kind == "publish" for each in found)
     more = (
-        f", and {files} whole file{'s' if files > 1 else ''} of a size not known" if files else ""
+        f", and {files} full publish{'es' if files > 1 else ''} of a size not known"
+        if files
+        else ""
     )
     return f"Plan: {', '.join(parts)}; {size}{more}"
 

@@ -24,8 +24,8 @@ class Known:
         last: the last refresh that ended well.
         stopped: a later one that did not.
         running: the id of the run that refreshes it now.
-        checkpoint: None if the last one is not certain: a sending of it is open.
-        is_published: whether a checkpoint or a sending of it is recorded.
+        checkpoint: None if the last one is not certain: a request for it is open.
+        is_published: whether a checkpoint or a request for it is recorded.
     """
 
     last: Ended | None = None

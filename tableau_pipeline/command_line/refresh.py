@@ -45,7 +45,7 @@ _EVENTS = (
     help="What to accept once instead of refusing it.",
 )
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
-@click.option("--build-only", is_flag=True, help="Build the whole .hyper file, and stop.")
+@click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")
 @click.option("--webserver", metavar="URL", help="Run it in the deployment of this web server.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_obj

@@ -65,7 +65,7 @@ class Line:
     run_id: str | None = None
 
     @property
-    def needs_somebody(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether a person has to look at it."""
         return self.state not in (State.RUNNING, State.FRESH)
 
@@ -102,12 +102,12 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
                 problem = str(error)
         past = {key: history(project.instance, key) for key in declared} if names else {}
     lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
-    needing = [each for each in lines if each.needs_somebody]
+    needing = [each for each in lines if each.needs_attention]
     data = {
-        "datasources": [asdict(e) | {"needs_somebody": e.needs_somebody} for e in lines],
+        "datasources": [asdict(e) | {"needs_attention": e.needs_attention} for e in lines],
         "undeclared": others,
         "history": past,
-        "need_somebody": len(needing),
+        "need_attention": len(needing),
         **({"error": problem} if problem else {}),
     }
     output = Output(as_json=as_json)
@@ -214,7 +214,7 @@ def _shown(
     heads = (*heads, "COMPARED", "NEXT")
     shown: list[RenderableType] = [columns(heads, [_row(each, now) for each in lines])]
     for each in lines:
-        if not each.needs_somebody:
+        if not each.needs_attention:
             continue
         where = f" (run {each.run_id})" if each.run_id else ""
         shown.append(signed(each.sign, f"{each.name}: {each.state}{where}"))
@@ -237,7 +237,7 @@ def _closing(lines: Sequence[Line], needing: Sequence[Line]) -> str:
         return "No data source is declared."
     if needing:
         verb = "needs" if len(needing) == 1 else "need"
-        return f"{len(needing)} of {len(lines)} {verb} somebody."
+        return f"{len(needing)} of {len(lines)} {verb} attention."
     return f"All {len(lines)} are fresh." if len(lines) > 1 else "It is fresh."
 
 

@@ -56,7 +56,7 @@ _RECORD = "tableau_pipeline/record"
 _CLAIMS, _REQUESTS = "claims:", "requests:"
 _REPAIR = (
     "Restore a backup of Dagster's database. Or wipe that asset in Dagster: then each data source "
-    "is found by its tags, and published in full"
+    "is found by its tags, and published again"
 )
 
 

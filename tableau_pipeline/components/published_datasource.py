@@ -98,8 +98,8 @@ class RefreshConfig(dg.Config):
     """Options of a single run."""
 
     dry_run: bool = Field(default=False, description="Plan and report, but change nothing.")
-    build_only: bool = Field(default=False, description="Build the whole .hyper file, and stop.")
-    full: bool = Field(default=False, description="Send everything, even if nothing changed.")
+    build_only: bool = Field(default=False, description="Build the full .hyper file, and stop.")
+    full: bool = Field(default=False, description="Publish everything, even if nothing changed.")
     accept: list[str] = Field(
         default_factory=list,
         description="What to accept once instead of refusing it: shrink, schema, overwrite, "

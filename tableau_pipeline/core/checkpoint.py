@@ -95,10 +95,10 @@ class Checkpoint(Frozen):
             if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
         metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
-        updates: the number of updates since the file was last published whole.
-        size: bytes of that file.
+        updates: the number of updates since the last full publish.
+        size: bytes of the file then.
         grown: bytes of the payloads since then.
-        orphans: number of rows without a partner in the other table, by relationship; only if
+        orphans: number of rows without a match in the other table, by relationship; only if
             any.
         changed_at: when a refresh last changed the published rows.
         compared_at: when they were last found to equal those of the models.

@@ -32,7 +32,7 @@ _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 @keyed
 class ReplaceAll:
-    """Send the whole table."""
+    """Replace all rows."""
 
 
 @keyed
@@ -280,7 +280,7 @@ class Table:
     ] = Field(
         default=ReplaceAll(),
         json_schema_extra={"default": "replace"},
-        description="Which rows a refresh sends. replace: the whole table. {diff: {key: [...]}}: "
+        description="Which rows a refresh replaces. replace: all. {diff: {key: [...]}}: "
         "the rows that differ. {append: {cursor: ...}}: the rows from the last published one on. "
         "{partitions: {column: ...}}: the partitions that changed.",
     )
@@ -319,13 +319,13 @@ def _named(tables: Mapping[str, Table]) -> tuple[Table, ...]:
 
 @keyed
 class Republish:
-    """When to publish the whole file again. Updates make it grow, even those that delete rows."""
+    """When to publish the full file again. Updates make it grow, even those that delete rows."""
 
     growth: float = Field(
         default=1.0,
         gt=0,
-        description="Once the updates since the file was last published whole exceed this share "
-        "of its size.",
+        description="A full publish follows once the updates since the last one total more than "
+        "this share of the file's size.",
     )
     after: int | None = Field(
         default=None, ge=1, description="After so many updates. Default: no limit."
@@ -444,11 +444,11 @@ class Declaration:
     )
     republish: Republish = Field(
         default_factory=Republish,
-        description="When the whole file is published again instead of an update.",
+        description="When the full file is published again instead of an update.",
     )
     on_oversize: Literal["publish", "split"] = Field(
         default="publish",
-        description="An update above the limit: publish the whole file, or split the update into "
+        description="An update above the limit: publish the full file, or split the update into "
         "several. With split, dashboards may show old and new rows together for a while.",
     )
     payload_limit_mb: float | None = Field(

@@ -132,7 +132,7 @@ class Builder:
         changed: Collection[str],
         base: Checkpoint | None,
     ) -> dict[str, int]:
-        """Count the rows without a partner in the other table, by relationship; only if any.
+        """Count the rows without a match in the other table, by relationship; only if any.
 
         Args:
             changed: the tables that an update of `base` changes.
@@ -149,7 +149,7 @@ class Builder:
         for edge, count in found.items():
             if count:
                 rows = "1 row has" if count == 1 else f"{count:,} rows have"
-                self.log.warning("Relationship %s: %s no partner", edge, rows)
+                self.log.warning("Relationship %s: %s no match", edge, rows)
         return {edge: count for edge, count in (known | found).items() if count}
 
     def _clear(self) -> None:

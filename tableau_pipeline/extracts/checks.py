@@ -413,7 +413,7 @@ def count_orphans(
     changes: Mapping[str, TableChange],
     known: Mapping[str, int],
 ) -> dict[str, int]:
-    """Count the rows without a partner in the other table, by relationship of changed tables.
+    """Count the rows without a match in the other table, by relationship of changed tables.
 
     Tableau shows them without the fields of the other table. That deserves a warning, but is no
     error.
@@ -453,9 +453,9 @@ def _orphans(
         return known
     if many.old is None or not many.shared:
         return _all_orphans(hyper, edge, sources)
-    partners = select_sql(sources[edge.one])
-    added = orphans(hyper, many.added_sql(), partners, edge.on)
-    return known + added - orphans(hyper, many.removed_sql(), partners, edge.on)
+    matches = select_sql(sources[edge.one])
+    added = orphans(hyper, many.added_sql(), matches, edge.on)
+    return known + added - orphans(hyper, many.removed_sql(), matches, edge.on)
 
 
 def _has_other_keys(hyper: HyperProcess, edge: Relationship, change: TableChange) -> bool:

@@ -181,7 +181,7 @@ class ReconciliationError(RefreshError):
     def __init__(self, found: Reconciliation) -> None:
         super().__init__(
             f"What is published differs from the models: {found.problem}. The next run publishes "
-            "in full. If this happens again, please report it"
+            "everything again. If this happens again, please report it"
         )
         self.found = found
 

@@ -323,7 +323,7 @@ def shared_key_problem(
 
 
 def orphans(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, str]]) -> int:
-    """Count the rows of `many` without a partner in `one`; rows with a NULL key do not count.
+    """Count the rows of `many` without a match in `one`; rows with a NULL key do not count.
 
     Args:
         many: a relation, as SQL; like `one`.

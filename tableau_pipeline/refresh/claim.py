@@ -85,7 +85,7 @@ class HeldClaim:
         self.journal.append(intent.model_copy(update=update))
         raise RefreshError(
             f"This refresh was overtaken by {by} during its {intent.action}, which may have "
-            "changed what that run left. The next run publishes in full."
+            "changed what that run left. The next run publishes everything again."
         )
 
     def _overtaken_by(self) -> str | None:

@@ -64,9 +64,9 @@ def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> C
 
 
 _TIMESTAMP_PAUSE = 0.25
-_UNKNOWN = "Outcome unknown: the next run finds out, and publishes in full."
+_UNKNOWN = "Outcome unknown: the next run finds out, and publishes everything again."
 _NEXT = {
-    Outcome.FAILED: "The next run publishes the whole file.",
+    Outcome.FAILED: "The next run publishes the full file.",
     Outcome.CANCELLED: "The next run sends it again.",
 }
 
@@ -440,7 +440,7 @@ class Delivery:
         self, deltas: Sequence[Delta], target: Checkpoint, remote: RemoteDatasource
     ) -> Sent:
         # Only the last part has a target. If an earlier one turns out to be the last that landed,
-        # the data source is at no checkpoint, and the next run publishes in full.
+        # the data source is at no checkpoint, and the next run publishes everything.
         distrust, sent = None, None
         for number, delta in enumerate(deltas, start=1):
             is_last = number == len(deltas)

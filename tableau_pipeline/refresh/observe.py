@@ -19,7 +19,7 @@ from tableau_pipeline.refresh.reconcile import Reconciler
 def recover(history: History, jobs: Jobs, claim: HeldClaim | None) -> Recovered:
     """Find out what became of the requests of earlier refreshes, and record it.
 
-    Nothing is ever sent again: if an outcome is not known, the next publish is in full.
+    Nothing is ever sent again: if an outcome is not known, the next publish is a full one.
 
     Args:
         claim: of the refresh; None if it only looks, and so neither waits nor records anything.
@@ -207,7 +207,7 @@ class Observer:
             checkpoint=checkpoint,
             move=self._move(checkpoint, remote, project_id),
         )
-        # It is published in full in any case, so its contents need not be downloaded.
+        # There is a full publish in any case, so its contents need not be downloaded.
         if recovered.distrust:
             return replace(base, distrust=recovered.distrust)
         return self._verified(base, checkpoint, recovered, remote)

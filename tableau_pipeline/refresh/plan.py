@@ -38,7 +38,7 @@ class Options:
     """The run config of a refresh.
 
     Attributes:
-        build_only: build the whole file, and stop.
+        build_only: build the full file, and stop.
         audit: only compare the published rows with those of the last refresh.
     """
 
@@ -86,7 +86,7 @@ class UpdateTables:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Send the whole file."""
+    """Replace the full file."""
 
     mode: PublishMode
     reason: str
@@ -141,16 +141,16 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     if not base.is_ours:
         return _taken_over(facts, options)
     if changes := _new_metadata(facts):
-        return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
+        return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}")
     # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
     if Accept.OVERWRITE in options.accept and (options.full or checkpoint is None):
-        return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
+        return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if checkpoint is None:
         # Replace and not Overwrite: nothing tells whether analysts have worked on the metadata.
         reason = base.distrust or "no record shows what it holds"
-        return Publish(PublishMode.REPLACE, f"in full: {reason}")
+        return Publish(PublishMode.REPLACE, f"full publish: {reason}")
     if reason := _in_full(facts, checkpoint, options):
-        return Publish(PublishMode.REPLACE, f"in full: {reason}")
+        return Publish(PublishMode.REPLACE, f"full publish: {reason}")
     changed = tuple(
         name
         for name, table in facts.desired.items()
@@ -259,23 +259,21 @@ def by_size(
     reason, size = _new_content(changed.tables), megabytes(delta.size)
 
     def in_full(why: str) -> Publish:
-        return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")
+        return Publish(PublishMode.REPLACE, f"full publish: {reason}; {why}")
 
     cap, growth = declaration.republish.after, declaration.republish.growth
     if cap is not None and checkpoint.updates >= cap:
         return in_full(
-            f"{checkpoint.updates} updates since the file was last published whole "
-            f"(republish.after: {cap})"
+            f"{checkpoint.updates} updates since the last full publish (republish.after: {cap})"
         )
     if checkpoint.size and delta.size > checkpoint.size:
-        whole = megabytes(checkpoint.size)
-        return in_full(f"the update of {size} is larger than the whole file of {whole}")
+        full = megabytes(checkpoint.size)
+        return in_full(f"the update of {size} is larger than the full file of {full}")
     grown = checkpoint.grown + delta.size
     if checkpoint.size and grown > growth * checkpoint.size:
         return in_full(
-            f"with this update it would have grown by {megabytes(grown)} since "
-            f"it was last published whole with {megabytes(checkpoint.size)} "
-            f"(republish.growth: {growth:g})"
+            f"updates since the last full publish would total {megabytes(grown)}, the file has "
+            f"{megabytes(checkpoint.size)} (limit: {growth:g}x, republish.growth)"
         )
     too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
     if delta.size > delta.limit and not delta.pieces:
@@ -294,8 +292,8 @@ def _new_content(tables: Sequence[str]) -> str:
 
 
 def _rows(table: str, counts: RowCounts) -> str:
-    whole = f" (whole: {counts.whole})" if counts.whole else ""
-    return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{whole}"
+    why = f" (all rows: {counts.whole})" if counts.whole else ""
+    return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{why}"
 
 
 def guard_problems(
@@ -392,7 +390,7 @@ def _of_another_deployment(base: Base, remote: RemoteDatasource, instance: str) 
     return (
         f"{_place(remote)} is published by another deployment of this pipeline (tag "
         f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it over: '
-        "run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a whole deployment "
+        "run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a deployment "
         "whose records were lost"
     )
 

@@ -124,7 +124,7 @@ class Reconciler:
         self, checkpoint: Checkpoint, remote: RemoteDatasource, *, values: bool = False
     ) -> Reconciliation:
         rule = self._rule
-        # An upper bound: payloads count in full, even where their rows replaced others.
+        # An upper bound: payloads count with all rows, even where their rows replaced others.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
             with self._published(remote, rule, size=size) as connection:

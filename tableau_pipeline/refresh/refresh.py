@@ -4,7 +4,7 @@ Before the one call that takes effect, `deliver` stores an intent in the journal
 dies before the answer is stored, the next refresh finds that intent open. `recover` asks the server
 for its job, or waits until none can run any more; it never sends anything again. If the job was
 done, the server holds what the intent describes, once stamps or rows confirm it. If its outcome
-stays unknown, no update may build on what is there: the next refresh publishes in full.
+stays unknown, no update may build on what is there: the next refresh is a full publish.
 """
 
 import logging
@@ -132,7 +132,7 @@ def refresh(setup: Setup, options: Options) -> Report:
                 continue
             if sent.distrust is None or is_last:
                 break
-            setup.log.warning("%s. It is published in full", sent.distrust)
+            setup.log.warning("%s. Everything is published again", sent.distrust)
             # The rows may be ours and another user's: only a whole file makes all of them ours.
             past = (past.after(sent.intent) if sent.intent else past).distrusted(sent.distrust)
         found = None

@@ -25,7 +25,7 @@ class Report:
             For a split update, the last payload with the rows and bytes of all. None if nothing
             had to be built.
         tables: what an update did to each table that it changed.
-        orphans: number of rows without a partner in the other table, by relationship; only if
+        orphans: number of rows without a match in the other table, by relationship; only if
             any.
         reconciliation: how the published data compares with the models; None if nothing was
             sent.

@@ -26,7 +26,7 @@ from tableau_pipeline.errors import RefusedError
 
 _REPAIR = (
     "Restore a backup, or move it away and refresh once with accept: [takeover], which finds the "
-    "data source by its tag, and publishes it in full"
+    "data source by its tag, and publishes it again"
 )
 
 

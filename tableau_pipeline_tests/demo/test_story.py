@@ -79,7 +79,9 @@ def test_window_rolls(story: Story):
         ("no change", 273, 0, 0),
     ]
     reason = departures[2].reason
-    assert reason.startswith("in full: new content in daily_departures; with this update it would")
+    assert reason.startswith(
+        "full publish: new content in daily_departures; updates since the last full"
+    )
 
 
 def test_file_holds_the_tables_and_the_keys_between_them(published: Path):

@@ -75,7 +75,7 @@ def test_declared_data_source(site: TableauSite):
         customers(everybody)
         after = materialize(refresh, instance)
         assert after["decision"] == "publish (replace)"
-        assert after["reason"] == "in full: an update that was written by hand changed it"
+        assert after["reason"] == "full publish: an update that was written by hand changed it"
         assert published(site, "Loyal Customers") == everybody
         assert materialize(refresh, instance)["decision"] == "no change"
 

@@ -91,7 +91,7 @@ def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCapture
     second = star.run()
     assert _matches(rf"{name}: update, -2 \+3 rows, 0\.\d\d MB{end}", second.summary)
     third = star.run()
-    unchanged = rf"{name}: no change, nothing sent in \d+\.\d s, equal when it was last compared, "
+    unchanged = rf"{name}: no change in \d+\.\d s, equal when last compared, 20[^,]+ UTC, "
     assert _matches(rf"{unchanged}{_LINK}\S+", third.summary)
     assert [line for line in caplog.messages if line.startswith(f"{name}: ")] == [
         first.summary,

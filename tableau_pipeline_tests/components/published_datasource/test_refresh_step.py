@@ -67,7 +67,7 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     result = refresh(story, full=True)
     found = metadata(result)
     assert found.keys() == {PUBLISHED, EXTRACT}
-    assert found[PUBLISHED]["reason"] == "in full: asked for (full: true)"
+    assert found[PUBLISHED]["reason"] == "full publish: asked for (full: true)"
     assert found[EXTRACT]["dagster/row_count"] == 336_762
     assert found[PUBLISHED]["dagster/row_count"] == 336_762
     # A path to a file that is gone with the run would help nobody.

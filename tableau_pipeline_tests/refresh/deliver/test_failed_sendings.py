@@ -41,7 +41,7 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
     assert "the last update failed on the server" in pipeline.decide()
     report = pipeline.run()
     assert report.plan == Publish(
-        PublishMode.REPLACE, "in full: the last update failed on the server (Out of memory.)"
+        PublishMode.REPLACE, "full publish: the last update failed on the server (Out of memory.)"
     )
     assert_recovered(pipeline)
     pipeline.model("flights", flights(10))

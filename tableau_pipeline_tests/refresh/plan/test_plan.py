@@ -26,7 +26,7 @@ REMEDY = (
     "on_schema_change: additive refuses that. To publish it all the same, run once with accept: "
     "[schema]; otherwise, correct what produces the data"
 )
-NEW = "publish (overwrite): in full: flights.gate is new (int)"
+NEW = "publish (overwrite): full publish: flights.gate is new (int)"
 GONE = "refuse: The schema changed: flights.delay is gone (int). "
 SCHEMAS = [
     ("additive", WIDER, NEW),
@@ -38,13 +38,13 @@ SCHEMAS = [
     ("refuse", WIDER, "refuse: The schema changed: flights.gate is new (int). on_schema_change"),
     ("refuse", NARROWER, GONE),
     ("publish", WIDER, NEW),
-    ("publish", NARROWER, "publish (overwrite): in full: flights.delay is gone (int)"),
-    ("publish", LONGER, "publish (overwrite): in full: flights.delay was int and is bigint"),
+    ("publish", NARROWER, "publish (overwrite): full publish: flights.delay is gone (int)"),
+    ("publish", LONGER, "publish (overwrite): full publish: flights.delay was int and is bigint"),
     # Readers do not see the order of columns.
     (
         "refuse",
         flights().select(["delay", "carrier", "flight_id"]),
-        "publish (replace): in full: the order of columns changed in flights",
+        "publish (replace): full publish: the order of columns changed in flights",
     ),
 ]
 
@@ -58,7 +58,7 @@ def test_changes_of_columns(pipeline: Pipeline):
         found = pipeline.decide()
         assert found.startswith(expected), f"{policy}: {rows.schema.names}"
         if "refuse:" in found:
-            assert pipeline.decide(Accept.SCHEMA).startswith("publish (overwrite): in full: ")
+            assert pipeline.decide(Accept.SCHEMA).startswith("publish (overwrite): full publish: ")
 
 
 def test_changes_of_tables(star: Pipeline):
@@ -67,11 +67,11 @@ def test_changes_of_tables(star: Pipeline):
     star.declare(tables=both[:1], relationships=())
     star.run()
     star.declare(tables=both, relationships=STAR)
-    assert 'in full: table "airlines" is new' in star.decide()
+    assert 'full publish: table "airlines" is new' in star.decide()
     star.run()
     others = (Relationship("flights", "airlines", (("carrier", "name"),)),)
     star.declare(relationships=others)
-    assert star.decide() == "publish (overwrite): in full: the declaration changed"
+    assert star.decide() == "publish (overwrite): full publish: the declaration changed"
     star.declare(tables=both[:1], relationships=())
     assert star.decide().startswith('refuse: The schema changed: table "airlines" is gone')
 
@@ -119,7 +119,7 @@ def test_sizes_and_limits(pipeline: Pipeline):
     pipeline.declaration = replace(usual, republish=Republish(after=1))
     pipeline.run()
     pipeline.model("flights", flights(delay=2))
-    assert "1 updates since the file was last published whole" in pipeline.decide()
+    assert "1 updates since the last full publish" in pipeline.decide()
 
 
 def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
@@ -131,7 +131,7 @@ def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
     pipeline.run()
     assert pipeline.decide(full=True).startswith("publish (replace)")
     assert pipeline.decide(Accept.OVERWRITE, full=True).startswith(
-        "publish (overwrite): in full, as asked (accept: overwrite)"
+        "publish (overwrite): full publish, as asked (accept: overwrite)"
     )
     pipeline.model("flights", flights(delay=1))
     assert pipeline.decide(Accept.OVERWRITE).startswith("update")
