@@ -18,12 +18,12 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
-from tableau_pipeline.hyper.types import PRODUCTS, Column, UnsupportedTypeError, hyper_type
+from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.report import Report, comparison, unmatched
 
 _REFUSED = "Not checked: the refresh would be refused anyway"
-_NOT_REACHED = "Not checked: the refresh was refused before"
+_NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
 _COUNTED = {"server": "server", "download": "downloaded file"}
@@ -64,8 +64,8 @@ def check_results(
             problem = _REFUSED
         elif check is not Check.KEYS and report.plan is None:
             problem = _ONLY_BUILT
-        numbers = None if problem else _numbers(check, declaration, report)
-        yield _result(published, check.value, problem, metadata=numbers)
+        rows = None if problem or check is not Check.GUARD else _rows(declaration, report)
+        yield _result(published, check.value, problem, metadata=rows)
     if declaration.relationships:
         yield _relationships(declaration, published, report, _REFUSED if refused else None)
     if declaration.reconcile:
@@ -98,7 +98,7 @@ def failed_checks(
 def _as_before(
     instance: dg.DagsterInstance, published: dg.AssetKey, name: str
 ) -> dg.AssetCheckResult:
-    """Return the last result of a check once more; that it has none yet is a warning."""
+    """Return the last result of a check once more, as a warning unless it passed."""
     evaluated = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
     last = instance.event_log_storage.get_asset_check_execution_history(
         dg.AssetCheckKey(published, name), limit=1, status=evaluated
@@ -107,10 +107,9 @@ def _as_before(
     if event is None:
         return _result(published, name, _NOT_REACHED)
     found = event.asset_check_evaluation_data
-    said = (found.description or "").removeprefix(f"{_NOT_REACHED}, and as of the last one. ")
-    note = f"{_NOT_REACHED}, and as of the last one. {said}".strip()
-    problem = None if found.passed else note
-    return _result(published, name, problem, severity=found.severity, note=note)
+    said = (found.description or "").removeprefix(_NOT_REACHED).strip()
+    note = f"{_NOT_REACHED} {said}".strip()
+    return _result(published, name, None if found.passed else note, note=note)
 
 
 def _relationships(
@@ -161,24 +160,17 @@ def _result(
     )
 
 
-def _numbers(check: Check, declaration: Declaration, report: Report) -> dict[str, float | str]:
-    """Return the numbers behind a check; those that are no text are plotted."""
-    tables = report.checkpoint.tables if report.checkpoint else {}
-    rows = {name: table.content.rows for name, table in tables.items()}
-    match check:
-        case Check.GUARD:
-            changes = {
-                table.name: f"{rows[table.name] / before - 1:+.1%} (limit: "
-                f"{-table.guard.max_shrink:.0%})"
-                for table in declaration.tables
-                if (before := report.before.get(table.name)) and table.name in rows
-            }
-            return {**_metadata("rows", rows), **_metadata("change in rows", changes)}
-        case Check.KEYS:
-            keys = {name: rows[name] for name, table in tables.items() if table.key}
-            return dict(_metadata("rows with a key of their own", keys))
-        case _:
-            return dict(_metadata("columns", {n: len(t.columns) for n, t in tables.items()}))
+def _rows(declaration: Declaration, report: Report) -> dict[str, int | str]:
+    """Return what the guard looks at: the rows, and their change beside its limit."""
+    if report.checkpoint is None:
+        return {}
+    rows = report.checkpoint.rows
+    changes = {
+        table.name: f"{rows[table.name] / before - 1:+.1%} (limit: {-table.guard.max_shrink:.0%})"
+        for table in declaration.tables
+        if (before := report.before.get(table.name))
+    }
+    return {**_metadata("rows", rows), **_metadata("change in rows", changes)}
 
 
 def _metadata(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +188,7 @@ def _column_metadata(
         for column in checkpoint.tables[table.name].columns:
             description = descriptions.get((table.model, column.name))
             name = f"{prefix}{column.name}"
-            schema.append(dg.TableColumn(name, _type(column), description))
+            schema.append(dg.TableColumn(name, hyper_type(column, table=""), description))
             lineage[name] = [dg.TableColumnDep(model, column.name)]
     return {
         "dagster/column_schema": dg.TableSchema(columns=schema),
@@ -217,14 +209,6 @@ def descriptions_of(context: dg.AssetExecutionContext, declaration: Declaration)
             if column.description:
                 found[model, column.name] = column.description
     return found
-
-
-def _type(column: Column) -> str:
-    try:
-        return hyper_type(column, table="")
-    except UnsupportedTypeError:
-        # A Parquet file that is sent unread may have types that only the server converts.
-        return column.type
 
 
 def _plan_table(declaration: Declaration, report: Report) -> str:
@@ -282,22 +266,18 @@ def extract_result(
     extract = report.extract
     if extract is None:
         raise ValueError("no extract was built")
-    names = {declaration.published_name(table.name): table.name for table in declaration.tables}
-    # A payload has only the tables that changed; the others count as no rows, not as unknown.
-    rows = dict.fromkeys(names.values(), 0)
-    for name, count in extract.rows.items():
-        rows[names.get(name, name)] = count
+    # A payload has only the tables that changed.
+    rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
     return dg.MaterializeResult(
         asset_key=key,
         metadata={
             "content": "the changes of an update" if report.tables else "the full data source",
-            "dagster/row_count": rows[declaration.fact_table],
+            "dagster/row_count": rows,
             "MB": _in_megabytes(extract.size),
             "seconds": report.seconds["build"],
             "opens in": PRODUCTS[extract.version],
             # A file that was published does not outlive the run.
             **({"dagster/uri": extract.path.as_uri()} if report.plan is None else {}),
-            "details": {"rows": rows, "bytes": extract.size, "file version": extract.version},
         },
     )
 
@@ -418,11 +398,8 @@ def _spent(
     began = time.time() - seconds["total"]
     started = record.start_time or began if record else began
     requested = record.create_timestamp.timestamp() if record else started
-    named = {
-        "upload": seconds.get("upload", 0.0),
-        "job of the server": seconds.get("job", 0.0),
-        "comparison": seconds.get("compare", 0.0),
-    }
+    names = {"upload": "upload", "job": "job of the server", "compare": "comparison"}
+    named = {name: seconds.get(each, 0.0) for each, name in names.items()}
     return {
         "queue of Dagster": max(started - requested, 0.0),
         "models, start": max(began - started, 0.0),

@@ -108,7 +108,7 @@ def _work(report: Report, declaration: Declaration) -> str:
     moved = "".join(f"{phrase}, " for phrase in report.moves.values())
     match report.plan:
         case NoChange():
-            return f"{moved}no change of rows" if moved else "no change"
+            return f"{moved}the same rows" if moved else "no change"
         case UpdateTables():
             deleted = sum(each.deleted for each in report.tables.values())
             inserted = sum(each.inserted for each in report.tables.values())

@@ -79,7 +79,7 @@ def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str
     assert found[check][:2] == (False, "ERROR")
     assert words in found[check][2]
     others = {each[1:] for name, each in found.items() if name != check}
-    assert others == {("WARN", "Not checked: the refresh was refused before")}
+    assert others == {("WARN", "Not checked, as the refresh was refused before.")}
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_checks_that_a_refusal_did_not_reach_stay_as_they_were(star: Location):
         assert found["relationships"] == (
             False,
             "WARN",
-            "Not checked: the refresh was refused before, and as of the last one. "
+            "Not checked, as the refresh was refused before. "
             "flights -> airlines: 4 rows without a match",
         )
 

@@ -59,8 +59,6 @@ def test_a_refresh_as_it_is_shown(location: Location):
     }
     changed = "+12.5% (limit: -50%)"
     assert numbers["guard"] == {"rows/flights": 9, "change in rows/flights": changed}
-    assert numbers["keys"] == {"rows with a key of their own/flights": 9}
-    assert numbers["schema"].keys() == {"columns/flights"}
     same = metadata_of(unchanged := location.refresh("shown", declared=KEYED))
     assert tuple(plotted(unchanged)) == PLOTTED
     # What came of the last change is still to be seen.
