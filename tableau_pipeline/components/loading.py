@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import unwrap
@@ -14,6 +14,7 @@ import dagster as dg
 import yaml
 from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
 from dagster.components.core.component_tree import ComponentTreeException
+from dagster_shared.record import replace
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.components.automation import runs_models, upstream_problems
@@ -289,7 +290,21 @@ def load_definitions(folder: Path) -> dg.Definitions:
     for look in looks:
         if problems := list(look(definitions, datasources)):
             raise DeclarationError("\n".join(problems))
-    return definitions
+    models = {model for each in datasources for model in each.component.models}
+    assets = [_with_kinds(asset, models) for asset in definitions.assets or ()]
+    return replace(definitions, assets=assets)
+
+
+def _with_kinds(asset: Any, models: Collection[str]) -> Any:
+    """Return an asset with kinds for the lineage, if it is a model and names none itself."""
+    if not isinstance(asset, dg.AssetsDefinition) or not asset.is_materializable:
+        return asset
+
+    def described(spec: dg.AssetSpec) -> dg.AssetSpec:
+        is_bare = not spec.kinds and spec.key.to_user_string() in models
+        return spec.merge_attributes(kinds={"pyspark", "parquet"}) if is_bare else spec
+
+    return asset.map_asset_specs(described)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -251,7 +252,9 @@ def files_version(pattern: str) -> str:
     files = [(str(path), path.stat()) for path in found_files(pattern)]
     known = [[path, stat.st_size, stat.st_mtime_ns] for path, stat in files]
     digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
-    return f"{len(files):,} file{'s' * (len(files) > 1)}, {digest}"
+    newest = datetime.fromtimestamp(max(stat.st_mtime for _, stat in files), UTC)
+    several = f"{len(files):,} file{'s' * (len(files) > 1)}"
+    return f"{several}, the newest of {newest:%Y-%m-%d %H:%M:%S} UTC (digest {digest})"
 
 
 def format_of(paths: Sequence[Path]) -> Format:

@@ -286,7 +286,7 @@ def _why(snapshot: Snapshot) -> str:
 def _report(context: dg.OutputContext, written: Snapshot, origin: Origin | None) -> None:
     """Report a version to Dagster, or the partitions of it that this step wrote."""
     if origin:
-        context.add_output_metadata({"source_version": origin.source_version})
+        context.add_output_metadata({"sources": origin.source_version})
     step = dg.AssetExecutionContext.get()
     # Dagster stores one data version for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))

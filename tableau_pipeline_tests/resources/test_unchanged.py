@@ -27,9 +27,9 @@ def test_the_last_snapshot_is_the_output(location: Location) -> None:
     tag = "dagster/data_version"
     assert again.tags[tag] == first.tags[tag]
     assert "since version 1:" in str(again.metadata["unchanged"].value)
-    for name in ("source_version", "fingerprint", "dagster/row_count", "dagster/column_schema"):
+    for name in ("sources", "fingerprint", "dagster/row_count", "dagster/column_schema"):
         assert again.metadata[name] == first.metadata[name]
-    assert first.metadata["source_version"].value == "3 rows"
+    assert first.metadata["sources"].value == "3 rows"
 
 
 @pytest.mark.slow

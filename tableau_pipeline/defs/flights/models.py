@@ -6,9 +6,7 @@ from pyspark.sql import DataFrame
 from tableau_pipeline.defs.flights import column_descriptions as columns
 from tableau_pipeline.defs.flights import transformations
 
-model = partial(
-    dg.asset, group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "parquet"}
-)
+model = partial(dg.asset, group_name="nyc_flights", owners=["team:aviation"])
 
 
 @model(metadata=columns.schema(columns.FLIGHTS))

@@ -15,12 +15,14 @@ attributes:
   tables:
     sold: {model: orders}
 """
-ASSET = """import dagster as dg
+IMPORTS = """import dagster as dg
 from pyspark.sql import DataFrame
-
+"""
+ASSET = f"""{IMPORTS}
 @dg.asset
 def orders() -> DataFrame: ...
 """
+RELATED = "  relationships: [{from: sold, to: raw, on: {id: id}}]\n"
 STORED = {
     "by its key": ASSET.replace("asset", 'asset(io_manager_key="snapshots")'),
     "by another key": ASSET.replace("asset", 'asset(io_manager_key="mine")'),
@@ -108,3 +110,15 @@ def test_by_default(project: Project):
     project.add_pipeline()
     project.write("shop/defs.yaml", SHOP)
     load_definitions(project.package)
+
+
+def test_kinds_of_models(project: Project):
+    """Prevents: a lineage in which only the models of the example show what they are."""
+    own = ASSET.replace("asset", 'asset(kinds={"csv"})').replace("orders", "raw_orders")
+    project.write("models.py", ASSET + own.removeprefix(IMPORTS))
+    project.write("default.py", DEFAULT)
+    project.add_pipeline()
+    project.write("shop/defs.yaml", SHOP + "    raw: {model: raw_orders}\n" + RELATED)
+    specs = load_definitions(project.package).resolve_all_asset_specs()
+    kinds = {spec.key.to_user_string(): spec.kinds for spec in specs}
+    assert (kinds["orders"], kinds["raw_orders"]) == ({"pyspark", "parquet"}, {"csv"})

@@ -22,7 +22,7 @@ def frame(result: object) -> DataFrame:
         (models.airlines, raw.raw_airlines, 16, ("UA", "United Air Lines Inc.")),
         (models.airports, raw.raw_airports, 1_462, (
             "JFK", "John F Kennedy Intl", 40.639751, -73.778925, 13, -5, "A", "America/New_York")),
-        (models.planes, raw.raw_planes, 4_044, ("N201AA", 1959, "Fixed wing single engine",
+        (models.planes, raw.raw_planes, 4_043, ("N201AA", 1959, "Fixed wing single engine",
             "CESSNA", "150", 1, 2, 90, "Reciprocating")),
     ],
 )  # fmt: skip

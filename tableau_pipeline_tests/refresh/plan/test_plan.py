@@ -96,7 +96,7 @@ def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
 
 SIZES: list[tuple[dict[str, Any], str]] = [
     ({}, "update: new content in flights: flights -8 +8 rows"),
-    ({"republish": {"growth": 0.5}}, "it would have grown by 0.07 MB since it was last publ"),
+    ({"republish": {"growth": 0.5}}, "since the last full publish would total 0.07 MB"),
     ({"republish": {"growth": 1.5}, "payload_limit_mb": 1}, "update: "),
     ({"republish": {"after": 1}}, "update: "),
     ({"payload_limit_mb": 1e-6}, "exceeds the limit of 0.00 MB for payloads"),
