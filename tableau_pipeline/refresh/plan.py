@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table, megabytes
+from tableau_pipeline.core.project_root import root_of
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
@@ -349,6 +350,12 @@ def not_ours(declaration: Declaration, base: Base, options: Options) -> str | No
         return (
             f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
             "changed. Remove the tag from all but one of them"
+        )
+    if base.other_instance and root_of(base.other_instance) != root_of(declaration.key):
+        return (
+            f"{_place(remote)} is published by another environment (tag "
+            f'"{base.other_instance}"), and no environment takes over what another one has. '
+            "Nothing was changed. Move it back, rename it, or remove its tags"
         )
     if base.other_key and not takeover:
         return _of_another_key(declaration, remote, base.other_key)
