@@ -34,7 +34,7 @@ def diff(module: str | None, name: str, *, sample: int, as_json: bool) -> int:
             resources.tableau.session() as site,
             output.bar() as bar,
         ):
-            setup = project.setup(key, resources)
+            setup = project.setup(declared, resources)
             layout, found = compared(setup, site, samples=sample, tell=bar)
     equal = not layout and all(each.is_equal for each in found.values())
     tables = {n: asdict(e) | {"percent_equal": e.percent_equal} for n, e in found.items()}

@@ -1,10 +1,10 @@
 """The command `plan`: what the next refreshes would do, and why. It changes nothing."""
 
-import logging
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 
 import click
 from rich.text import Text
@@ -12,254 +12,219 @@ from rich.text import Text
 from tableau_pipeline.command_line.output import Output, logger, signed
 from tableau_pipeline.command_line.project import Project, opened
 from tableau_pipeline.command_line.records import remedy
+from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.revision import Revision, files_of, revision
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.compare import schema_changes
-from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Refuse, UpdateTables
-from tableau_pipeline.refresh.refresh import Setup, refresh
-from tableau_pipeline.refresh.report import Report, unmatched
+from tableau_pipeline.core.differences import differences
+from tableau_pipeline.refresh.foresee import Foreseen, Note, foresee, foresee_declared
 
-_LOG = logging.getLogger(__name__)
-# In the order of the closing line.
-_KINDS = ("update", "publish", "move", "refused", "failed", "unchanged")
+# In the order of the closing line, which always has those of `_ALWAYS`.
+_KINDS = ("update", "publish", "move", "removed", "refused", "failed", "unknown", "unchanged")
+_ALWAYS = ("update", "publish", "refused", "unchanged")
+_SIGNS = {"refused": "!", "failed": "x", "unchanged": "=", "unknown": "?", "removed": "-"}
+_OFFLINE = "Offline: what others changed on the server since the last refresh is not known."
+_STAYS = "nothing declares it any more: it stays on the server as it is, and no refresh updates it"
+_FORMER = (
+    "it was {old}, and with another key it is another data source: to go on with the former one, "
+    "set key: {old}"
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Foreseen:
-    """What the next refresh of a data source would do.
-
-    Attributes:
-        kind: one of `_KINDS`.
-        limit: bytes that a payload may have; None if no update is planned.
-        size: bytes that would be sent; for a full publish, those of the last one.
-        notes: all that a reader should know beside, in sentences by what they are about.
-    """
-
-    key: str
-    name: str
-    kind: str
-    decision: str
-    reason: str
-    inserted: int = 0
-    deleted: int = 0
-    rows: int = 0
-    size: int | None = None
-    limit: int | None = None
-    notes: tuple[tuple[str, str], ...] = ()
+Look = Callable[[PublishedDatasource], Foreseen]
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
+@click.option("--base", metavar="REV", help="Only what is declared otherwise than in REV of git.")
+@click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_obj
-def plan(module: str | None, names: Sequence[str], *, as_json: bool) -> int:
+def plan(
+    module: str | None,
+    names: Sequence[str],
+    *,
+    offline: bool,
+    base: str | None,
+    form: str,
+    as_json: bool,
+) -> int:
     """Show what the next refreshes would do, and why. It changes nothing.
 
     Exit code: 0 nothing would change, 2 something would, 1 one would be refused or fail.
     """
     output = Output(as_json=as_json)
-    with opened(module) as project:
+    left_out: Sequence[str] = ()
+    with opened(module, without_records=offline) as project:
         declared = project.named(names)
-        found = list(_online(project, declared, output))
-    output.result(
-        {"datasources": [_data(each) for each in found], **_counts(found)},
-        *map(_tree, found),
-        Text(closing(found)),
-    )
-    return exit_code(found)
+        past = revision(base, project.definitions) if base else None
+        with _looking(project, output, offline=offline) as look:
+            if past:
+                found = list(_compared(project, declared, past, look, removed=not names))
+                in_yaml = files_of(project.definitions)
+                python = [each.name for key, each in declared.items() if key not in in_yaml]
+                left_out = [*past.unread, *(f"{each} is declared in Python" for each in python)]
+            else:
+                found = [look(each) for each in declared.values()]
+    said = [f"Not compared: {each}" for each in left_out] + [_OFFLINE] * offline
+    if form == "markdown" and not as_json:
+        output.text(_markdown(found, said))
+    else:
+        data = {"datasources": found, **_totals(found), "offline": offline, "left_out": left_out}
+        output.result(data, *map(_tree, found), *map(Text, [*said, closing(found)]))
+    return exit_code(found, anything=bool(past))
 
 
-def exit_code(found: Sequence[Foreseen]) -> int:
-    """As in Terraform: 0 for nothing to do, 2 for changes, 1 for a refusal or a failure."""
+def exit_code(found: Sequence[Foreseen], *, anything: bool = False) -> int:
+    """As in Terraform: 0 for nothing to do, 2 for changes, 1 for a refusal or a failure.
+
+    Args:
+        anything: whatever was found is a change.
+    """
     kinds = {each.kind for each in found}
     if kinds & {"refused", "failed"}:
         return 1
-    return 2 if kinds - {"unchanged"} else 0
+    return 2 if kinds - {"unchanged"} or (anything and found) else 0
 
 
-def _online(
-    project: Project, declared: Mapping[str, PublishedDatasource], output: Output
-) -> Iterator[Foreseen]:
-    """Look at each data source as its refresh would, in one session."""
-    counts = any(each.needs_counts for each in declared.values())
+@contextmanager
+def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Look]:
+    """A way to look at each data source as its refresh would, in one session."""
     # A token may be in use by a refresh, which takes its time.
     waiting = logger(output, lambda text: text.startswith("Waiting"))
-    with (
-        project.resources() as resources,
-        resources.tableau.session(waiting, counts=counts) as site,
-    ):
-        for number, (key, each) in enumerate(declared.items(), 1):
-            output.progress(f"{number} of {len(declared)}: {each.name}")
-            setup = project.setup(key, resources)
-            yield foresee(replace(setup, server=lambda: nullcontext(site)), site)
-            resources.snapshots.copies.release()
+    counts = any(each.needs_counts for each in project.datasources.values())
+    with project.resources() as resources, ExitStack() as stack:
+        site, newest = None, newest_records(project.instance) if offline else None
+        if not offline and project.datasources:
+            site = stack.enter_context(resources.tableau.session(waiting, counts=counts))
+
+        def look(each: PublishedDatasource) -> Foreseen:
+            if site:
+                output.progress(each.name)
+            setup = project.setup(each, resources, newest)
+            try:
+                found = foresee(replace(setup, server=lambda: nullcontext(site)), site)
+                # People know it by the key without its environment.
+                return replace(found, key=each.key)
+            finally:
+                resources.snapshots.copies.release()
+
+        yield look
 
 
-def foresee(setup: Setup, site: TableauSite) -> Foreseen:
-    """Let the refresh of a data source tell what it would do."""
-    declaration = setup.declaration
-    nothing = Foreseen(declaration.key, declaration.name, "refused", "refuse", "")
-    try:
-        report = refresh(setup, Options(dry_run=True))
-        waits = tuple(_waits(setup, site))
-    except RefusedError as error:
-        return replace(nothing, reason=str(error))
-    except RefreshError as error:
-        return replace(nothing, kind="failed", decision="fail", reason=str(error))
-    except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
-        _LOG.debug("%s could not be planned", declaration.key, exc_info=error)
-        reason = f"{type(error).__name__}: {error}"
-        return replace(nothing, kind="failed", decision="fail", reason=reason)
-    if isinstance(report.plan, Refuse):
-        return replace(nothing, reason=report.reason, notes=(*waits, *_notes(report)))
-    limit = min(filter(None, (site.payload_limit, declaration.payload_limit)), default=None)
-    return Foreseen(
-        key=declaration.key,
-        name=declaration.name,
-        kind=_kind(report),
-        decision=report.decision,
-        reason=report.reason,
-        inserted=sum(each.inserted for each in report.tables.values()),
-        deleted=sum(each.deleted for each in report.tables.values()),
-        rows=sum(each.content.rows for each in report.desired.values()),
-        size=_size(report),
-        limit=limit if isinstance(report.plan, UpdateTables) else None,
-        notes=(*waits, *_notes(report)),
-    )
+def _compared(
+    project: Project,
+    declared: Mapping[str, PublishedDatasource],
+    past: Revision,
+    look: Look,
+    *,
+    removed: bool,
+) -> Iterator[Foreseen]:
+    """What is declared otherwise than in a revision, and what comes of that."""
+    files = files_of(project.definitions)
+    gone = {key: each for key, each in past.datasources.items() if key not in project.datasources}
+    for key, each in declared.items():
+        before = past.datasources.get(key)
+        if before and before != each and key in files:
+            yield _changed(before, each, look)
+        elif before is None and key in files:
+            formerly = [
+                Note("key", _FORMER.format(old=old))
+                for old, former in gone.items()
+                if past.files[old] == files[key]
+                or (former.name, former.project) == (each.name, each.project)
+            ]
+            found = look(each)
+            yield replace(found, notes=(Note("added", files[key]), *formerly, *found.notes))
+    for key, each in gone.items() if removed else ():
+        notes = (Note("removed", past.files[key]),)
+        yield Foreseen(key, each.name, "removed", "removed", _STAYS, notes=notes)
 
 
-def _kind(report: Report) -> str:
-    match report.plan:
-        case NoChange():
-            return "move" if report.moves else "unchanged"
-        case UpdateTables():
-            return "update"
-        case _:
-            return "publish"
+def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Foreseen:
+    notes = [Note(about, text) for about, text in differences(before, now)]
+    found, otherwise = look(now), look(before)
+    if found.kind == "unknown":
+        # Without its models, its declaration alone tells something.
+        why = f"what else its models bring: {found.reason}"
+        found = replace(foresee_declared(before, now), notes=(*found.notes, Note("unknown", why)))
+    elif (otherwise.decision, otherwise.reason) != (found.decision, found.reason):
+        why = "; ".join(otherwise.reason.split("\n"))
+        notes.append(Note("otherwise", f"{otherwise.decision}: {why}"))
+    return replace(found, notes=(*notes, *found.notes))
 
 
-def _size(report: Report) -> int | None:
-    match report.plan:
-        case NoChange():
-            return 0
-        case UpdateTables():
-            return report.extract.size if report.extract else 0
-    # The file is not built to measure it.
-    before = report.base.checkpoint if report.base else None
-    return before.size if before else None
-
-
-def _waits(setup: Setup, site: TableauSite) -> Iterator[tuple[str, str]]:
-    """On which jobs of the server the answer depends."""
-    for intent in read_history(setup.journal.records()).intents:
-        if intent.outcome:
-            continue
-        job = site.job(intent.job_id) if intent.job_id else None
-        if intent.job_id and job and job.outcome is None:
-            yield "waits", f"its {intent.action} still runs as job {intent.job_id}: plan again then"
-        elif job is None:
-            sent = f"{intent.recorded_at:%Y-%m-%d %H:%M} UTC"
-            which = f"job {intent.job_id}, which" if intent.job_id else "a job that"
-            yield "waits", f"its {intent.action} of {sent} became {which} the server does not know"
-
-
-def _notes(report: Report) -> Iterator[tuple[str, str]]:
-    base = report.base
-    if base is None:
-        return
-    if base.checkpoint:
-        for change in schema_changes(report.desired, base.checkpoint.tables):
-            yield "schema", change
-    for table, counts in report.tables.items():
-        if len(report.tables) > 1 or counts.whole:
-            why = f" (all rows: {counts.whole})" if counts.whole else ""
-            yield "table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{why}"
-    yield from (("warning", found) for found in unmatched(report.orphans))
-    for each in (*base.moved, *base.warnings):
-        yield "warning", each
-    overwrites = isinstance(report.plan, Publish) and report.plan.mode is PublishMode.OVERWRITE
-    if base.left and base.is_edited and base.metadata and not isinstance(report.plan, Refuse):
-        work = "; ".join(f"{kind} {', '.join(names)}" for kind, names in base.metadata.work.items())
-        yield "dropped" if overwrites else "kept", work or "what others changed in its metadata"
+def _branches(each: Foreseen) -> list[str]:
+    """A line for each thing to know."""
+    # There is one reason for no change, and most data sources have it.
+    reasons = [text for text in each.reason.split("\n") if text and each.kind != "unchanged"]
+    branches = [f"because: {text}" for text in reasons]
+    branches += [f"{note.about}: {note.text}" for note in each.notes]
+    if each.kind == "refused" and "--accept" in (do := remedy(each.key, each.reason)):
+        branches.append(f"fix: {do}")
+    return branches
 
 
 def _tree(each: Foreseen) -> Text:
     """The head, and a branch for each thing to know; a line of any length stays whole."""
-    # There is one reason for no change, and most data sources have it.
-    reasons = [text for text in each.reason.split("\n") if each.kind != "unchanged"]
-    branches = [f"because: {text}" for text in reasons]
-    branches += [f"{about}: {text}" for about, text in each.notes]
-    if each.kind == "refused" and "--accept" in (do := remedy(each.key, each.reason)):
-        branches.append(f"fix: {do}")
-    tree = signed(_sign(each), _head(each))
+    tree, branches = signed(_sign(each), f"{each.name}  {_head(each)}"), _branches(each)
     for number, branch in enumerate(branches, 1):
         tree.append(f"\n{'└' if number == len(branches) else '├'}── {branch}")
     return tree
 
 
+def _markdown(found: Sequence[Foreseen], said: Sequence[str]) -> str:
+    """A comment for a pull request."""
+    lines = []
+    for each in found:
+        lines.append(f"- `{_sign(each)}` **{_plain(each.name)}**: {_head(each)}")
+        lines += [f"  - {_plain(branch)}" for branch in _branches(each)]
+    return "\n".join(
+        [*lines, "", *(f"{_plain(each)}\n" for each in said), f"**{closing(found)}**", ""]
+    )
+
+
+def _plain(text: str) -> str:
+    """Text in which Markdown finds no marks of its own, and GitHub nobody to notify."""
+    return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
+
+
 def _sign(each: Foreseen) -> str:
     if each.kind == "publish" and PublishMode.CREATE in each.decision:
         return "+"
-    return {"refused": "!", "failed": "x", "unchanged": "="}.get(each.kind, "~")
+    return _SIGNS.get(each.kind, "~")
 
 
 def _head(each: Foreseen) -> str:
-    """Such as "NYC Flights  update  +28,135 -0 of 308,641 rows  2.40 MB of 95.00 MB"."""
-    match each.kind:
-        case "unchanged" | "move":
-            parts = [each.decision]
-        case "update":
-            size = f"{megabytes(each.size or 0)} of {megabytes(each.limit or 0)}"
-            rows = f"+{each.inserted:,} -{each.deleted:,} of {each.rows:,} rows"
-            parts = [each.decision, rows, size]
-        case "publish":
-            size = f"about {megabytes(each.size)}" if each.size else "size not known"
-            parts = [each.decision, f"{each.rows:,} rows", size]
-        case _:
-            parts = [each.kind]
-    return "  ".join([each.name, *parts])
+    """Such as "update  +28,135 -0 of 308,641 rows  2.40 MB of 95.00 MB"."""
+    parts = [each.decision if each.kind not in ("refused", "failed", "unknown") else each.kind]
+    if each.kind == "update" and each.size is not None:
+        parts.append(f"+{each.inserted:,} -{each.deleted:,} of {each.rows:,} rows")
+        limit = f" of {megabytes(each.limit)}" if each.limit else ""
+        parts.append(f"{megabytes(each.size)}{limit}")
+    elif each.kind == "publish" and each.rows:
+        size = f"about {megabytes(each.size)}" if each.size else "size not known"
+        parts += [f"{each.rows:,} rows", size]
+    return "  ".join(parts)
 
 
-def _counts(found: Sequence[Foreseen]) -> dict[str, object]:
+def _totals(found: Sequence[Foreseen]) -> dict[str, object]:
     kinds = Counter(each.kind for each in found)
     return {
         "counts": {kind: kinds[kind] for kind in _KINDS},
-        "changes": sum(kinds[kind] for kind in ("update", "publish", "move")),
-        "bytes": sum(each.size or 0 for each in found),
-        "sizes_not_known": sum(each.size is None and each.kind == "publish" for each in found),
+        "size": sum(each.size or 0 for each in found),
+        "sizes_not_known": sum(
+            each.size is None and each.kind in ("update", "publish") for each in found
+        ),
     }
 
 
 def closing(found: Sequence[Foreseen]) -> str:
     """Such as "Plan: 1 update, 0 publish, 1 refused, 38 unchanged; 2.40 MB"."""
     kinds = Counter(each.kind for each in found)
-    always = ("update", "publish", "refused", "unchanged")
-    parts = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind] or kind in always]
+    parts = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind] or kind in _ALWAYS]
     size = megabytes(sum(each.size or 0 for each in found))
     files = sum(each.size is None and each.kind == "publish" for each in found)
-    more = (
-        f", and {files} full publish{'es' if files > 1 else ''} of a size not known"
-        if files
-        else ""
-    )
+    more = f", and {files} full publish{'es' * (files > 1)} of a size not known" if files else ""
     return f"Plan: {', '.join(parts)}; {size}{more}"
-
-
-def _data(each: Foreseen) -> dict[str, object]:
-    return {
-        "key": each.key,
-        "name": each.name,
-        "kind": each.kind,
-        "decision": each.decision,
-        "reason": each.reason,
-        "rows": each.rows,
-        "inserted": each.inserted,
-        "deleted": each.deleted,
-        "bytes": each.size,
-        "limit": each.limit,
-        "notes": [{"about": about, "text": text} for about, text in each.notes],
-    }

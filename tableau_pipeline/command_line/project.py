@@ -22,7 +22,7 @@ from dagster._core.secrets.env_file import get_env_var_dict
 from dagster.components.definitions import LazyDefinitions
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.journal import DagsterJournal, setup_of
+from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
@@ -93,12 +93,18 @@ class Project:
             found[key] = self.datasources[key]
         return found
 
-    def setup(self, key: str, resources: Resources) -> Setup:
-        """The refresh of a data source, with its own session and outside of any run."""
-        declared, graph = self.datasources[key], self.definitions.resolve_asset_graph()
+    def setup(
+        self, declared: PublishedDatasource, resources: Resources, newest: Newest | None = None
+    ) -> Setup:
+        """The refresh of a data source, with its own session and outside of any run.
+
+        Args:
+            newest: what `newest_records` has read; its journal is read unless given.
+        """
+        graph = self.definitions.resolve_asset_graph()
         return setup_of(
             declared,
-            DagsterJournal(self.instance, key),
+            DagsterJournal(self.instance, declared.key, newest=newest),
             snapshots=snapshots_of(declared, resources.snapshots, graph),
             hyper=resources.hyper,
             tableau=resources.tableau,
@@ -125,11 +131,12 @@ class Project:
 
 
 @contextmanager
-def opened(module: str | None) -> Generator[Project]:
+def opened(module: str | None, *, without_records: bool = False) -> Generator[Project]:
     """Load the code location and open the instance.
 
     Args:
         module: of the definitions; None for that of the project of the current folder.
+        without_records: without DAGSTER_HOME, take it that nothing was ever published.
 
     Raises:
         RefusedError: there is no project, or no instance; or a declaration is wrong.
@@ -137,7 +144,8 @@ def opened(module: str | None) -> Generator[Project]:
     root = project_root()
     prepare(root)
     with ExitStack() as stack:
-        instance = stack.enter_context(_instance())
+        is_empty = without_records and not os.environ.get("DAGSTER_HOME")
+        instance = stack.enter_context(dg.DagsterInstance.ephemeral() if is_empty else _instance())
         yield Project(_definitions(module or _module(root)), instance)
 
 

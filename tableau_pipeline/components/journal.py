@@ -10,7 +10,7 @@ the data sources apart.
 import logging
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -52,12 +52,17 @@ from tableau_pipeline.resources import (
 # The asset of the records of all data sources, which no code location defines.
 JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
 _RECORD = "tableau_pipeline/record"
+# The id of an instance that has not published yet.
+_NEW = "nothing was published yet"
 # Each data source has two partitions: claims with their ends, and all else.
 _CLAIMS, _REQUESTS = "claims:", "requests:"
 _REPAIR = (
     "Restore a backup of Dagster's database. Or wipe that asset in Dagster: then each data source "
     "is found by its tags, and published again"
 )
+
+# The newest claim, or end of one, and the newest other record of each data source, by key.
+Newest = Mapping[str, tuple[Record | None, Record | None]]
 
 
 class DagsterJournal:
@@ -69,6 +74,7 @@ class DagsterJournal:
     Args:
         context: of the step that records; None only to read.
         root: of the environment; TABLEAU_PROJECT_ROOT unless given.
+        newest: what `newest_records` has read; its journal is read unless given.
     """
 
     def __init__(
@@ -78,7 +84,9 @@ class DagsterJournal:
         context: dg.AssetExecutionContext | dg.OpExecutionContext | None = None,
         *,
         root: str | None = None,
+        newest: Newest | None = None,
     ) -> None:
+        self._newest = newest
         self._dagster = dagster
         self._root = tableau_project_root() if root is None else root
         self.key = key_below(key, self._root)
@@ -96,11 +104,13 @@ class DagsterJournal:
     @property
     def _id(self) -> str:
         if self._is_temporary:
-            return _kept_name(data_dir() / "instance")
+            file = data_dir() / "instance"
+            # Who only reads leaves no file either.
+            return _kept_name(file) if self._context or file.exists() else _NEW
         storage = self._dagster.run_storage
         if isinstance(storage, SqlRunStorage):
             if self._context is None and not _has_id(storage):
-                return "nothing was published yet"
+                return _NEW
             # The first call makes the id. Of several first runs at once each would make one of its
             # own, and all of them find the same one again.
             storage.get_run_storage_id()
@@ -123,6 +133,11 @@ class DagsterJournal:
 
     def records(self) -> Sequence[Record]:
         """Return the newest records; see `records_of`."""
+        if self._newest is not None:
+            found = self._newest.get(self.key, ())
+            # A completed refresh accounts for all before it.
+            if not found or (isinstance(found[1], ClaimRelease) and found[1].checkpoint):
+                return [each for each in found if each]
         return records_of(self._dagster, self.key)
 
     def append(self, record: Record) -> None:
@@ -191,7 +206,7 @@ def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
     return [*claims, *requests]
 
 
-def newest_records(instance: dg.DagsterInstance) -> dict[str, tuple[Record | None, Record | None]]:
+def newest_records(instance: dg.DagsterInstance) -> Newest:
     """Return the newest claim, or end of one, and the newest other record of every data source.
 
     It takes two reads, however many there are. The keys are those of all environments.

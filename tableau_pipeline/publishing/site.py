@@ -49,6 +49,8 @@ _FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES = "3.13", "3.15"
 _MEGABYTE = 10**6
 # Tableau does not document what a megabyte is here, nor whether the limit itself is allowed.
 _MARGIN = 0.95
+# The largest payload of an update that any server takes.
+LARGEST_PAYLOAD = int(100 * _MEGABYTE * _MARGIN)
 
 
 class _NoProjectError(RefusedError):
@@ -129,7 +131,7 @@ class TableauSite:
         if not self.tsc.check_at_least_version(_FIRST_WITH_UPDATES):
             return 0
         is_large = self.tsc.check_at_least_version(_FIRST_WITH_LARGE_ONES)
-        return int((100 if is_large else 10) * _MEGABYTE * _MARGIN)
+        return LARGEST_PAYLOAD if is_large else LARGEST_PAYLOAD // 10
 
     def now(self) -> datetime:
         """Return the time by the server's own clock; a second or so late, never early."""

@@ -16,12 +16,13 @@ from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.reconcile import Reconciler
 
 
-def recover(history: History, jobs: Jobs, claim: HeldClaim | None) -> Recovered:
+def recover(history: History, jobs: Jobs | None, claim: HeldClaim | None) -> Recovered:
     """Find out what became of the requests of earlier refreshes, and record it.
 
     Nothing is ever sent again: if an outcome is not known, the next publish is a full one.
 
     Args:
+        jobs: of the server; None if it is not to be asked.
         claim: of the refresh; None if it only looks, and so neither waits nor records anything.
 
     Raises:
@@ -29,7 +30,9 @@ def recover(history: History, jobs: Jobs, claim: HeldClaim | None) -> Recovered:
     """
     recovered = history.recovered
     for intent in history.intents:
-        recovered = recovered.after(intent if intent.outcome else _resolved(intent, jobs, claim))
+        if jobs and not intent.outcome:
+            intent = _resolved(intent, jobs, claim)
+        recovered = recovered.after(intent)
     if claim and history.intents:
         recovered = recovered.recorded_by(claim.number)
         claim.journal.append(recovered)
@@ -151,6 +154,51 @@ class Base:
     def is_edited(self) -> bool:
         """Whether another user may have edited the metadata: it is not what our refreshes left."""
         return self.metadata is None or self.metadata.digest not in self.left
+
+
+def recorded(declaration: Declaration, past: Recovered) -> Base:
+    """What our records alone tell: nothing has happened since the last refresh."""
+    found = past.record
+    if found is None or found.luid is None or found.updated_at is None:
+        return Base(remote=None, checkpoint=found)
+    remote = RemoteDatasource(
+        luid=found.luid,
+        name=found.name,
+        # Records have no id of a project, but its path serves as well to compare it.
+        project_id=found.project,
+        owner_id="",
+        created_at=found.updated_at,
+        updated_at=found.updated_at,
+        revision=found.revision,
+        megabytes=None,
+        tags=frozenset(),
+        link=None,
+    )
+    return Base(
+        remote=remote,
+        is_ours=True,
+        move=_declared_move(declaration, found, remote, declaration.project_path),
+        checkpoint=found,
+        distrust=past.distrust or found.distrust,
+        rows=past.rows,
+        metadata=Metadata(min(past.left), columns=None) if past.left else None,
+        left=past.left,
+    )
+
+
+def _declared_move(
+    declaration: Declaration, record: Checkpoint, remote: RemoteDatasource, project_id: str | None
+) -> Move | None:
+    """What the declaration asks for since the record; what people moved stays where it is."""
+    name, place, phrases = remote.name, remote.project_id, {}
+    declared, path = declaration.name, declaration.project_path
+    if declared not in (record.name, name):
+        phrases["rename"] = f'renamed from "{name}" to "{declared}"'
+        name = declared
+    if record.project != path and place != project_id:
+        phrases["move"] = f'moved to "{path}"'
+        place = project_id
+    return Move(name, place, phrases) if phrases else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,27 +367,21 @@ class Observer:
     def _move(
         self, record: Checkpoint, remote: RemoteDatasource, project_id: str | None
     ) -> Move | None:
-        """What the declaration asks for since the record; what people moved stays where it is."""
-        name, place, phrases = remote.name, remote.project_id, {}
-        declared, path = self.declaration.name, self.declaration.project_path
-        if declared not in (record.name, name):
-            phrases["rename"] = f'renamed from "{name}" to "{declared}"'
-            name = declared
-        if record.project != path and place != project_id:
-            phrases["move"] = f'moved to "{path}"'
-            place = project_id
-        if not phrases:
-            return None
-        found = self.server.find_by_name(name, project_id=place) if place else None
-        taken = None
-        if found and found.luid != remote.luid:
-            where = f'project "{path}"' if place == project_id else "its project"
-            taken = (
-                f'"{remote.name}" is to be {" and ".join(phrases.values())}, but {where} has a '
-                f'data source "{found.name}" ({found.luid}) already. Nothing was changed: declare '
-                "another name or project, or rename or delete that one"
-            )
-        return Move(name, place, phrases, taken)
+        """What the declaration asks for since the record, and whether that can be done."""
+        move = _declared_move(self.declaration, record, remote, project_id)
+        if move is None or move.project_id is None:
+            return move
+        found = self.server.find_by_name(move.name, project_id=move.project_id)
+        if found is None or found.luid == remote.luid:
+            return move
+        path = self.declaration.project_path
+        where = f'project "{path}"' if move.project_id == project_id else "its project"
+        taken = (
+            f'"{remote.name}" is to be {" and ".join(move.phrases.values())}, but {where} has a '
+            f'data source "{found.name}" ({found.luid}) already. Nothing was changed: declare '
+            "another name or project, or rename or delete that one"
+        )
+        return replace(move, taken=taken)
 
 
 def _unknown(remote: RemoteDatasource, recovered: Recovered, *, is_stray: bool) -> str:

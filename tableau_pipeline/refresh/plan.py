@@ -41,6 +41,7 @@ class Options:
     Attributes:
         build_only: build the full file, and stop.
         audit: only compare the published rows with those of the last refresh.
+        offline: ask no server, but plan as if it held what our records tell. Only a dry run may.
     """
 
     dry_run: bool = False
@@ -48,6 +49,7 @@ class Options:
     full: bool = False
     accept: frozenset[Accept] = field(default_factory=frozenset)
     audit: bool = False
+    offline: bool = False
 
     @property
     def sends(self) -> bool:

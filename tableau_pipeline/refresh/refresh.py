@@ -34,10 +34,10 @@ from tableau_pipeline.extracts.delta import Delta, Size, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.publishing.jobs import Jobs
-from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, completed
-from tableau_pipeline.refresh.observe import Base, Observer, recover
+from tableau_pipeline.refresh.observe import Base, Observer, recorded, recover
 from tableau_pipeline.refresh.plan import (
     Accept,
     Changed,
@@ -189,7 +189,7 @@ class _Phases:
     @property
     def _server(self) -> TableauSite:
         if self._site is None:
-            raise ValueError("a file is built without a server")
+            raise ValueError("this refresh asks no server")
         return self._site
 
     @cached_property
@@ -217,10 +217,13 @@ class _Phases:
     def recover(self) -> Recovered:
         """Find out what became of what earlier refreshes have sent."""
         with phase(self._seconds, "recover"):
-            return recover(self._history, self._jobs, self._claim)
+            jobs = None if self._options.offline else self._jobs
+            return recover(self._history, jobs, self._claim)
 
     def observe(self, past: Recovered) -> Base:
         """Look at the data source on the server."""
+        if self._options.offline:
+            return recorded(self._declaration, past)
         declaration, server = self._declaration, self._server
         observer = Observer(declaration, server, self._reconciler, self._tags, self._setup.log)
         # It is created only when a file is sent: a refused refresh must not leave an empty project.
@@ -291,7 +294,7 @@ class _Phases:
         self, changed: Changed, desired: Mapping[str, TableContent]
     ) -> tuple[Sequence[Delta], Size]:
         """Build an update, in several parts if it is too large and may be split."""
-        possible = self._server.payload_limit
+        possible = self._site.payload_limit if self._site else LARGEST_PAYLOAD
         limit = min(self._declaration.payload_limit or possible, possible)
         delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
         pieces: Sequence[Delta] = ()
@@ -450,7 +453,7 @@ def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
             # An audit compares what is published with its own versions, whatever came since.
             setup.builder({}) if options.audit else stack.enter_context(newest_models(setup))
         )
-        if not options.build_only:
+        if not options.build_only and not options.offline:
             site = stack.enter_context(setup.server())
         yield _Phases(setup, options, builder, site, claim, history)
 

@@ -210,8 +210,8 @@ def masked(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-def documented(command: str) -> list[str]:
-    """What the page says that a command writes."""
-    blocks = page("reference/commands.md").whole.blocks("console")
+def documented(command: str, where: str = "reference/commands.md") -> list[str]:
+    """What a page says that a command writes."""
+    blocks = page(where).whole.blocks("console")
     (text,) = (each for each in blocks if each.startswith(f"$ {command}\n"))
     return masked(text.partition("\n")[2])

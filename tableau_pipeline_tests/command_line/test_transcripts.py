@@ -67,7 +67,7 @@ def test_a_refresh_does_what_the_plan_told(morning: World):
     done = morning.run("refresh", "arrivals", "--json").data
     assert (planned["decision"], planned["reason"]) == (done["decision"], done["reason"])
     (last,) = morning.run("status", "arrivals", "--json").data["datasources"]
-    assert (last["last"]["bytes_sent"], last["last"]["rows"]) == (planned["bytes"], planned["rows"])
+    assert (last["last"]["bytes_sent"], last["last"]["rows"]) == (planned["size"], planned["rows"])
     nothing = morning.run("plan", "arrivals")
     assert masked(nothing.text)[-1] == "Plan: 0 update, 0 publish, 0 refused, 1 unchanged; 0.00 MB"
     assert nothing.code == 0

@@ -1,9 +1,10 @@
-"""A dry run tells what the next run does, if nothing happens in between."""
+"""What `plan` tells is what the next run does, if nothing happens in between."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.foresee import Foreseen, foreseen
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
@@ -19,10 +20,12 @@ class Rehearsal:
 
     Attributes:
         told: its decision and reason; None if it failed.
+        foreseen: what `plan` makes of its report; None if it was refused.
         settled: how things were before and after it, if nothing was on its way.
     """
 
     told: tuple[str, str] | None
+    foreseen: Foreseen | None
     settled: tuple[Any, ...] | None
 
     @classmethod
@@ -30,9 +33,10 @@ class Rehearsal:
         """Let it run."""
         before = _settled(history)
         actor = history.actor(publisher=publisher)
-        told = _told(history.refresh(actor, replace(options, dry_run=True)))
+        outcome = history.refresh(actor, replace(options, dry_run=True))
+        found = foreseen(actor.declaration, outcome) if isinstance(outcome, Report) else None
         settled = (*before, actor.day) if before and before == _settled(history) else None
-        return cls(told, settled)
+        return cls(_told(outcome), found, settled)
 
     def check(self, history: Any, actor: Actor, outcome: Outcome) -> None:
         """Whether the run that followed has done this."""
@@ -42,6 +46,24 @@ class Rehearsal:
         if done is None or self.settled is None or actor.day != self.settled[-1]:
             return
         require(self.told == done, f"a dry run told {self.told}, but the run did {done}")
+        # What it decided later, nobody could foresee.
+        if self.foreseen and isinstance(outcome, Report) and len(actor.decided) == 1:
+            self._check_rows(self.foreseen, outcome)
+
+    def _check_rows(self, told: Foreseen, report: Report) -> None:
+        """Whether it has sent as many rows and bytes."""
+        assert report.checkpoint is not None
+        changes = report.tables.values()
+        done = {
+            "rows": sum(report.checkpoint.rows.values()),
+            "inserted": sum(each.inserted for each in changes),
+            "deleted": sum(each.deleted for each in changes),
+        }
+        # The file of a full publish is not built to measure it.
+        if told.kind != "publish":
+            done["size"] = report.sent
+        said = {name: getattr(told, name) for name in done}
+        require(said == done, f"`plan` told {said}, but the run did {done}")
 
 
 def _settled(history: Any) -> tuple[Any, ...] | None:

@@ -1,0 +1,209 @@
+"""What the next refresh of a data source would do: it decides itself, and does nothing."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.journal import Recovered, read_history
+from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.extracts.compare import schema_changes
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.observe import recorded
+from tableau_pipeline.refresh.plan import (
+    Changed,
+    Facts,
+    NoChange,
+    Options,
+    Publish,
+    Refuse,
+    UpdateTables,
+    decide,
+)
+from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.report import Report, unmatched
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence, and what it is about in a word."""
+
+    about: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What the next refresh of a data source would do.
+
+    Attributes:
+        kind: update, publish, move, refused, failed, unchanged, unknown or removed.
+        rows: that it would hold then, in all tables.
+        size: bytes that would be sent; for a full publish, those of the last one. None if that is
+            not known.
+        limit: bytes that a payload may have; None if no update is planned.
+        notes: all that a reader should know beside.
+    """
+
+    key: str
+    name: str
+    kind: str
+    decision: str
+    reason: str = ""
+    inserted: int = 0
+    deleted: int = 0
+    rows: int = 0
+    size: int | None = None
+    limit: int | None = None
+    notes: tuple[Note, ...] = ()
+
+
+def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
+    """Let the refresh of a data source tell what it would do.
+
+    Args:
+        site: None to ask no server: what is there is then taken from our records.
+    """
+    declaration, waits = setup.declaration, ()
+    nothing = Foreseen(declaration.key, declaration.name, "refused", "refuse")
+    try:
+        waits = tuple(_waits(setup, site))
+        report = refresh(setup, Options(dry_run=True, offline=site is None))
+    except RefusedError as error:
+        lacking = [each for each in declaration.models if setup.snapshots.newest(each) is None]
+        if site is None and lacking:
+            reason = f"there is no snapshot of {', '.join(lacking)} here"
+            return replace(nothing, kind="unknown", decision="unknown", reason=reason, notes=waits)
+        return replace(nothing, reason=str(error), notes=waits)
+    except RefreshError as error:
+        return replace(nothing, kind="failed", decision="fail", reason=str(error), notes=waits)
+    except Exception as error:
+        # The others are to be looked at all the same.
+        setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
+        reason = f"{type(error).__name__}: {error}"
+        return replace(nothing, kind="failed", decision="fail", reason=reason, notes=waits)
+    found = foreseen(declaration, report)
+    possible = (site.payload_limit if site else None, declaration.payload_limit)
+    limit = min(filter(None, possible), default=None) if found.kind == "update" else None
+    return replace(found, limit=limit, notes=(*waits, *_notes(report)))
+
+
+def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
+    """What follows from a changed declaration alone, if its models stayed as they are.
+
+    They are taken to have the columns of their contracts, and the data source to be as `before`
+    declares it.
+    """
+    checkpoint = Checkpoint(
+        refresh=0,
+        server="",
+        site="",
+        project=before.project_path,
+        name=before.name,
+        luid="as declared before",
+        updated_at=datetime.now(UTC),
+        declaration=before.digest(),
+        tables=_assumed(before, now),
+        metadata="as it was left",
+    )
+    base = recorded(now, Recovered.at(checkpoint))
+    desired = _assumed(now, before)
+    plan = decide(Facts(now, desired, base), Options())
+    if isinstance(plan, NoChange):
+        plan = NoChange("what is declared otherwise changes no rows by itself")
+    if isinstance(plan, Changed):
+        plan = UpdateTables({}, f"new content in {', '.join(plan.tables)}")
+    moves = base.move.phrases if base.move else {}
+    return replace(foreseen(now, Report(plan, base=base, moves=moves, desired=desired)), rows=0)
+
+
+def _assumed(declaration: Declaration, other: Declaration) -> dict[str, TableContent]:
+    """What its tables hold; nothing tells the columns that only one of the two has a contract of.
+
+    Args:
+        other: what it is compared with.
+    """
+    theirs = {table.name: table.contract for table in other.tables}
+    found = {}
+    for table in declaration.tables:
+        rows = repr((table.model, table.source, table.retain))
+        content = Fingerprint(
+            # The same number everywhere, for which no guard refuses anything.
+            rows=max(each.guard.min_rows for each in (*declaration.tables, *other.tables)),
+            hash_sum=int(hashlib.sha256(rows.encode()).hexdigest()[:16], 16),
+        )
+        columns = table.contract if theirs.get(table.name) or table.name not in theirs else ()
+        found[table.name] = TableContent(
+            model=table.model,
+            version=0,
+            columns=tuple(map(declaration.types.apply, columns)),
+            all_rows=content,
+            content=content,
+        )
+    return found
+
+
+def foreseen(declaration: Declaration, report: Report) -> Foreseen:
+    """What a dry run tells in its report."""
+    before = report.base.checkpoint if report.base else None
+    # The file of a full publish is not built to measure it.
+    kind, size = "publish", before.size if before else None
+    match report.plan:
+        case NoChange():
+            kind, size = "move" if report.moves else "unchanged", 0
+        case UpdateTables():
+            kind, size = "update", report.extract.size if report.extract else None
+        case Refuse():
+            kind, size = "refused", None
+    return Foreseen(
+        key=declaration.key,
+        name=declaration.name,
+        kind=kind,
+        decision=report.decision,
+        reason=report.reason,
+        inserted=sum(each.inserted for each in report.tables.values()),
+        deleted=sum(each.deleted for each in report.tables.values()),
+        rows=sum(each.content.rows for each in report.desired.values()),
+        size=size,
+    )
+
+
+def _waits(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
+    """On which jobs of the server the answer depends."""
+    for intent in read_history(setup.journal.records()).intents:
+        if intent.outcome:
+            continue
+        sent = f"its {intent.action} of {intent.recorded_at:%Y-%m-%d %H:%M} UTC"
+        job = site.job(intent.job_id) if site and intent.job_id else None
+        if site is None:
+            which = f"job {intent.job_id}" if intent.job_id else "a job"
+            yield Note("waits", f"{sent} became {which}, and how that ended is not known here")
+        elif job and job.outcome is None:
+            text = f"its {intent.action} still runs as job {intent.job_id}: plan again then"
+            yield Note("waits", text)
+        elif job is None:
+            which = f"job {intent.job_id}, which" if intent.job_id else "a job that"
+            yield Note("waits", f"{sent} became {which} the server does not know")
+
+
+def _notes(report: Report) -> Iterator[Note]:
+    base = report.base
+    if base is None:
+        return
+    if base.checkpoint:
+        for change in schema_changes(report.desired, base.checkpoint.tables):
+            yield Note("schema", change)
+    for table, counts in report.tables.items():
+        if len(report.tables) > 1 or counts.whole:
+            why = f" (all rows: {counts.whole})" if counts.whole else ""
+            yield Note("table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{why}")
+    for each in (*unmatched(report.orphans), *base.moved, *base.warnings):
+        yield Note("warning", each)
+    overwrites = isinstance(report.plan, Publish) and report.plan.mode is PublishMode.OVERWRITE
+    if base.left and base.is_edited and base.metadata and not isinstance(report.plan, Refuse):
+        work = "; ".join(f"{kind} {', '.join(names)}" for kind, names in base.metadata.work.items())
+        text = work or "what others changed in its metadata"
+        yield Note("dropped" if overwrites else "kept", text)

@@ -1,0 +1,201 @@
+"""The command `plan` for who reviews: offline, and compared with a revision in git."""
+
+import logging
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from tableau_pipeline.command_line.main import tableau_pipeline
+from tableau_pipeline.components.journal import records_of
+from tableau_pipeline.core.journal import read_history
+from tableau_pipeline_tests.command_line.conftest import World, documented, masked
+from tableau_pipeline_tests.docs.page import page
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.waiting import until
+
+PAGE = "how-to/pull-requests.md"
+_LOOKS = re.compile(r"GET |POST \S+/auth/sign(in|out) |POST /api/v1/vizql-data-service/")
+_IN_PYTHON = """import dagster as dg
+
+from tableau_pipeline.components import PublishedDatasource
+
+# Another location makes them.
+NAMES = ("airlines", "arrivals", "delays", "flights", "gates", "hotels", "planes", "seats")
+models = [dg.AssetSpec(f"model_{name}") for name in NAMES]
+
+
+@dg.component_instance
+def seats(context: dg.ComponentLoadContext) -> PublishedDatasource:
+    tables = {"flights": {"model": "model_seats"}}
+    attributes = {"name": "Seats", "project": "Default", "tables": tables}
+    return PublishedDatasource.from_attributes_dict(attributes=attributes)
+"""
+
+
+@pytest.fixture(scope="module")
+def review(world: World) -> World:
+    """A branch that declares some data sources otherwise than `main`, all of them refreshed."""
+    (world.root / world.name / "defs" / "others.py").write_text(_IN_PYTHON, "utf-8")
+    world.model("airlines", airlines())
+    for key in ("arrivals", "delays", "flights", "gates", "hotels", "planes", "seats"):
+        world.model(key, flights(8))
+        if key not in ("planes", "seats"):
+            world.declare(key)
+    for key in ("arrivals", "delays", "flights", "gates", "hotels", "seats"):
+        assert world.run("refresh", key).code == 0
+    git(world, "init", "--quiet", "--initial-branch", "main")
+    (world.root / ".gitignore").write_text("/data/\n/home/\n/sandbox/\n__pycache__/\n", "utf-8")
+    git(world, "add", ".")
+    git(world, "commit", "--quiet", "--message", "Declare what is published")
+    keyed = {"diff": {"key": "flight_id"}}
+    world.declare(
+        "arrivals", tables={"flights": {"model": "model_arrivals", "guard": {"max_shrink": 0.1}}}
+    )
+    contract = {"flight_id": "bigint", "carrier": "string", "delay": "bigint"}
+    delays = {"model": "model_delays", "refresh": keyed, "contract": contract}
+    world.declare("delays", tables={"flights": delays})
+    world.declare("flights", name="All Flights", trigger={"cron": "0 7 * * *"})
+    world.declare(
+        "gates",
+        tables={
+            "flights": {"model": "model_gates", "refresh": keyed},
+            "airlines": {"model": "model_airlines"},
+        },
+        relationships=[{"from": "flights", "to": "airlines", "on": {"carrier": "carrier"}}],
+    )
+    world.remove("hotels")
+    world.declare("planes")
+    return world
+
+
+def git(world: World, *args: str) -> None:
+    """Let git do something in the project."""
+    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    subprocess.run(["git", *who, *args], cwd=world.root, check=True, capture_output=True)
+
+
+def files(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file, but for what Python compiles and the sandbox keeps."""
+    return {
+        str(each): (each.stat().st_mtime_ns, each.read_bytes())
+        for each in sorted(root.rglob("*"))
+        if each.is_file() and not {"__pycache__", "sandbox"} & set(each.parts)
+    }
+
+
+def test_base(review: World, caplog: pytest.LogCaptureFixture):
+    """Prevents: a merge of which nobody knows what it does to what is published."""
+    before = files(review.root)
+    with caplog.at_level(logging.INFO, "tableau_sandbox.requests"):
+        told = review.run("plan", "--base", "main")
+        offline = review.run("plan", "--base", "main", "--offline")
+    assert masked(told.text) == documented("tableau-pipeline plan --base main", PAGE)
+    assert told.code == offline.code == 1
+    # Nobody has touched the server, so that the records tell all of it.
+    said = masked(offline.text)
+    assert [each for each in said if not each.startswith("Offline:")] == masked(told.text)
+    requests = [each.getMessage() for each in caplog.records if each.name.endswith(".requests")]
+    assert requests
+    assert [each for each in requests if not _LOOKS.match(each)] == []
+    assert files(review.root) == before
+
+
+def test_a_workflow_without_data(review: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a workflow that needs production, or takes what it cannot know for no change."""
+    shutil.copytree(review.root, tmp_path / "clone", ignore=shutil.ignore_patterns("data", "home"))
+    clone = World(tmp_path / "clone", review.name, review.sandbox)
+    monkeypatch.chdir(clone.root)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(clone.root / "data"))
+    for name in ("DAGSTER_HOME", "TABLEAU_SERVER_URL", "TABLEAU_TOKEN_NAME"):
+        monkeypatch.delenv(name)
+    before = files(clone.root)
+    told = clone.run("plan", "--offline", "--base", "main", "--format", "markdown")
+    assert told.code == 2, told.errors
+    (shown,) = page(PAGE).whole.blocks("markdown")
+    assert told.text == shown
+    assert files(clone.root) == before
+    everything = clone.run("plan", "--offline")
+    assert everything.code == 2
+    assert masked(everything.text)[-1].startswith("Plan: 0 update, 0 publish, 0 refused, 6 unknown")
+    clone.forget()
+
+
+def test_the_workflow_of_the_page():
+    """Prevents: a workflow that is copied and does not run."""
+    (text,) = page(PAGE).whole.blocks("yml")
+    steps = yaml.safe_load(text)["jobs"]["plan"]["steps"]
+    lines = [line.strip() for each in steps for line in each.get("run", "").splitlines()]
+    (command,) = [each for each in lines if each.startswith("tableau-pipeline")]
+    args = shlex.split(command.partition(">")[0])[1:]
+    given = tableau_pipeline.commands[args[0]].make_context(args[0], args[1:]).params
+    assert given["offline"]
+    assert given["form"] == "markdown"
+    scripts = "\n".join(each.get("run", "") for each in steps)
+    subprocess.run(["bash", "-n"], input=scripts, text=True, check=True)
+
+
+def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
+    """Prevents: a mistyped branch for which everything seems equal, or new."""
+    told = review.run("plan", "--base", "mian")
+    assert told.code == 1
+    assert 'git knows no revision "mian"' in told.errors
+    assert "fetch-depth: 0" in told.errors
+    # A component that the branch has removed from the code, too.
+    gone = review.root / review.name / "defs" / "gone" / "defs.yaml"
+    gone.parent.mkdir()
+    gone.write_text(f"type: {review.name}.gone.Component\n", "utf-8")
+    git(review, "add", str(gone))
+    git(review, "commit", "--quiet", "--message", "Declare another component", "--", str(gone))
+    shutil.rmtree(gone.parent)
+    (left_out, seats) = review.run("plan", "--base", "main", "--json").data["left_out"]
+    assert left_out.startswith("gone/defs.yaml of main cannot be read by today's code: ")
+    assert seats == "Seats is declared in Python"
+    git(review, "reset", "--quiet", "--soft", "HEAD~")
+    git(review, "reset", "--quiet")
+
+
+def test_another_key(review: World):
+    """Prevents: a renamed data source that is published a second time, unseen."""
+    file = review.root / review.name / "defs" / "flights" / "defs.yaml"
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("key: flights\n", "key: all_flights\n"), "utf-8")
+    try:
+        told = review.run("plan", "--base", "main", "all_flights").text
+    finally:
+        file.write_text(text, "utf-8")
+    assert "key: it was flights, and with another key it is another data source" in told
+
+
+def test_an_open_sending(review: World):
+    """Prevents: a plan that is certain of what a job of the server may still change."""
+    review.model("arrivals", flights(9))
+    command = [str(Path(sys.executable).with_name("tableau-pipeline")), "refresh", "arrivals"]
+    with review.sandbox.held_jobs():
+        refresh = subprocess.Popen(command, cwd=review.root)
+        until(lambda: sent_job("arrivals"), seconds=60, what="no job")
+        refresh.kill()
+        refresh.wait()
+        (now,) = review.run("plan", "arrivals", "--json").data["datasources"]
+        (later,) = review.run("plan", "arrivals", "--offline", "--json").data["datasources"]
+    job = sent_job("arrivals")
+    (note,) = [each["text"] for each in now["notes"] if each["about"] == "waits"]
+    assert note.endswith(f"still runs as job {job}: plan again then")
+    (note,) = [each["text"] for each in later["notes"] if each["about"] == "waits"]
+    assert note.endswith(f"became job {job}, and how that ended is not known here")
+    review.sandbox.wait_until_idle()
+    assert review.run("refresh", "arrivals").code == 0
+
+
+def sent_job(key: str) -> str | None:
+    """The job that a refresh waits for, as its journal has it."""
+    with dg.DagsterInstance.get() as instance:
+        past = read_history(records_of(instance, key))
+    return next((each.job_id for each in past.intents if not each.outcome), None)
