@@ -1,8 +1,8 @@
 """What was read, and what was not: bad rows by line, column and value, with remedies."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,19 @@ _OPTIONS: Sequence[Mapping[str, str]] = (
 _NUMBERS = (T.LongType(), T.DecimalType(18, 4), T.DoubleType(), T.DecimalType(38, 10))
 
 
-class Number(str):
-    """The text of a JSON number, digit by digit."""
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows of a text file.
 
-    __slots__ = ()
+    Attributes:
+        columns: the texts of their values, by column.
+        problems: lines that are no rows, and why.
+        lines: returns the line of each row.
+    """
+
+    columns: Sequence[pa.Array]
+    problems: Sequence[tuple[int, str]]
+    lines: Callable[[], Sequence[int]]
 
 
 @dataclass
@@ -55,47 +64,55 @@ class BadRows:
     """
 
     files: Files
+    schema: T.StructType
     total: int = 0
     examples: list[str] = field(default_factory=list)
-    # By column: its type, values that do not fit it, and values that do.
-    _columns: dict[str, tuple[T.DataType, list[str], list[str]]] = field(default_factory=dict)
+    # By column: values that do not fit it, and values that do.
+    _columns: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
 
-    def add(self, place: str, problem: str) -> None:
-        """Count a row; `place` is its file and line."""
-        self.total += 1
-        if len(self.examples) < _QUOTED:
-            self.examples.append(f"{place}: {problem}")
+    def add(self, path: Path, chunk: Chunk, wrong: Sequence[pa.Array]) -> pa.Array:
+        """Count the bad rows of a chunk; return whether each of its rows is good.
 
-    def add_values(self, place: str, values: Sequence[tuple[T.StructField, str]]) -> None:
-        """Count a row by its bad values, each with its column."""
+        Args:
+            wrong: by column, whether the value of each row does not fit.
+        """
+        is_bad = reduce(partial(_do, "or"), wrong)
+        is_good, rows = _do("invert", is_bad), _do("indices_nonzero", is_bad).to_pylist()
+        self.total += len(chunk.problems) + len(rows)
+        for name, texts, misfits in zip(self.schema.names, chunk.columns, wrong, strict=True):
+            if misfits.true_count:
+                bad, good = self._columns.setdefault(name, ([], []))
+                # A few of each are enough to try options with.
+                bad += texts.filter(misfits)[: _KEPT - len(bad)].to_pylist()
+                good += texts.filter(is_good).drop_null()[: _KEPT - len(good)].to_pylist()
+        if free := _QUOTED - len(self.examples):
+            lines = chunk.lines() if rows else []
+            found = [(lines[row], self._problem(chunk, row, wrong)) for row in rows[:free]]
+            found = sorted([*found, *chunk.problems])[:free]
+            self.examples += [f"{path.name}, line {line}: {problem}" for line, problem in found]
+        return is_good
+
+    def _problem(self, chunk: Chunk, row: int, wrong: Sequence[pa.Array]) -> str:
         problems = []
-        for column, text in values:
-            type_ = column.dataType
-            _, bad, _ = self._columns.setdefault(column.name, (type_, [], []))
-            if len(bad) < _KEPT:
-                bad.append(text)
-            # The texts of JSON have quotes already, except in columns of texts.
-            is_quoted = self.files.format == "json" and not isinstance(type_, STRINGS + TIMES)
-            shown = text if is_quoted else f'"{text}"'
-            shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
-            problems.append(
-                f'column "{column.name}": {shown} is not a valid {type_.simpleString()}'
-            )
+        for column, texts, misfits in zip(self.schema, chunk.columns, wrong, strict=True):
+            if misfits[row].as_py():
+                text, type_ = texts[row].as_py(), column.dataType
+                # The texts of JSON have quotes already, except in columns of texts.
+                is_quoted = self.files.format == "json" and not isinstance(type_, STRINGS + TIMES)
+                shown = text if is_quoted else f'"{text}"'
+                shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
+                name = type_.simpleString()
+                problems.append(f'column "{column.name}": {shown} is not a valid {name}')
         if (more := len(problems) - _NAMED) > 0:
             problems[_NAMED:] = [f"and {more} more column{'s' * (more > 1)}"]
-        self.add(place, ", ".join(problems))
-
-    def keep_good(self, name: str, texts: pa.Array) -> None:
-        """Keep good values of a column that has bad ones: an option has to read both."""
-        if name in self._columns:
-            *_, good = self._columns[name]
-            good += texts.drop_null()[: _KEPT - len(good)].to_pylist()
+        return ", ".join(problems)
 
     @property
     def hints(self) -> list[str]:
         """The options, or types, that would read the bad values, if there are any."""
         found = [
-            self._hint(type_, [*bad, *good]) for type_, bad, good in self._columns.values() if bad
+            self._hint(self.schema[name].dataType, [*bad, *good])
+            for name, (bad, good) in self._columns.items()
         ]
         return list(dict.fromkeys(each for each in found if each))
 
@@ -121,9 +138,9 @@ class BadRows:
         texts = without_nulls(texts, type_, options)
         return converted(texts, type_, options).null_count == texts.null_count
 
-    def message(self, columns: T.StructType) -> str:
+    def message(self) -> str:
         """Return the message for all bad rows, with the remedies."""
-        described = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in columns)
+        described = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in self.schema)
         rows = "1 row does" if self.total == 1 else f"{self.total:,} rows do"
         more = self.total - len(self.examples)
         remedies = "; ".join([*self.hints, "fix the file", "declare other columns"])
@@ -164,7 +181,7 @@ class Reading:
             RefusedError: reports the number of bad rows, the first of them, and the remedies.
         """
         if self.bad and self.bad.total:
-            raise RefusedError(self.bad.message(self.frame.schema))
+            raise RefusedError(self.bad.message())
 
     def check_unchanged(self) -> None:
         """Check that the files have not changed since they were read.
@@ -185,19 +202,6 @@ def printable(text: str) -> str:
     )
 
 
-def json_text(value: Any) -> str:
-    """Format a value as JSON, with numbers as they were written."""
-    match value:
-        case Number():
-            return str(value)
-        case dict():
-            inner = (f"{json_text(name)}:{json_text(each)}" for name, each in value.items())
-            return f"{{{','.join(inner)}}}"
-        case list():
-            return f"[{','.join(map(json_text, value))}]"
-    return json.dumps(value, ensure_ascii=False)
-
-
 def reason(error: Exception) -> str:
     """Return the reason of an error, without Spark's stack trace.
 
@@ -211,6 +215,10 @@ def reason(error: Exception) -> str:
         found = message if message and " " in message.strip() else found
         cause = cause.getCause()
     return str(found or error.java_exception.getClass().getSimpleName())
+
+
+def _do(function: str, *arguments: Any) -> Any:
+    return pc.call_function(function, [*arguments])
 
 
 def _shown(reader: Mapping[str, str]) -> str:

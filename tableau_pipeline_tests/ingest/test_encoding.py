@@ -19,7 +19,7 @@ def file(tmp_path: Path) -> Path:
 def test_bytes(file: Path):
     """Prevents: letters that are guessed."""
     text, rows = "id,v\n1,Grün\n", [(1, "Grün")]
-    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
         assert read(written(file, text, encoding)) == rows
     for encoding in ("windows-1252", "UTF-16LE", "ISO-8859-15"):
         with pytest.raises(RefusedError, match=r"x\.csv.*is not UTF-8.*encoding: "):
@@ -33,10 +33,10 @@ def test_bytes(file: Path):
 @pytest.mark.parametrize(
     ("written_as", "declared", "shown"),
     [
-        ("utf-8-sig", "cp1252", "UTF-8, so it is not cp1252: remove encoding"),
-        ("utf-16", "cp1252", "UTF-16, so it is not cp1252: remove encoding"),
-        ("utf-16-le", "UTF-16BE", "UTF-16, so it is not utf-16-be: remove encoding"),
-        ("utf-32", "ISO-8859-1", "UTF-32, so it is not iso8859-1: set encoding: UTF-32"),
+        ("utf-8-sig", "cp1252", "utf-8, so it is not cp1252: remove encoding"),
+        ("utf-16", "cp1252", "utf-16, so it is not cp1252: remove encoding"),
+        ("utf-16-le", "UTF-16BE", "utf-16, so it is not utf-16-be: remove encoding"),
+        ("utf-32", "ISO-8859-1", "utf-32, so it is not iso8859-1: remove encoding"),
     ],
 )
 def test_a_byte_order_mark_of_another_encoding(

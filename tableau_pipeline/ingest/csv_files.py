@@ -1,0 +1,221 @@
+"""CSV by RFC 4180: Python finds where records end and refuses stray quotes, Arrow splits them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.errors import Chunk, printable
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.text import open_text
+
+_BLOCK = 1 << 22
+_SEPARATORS = (";", "\t", "|", ",")
+_BLANK_LINE = 'a blank line, which may be NULL or no row: write "" for an empty text'
+_REMEDY = (
+    'A quote inside quotes is doubled (""); if this file has \\" instead, set reader: '
+    '{escape: "\\\\"}, and if its quotes have no meaning, reader: {quote: ""}'
+)
+
+
+class _Grammar:
+    """The patterns of a file whose lines end in `end`: a carriage return, or a line feed."""
+
+    def __init__(self, options: Options, end: str) -> None:
+        quote, escape, sep = map(re.escape, (options.quote, options.escape, options.separator))
+        start = rf"(?<![^{sep}\r\n])"
+        escaped = rf"{escape}[{quote}{escape}{sep}]" if escape else ""
+        inner = rf"(?:[^{quote}{escape}]++|{escaped or quote * 2})*+"
+        # Arrow finds the values; here, all up to the next quote is one step.
+        parts, opened, quoted = [rf"[^{quote}{escape}\r\n]++", escaped], "", "(?!)"
+        if quote:
+            opened, quoted = rf"{start}{quote}{inner}", rf"{quote}{inner}(?:{quote}|\Z)"
+            # A quote within a bare value is a character like others.
+            parts += [rf"{opened}{quote}(?=[{sep}\r\n])", rf"(?<=[^{sep}\r\n]){quote}"]
+        body = rf"(?:{'|'.join(filter(None, parts))})*+"
+        record = body + (r"\r(?!\n)" if end == "\r" else r"\r?\n")
+        self.options, self.end, self.record = options, end, re.compile(record, re.DOTALL)
+        self.records = re.compile(rf"(?:{record})*+", re.DOTALL)
+        # Up to what is out of place; a record that may go on; and a value up to its last quote.
+        self.body = re.compile(body, re.DOTALL)
+        self.open = re.compile(rf"{body}(?:{opened})?\Z", re.DOTALL)
+        self.opened = re.compile(opened, re.DOTALL)
+        # What is left out: comments, and blanks beside values, but nothing within quotes.
+        blank = " " if options.separator == "\t" else r"[ \t]"
+        left = f"{blank}*+" * options.trim_left
+        left_out = [rf"{start}{left}({quoted})"]
+        if options.comment:
+            left_out.insert(0, rf"(?<![^\r\n]){re.escape(options.comment)}[^\r\n]*+")
+        if left:
+            left_out.append(f"{start}{blank}++")
+        if options.trim_right:
+            left_out.append(rf"{blank}++(?=[{sep}\r\n])")
+        self.left_out = re.compile("|".join(left_out), re.DOTALL) if left_out[1:] else None
+
+
+class _Block(NamedTuple):
+    """Whole records of a file; `line` is the line of the first one."""
+
+    line: int
+    text: str
+    grammar: _Grammar
+
+    def records(self) -> Iterator[tuple[int, str]]:
+        """Yield each record, which may be blank, without its end and with its line."""
+        line = self.line
+        for found in self.grammar.record.finditer(self.text):
+            yield line, found.group().rstrip("\r\n")
+            line += _line_ends(found.group())
+
+
+def csv_names(path: Path, options: Options, *, check_separator: bool) -> list[str]:
+    """Return the names of the columns by the first record.
+
+    Args:
+        check_separator: refuse a file with one column whose name has another separator.
+    """
+    records = (record for block in _blocks(path, options) for _, record in block.records())
+    if not (first := next(filter(None, records), "")):
+        what = "header" if options.header else "rows"
+        raise RefusedError(f"{path.name} is empty: it has no {what}")
+    # It has at most as many values as separators and one more.
+    expected = [f"f{number}" for number in range(first.count(options.separator) + 1)]
+    read = pa_csv.ReadOptions(autogenerate_column_names=True)
+    values = [each[0].as_py() for each in _split(f"{first}\n", options, expected, read, {})]
+    # With the wrong separator a whole file would be published as one column of text.
+    others = [
+        each for each in _SEPARATORS if check_separator and len(values) == 1 and each in first
+    ]
+    if others:
+        raise RefusedError(
+            f"{path.name} has only one column with the separator {options.separator!r}, "
+            f'"{first[:80]}": set reader: {{sep: {others[0]!r}}}, or, if that is right, '
+            f"reader: {{sep: {options.separator!r}}}"
+        )
+    # Spark's names for unnamed columns; pandas, for example, writes its index without a name.
+    names = values if options.header else [None] * len(values)
+    return [name or f"_c{number}" for number, name in enumerate(names)]
+
+
+def csv_chunks(path: Path, options: Options, width: int) -> Iterator[Chunk]:
+    """Yield the rows after the header; a bare empty value is NULL.
+
+    A quote out of place refuses the file, as nothing tells where its record ends.
+    """
+    names, header = [str(number) for number in range(width)], options.header
+    for block in _blocks(path, options):
+        counts: dict[int, int] = {}
+        read = pa_csv.ReadOptions(column_names=names, use_threads=False)
+        columns = _split(block.text, options, names, read, counts)
+        skipped = int(header and len(columns[0]) > 0)
+        header = header and not skipped
+        yield _chunk(block, [each.slice(skipped) for each in columns], counts, skipped)
+
+
+def _split(
+    text: str, options: Options, names: list[str], read: pa_csv.ReadOptions, counts: dict[int, int]
+) -> list[pa.Array]:
+    """Return the values of records by column; count those of records that have too many or few."""
+
+    def skip(row: Any) -> str:
+        counts[row.number - 1] = row.actual_columns
+        return "skip"
+
+    if not text.strip("\r\n"):
+        return [pa.array([], pa.string()) for _ in names]
+    # Arrow takes off one byte order mark; a second one is text.
+    data = f"\ufeff{text}".encode()
+    read.block_size = len(data) + 1
+    parse = pa_csv.ParseOptions(
+        delimiter=options.separator,
+        quote_char=options.quote or False,
+        double_quote=not options.escape,
+        escape_char=options.escape or False,
+        newlines_in_values=True,
+        invalid_row_handler=skip,
+    )
+    convert = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    table = pa_csv.read_csv(pa.BufferReader(data), read, parse, convert)
+    return [each.combine_chunks() for each in table.columns]
+
+
+def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipped: int) -> Chunk:
+    def lines() -> list[int]:
+        # Arrow passes over blank lines.
+        found = [line for line, record in block.records() if record]
+        return [line for number, line in enumerate(found) if number not in counts][skipped:]
+
+    width, problems = len(columns), []
+    records = [each for each in block.records() if each[1]] if counts else []
+    for number, count in counts.items():
+        line, record = records[number]
+        values = f"{count} value{'s' * (count > 1)} for {width} column{'s' * (width > 1)}"
+        problems.append((line, f'{values}, "{printable(record[:80])}"'))
+    if width == 1:
+        problems += [(line, _BLANK_LINE) for line, record in block.records() if not record]
+    return Chunk(columns, problems, lines)
+
+
+def _blocks(path: Path, options: Options) -> Iterator[_Block]:
+    line, rest, grammar = 1, "", None
+    with open_text(path, options.encoding) as text:
+        while True:
+            # A block ends with a line, so it never parts a carriage return from its line feed.
+            more = text.read(max(_BLOCK, len(rest))) + text.readline()
+            if not more and not rest:
+                return
+            if grammar is None:
+                old = _Grammar(options, "\r")
+                grammar = old if old.record.match(more) else _Grammar(options, "\n")
+            # Without a line end, Arrow takes a bare empty value for a quoted one.
+            rest += more or grammar.end
+            rest = grammar.left_out.sub(r"\1", rest) if grammar.left_out else rest
+            found = grammar.records.match(rest)
+            if found and (at := found.end()):
+                yield _Block(line, rest[:at], grammar)
+                line, rest = line + _line_ends(rest[:at]), rest[at:]
+            if rest and not (more and grammar.open.match(rest)):
+                _refuse(path, line, rest, grammar)
+
+
+def _line_ends(text: str) -> int:
+    # CR LF counts as one, and so does a carriage return alone.
+    return text.count("\n") + text.count("\r") - text.count("\r\n")
+
+
+def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
+    """Say what is out of place in the first record of a text."""
+    found = grammar.body.match(text)
+    at = found.end() if found else 0
+    opened = grammar.opened.match(text, at)
+    stop = opened.end() if opened else at
+    sign, options = text[stop : stop + 1], grammar.options
+    if not sign:
+        stop = at
+        problem = f"a quote opens a value and nothing closes it up to the file's end. {_REMEDY}"
+    elif sign in "\r\n":
+        problem = (
+            "some lines end in a carriage return alone, others in a line feed, and a value with "
+            "one of them must be quoted: quote it, or use the same line end everywhere"
+        )
+    elif sign == options.escape:
+        problem = (
+            f"a {sign} precedes a character that needs no escape, which has no defined meaning: "
+            f"remove reader: escape, or write {sign * 2} in the file"
+        )
+    else:
+        shown = text[max(0, stop - 60) : stop + 20].strip()
+        problem = (
+            f"a quote ends a value, but neither {options.separator!r} nor the end of the line "
+            f"follows ({shown!r}). {_REMEDY}"
+        )
+    raise RefusedError(f"{path.name}, line {line + _line_ends(text[:stop])}: {problem}")
