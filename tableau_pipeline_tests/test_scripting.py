@@ -169,7 +169,7 @@ def test_what_was_not_published_is_not_remembered(script: Script, options: Optio
     ("edges", "problem"),
     [
         ([("flights", "airlines")], '"airlines" is not a table'),
-        ([("flights", "flights")], "exactly one fact table"),
+        ([("flights", "flights")], "form a circle"),
     ],
 )
 def test_relationships_are_checked_as_in_yaml(edges: list[tuple[str, str]], problem: str):

@@ -195,7 +195,7 @@ def _compared(line: Line, found: Known, remote: RemoteDatasource | None) -> Line
     if line.state not in (State.FRESH, State.LATE) or not (checkpoint and checkpoint.luid):
         return line
     if remote is None:
-        why = f"{checkpoint.luid} is no longer on the server"
+        why = f'"{line.name}" is no longer on the server'
         return replace(line, state=State.GONE, why=why, remedy=again)
     change = Change.since(checkpoint, remote)
     if why := change.unexplained(checkpoint.behaviour) or checkpoint.distrust:

@@ -68,6 +68,5 @@ def _published(site: TableauSite, key: str, record: Checkpoint | None) -> Remote
     if remote := site.find_by_luid(record.luid):
         return remote
     raise RefusedError(
-        f'{key}: "{record.name}" ({record.luid}) no longer exists on the server. Refresh '
-        "it, then send the batch."
+        f'{key}: "{record.name}" no longer exists on the server. Refresh it, then send the batch.'
     )

@@ -197,20 +197,26 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
         edges[edge.many].append(edge.one)
         reached_from[edge.one] = edge.many
     facts = [table for table in tables if table not in reached_from]
+    if circle := _circle(tables, reached_from):
+        return f"these relationships form a circle: {' -> '.join(circle)}. Leave one of them out"
     if len(facts) != 1:
         names = ", ".join(f'"{table}"' for table in facts) or "none"
         return (
             "Tableau needs exactly one fact table, which no relationship points to; here: "
             f"{names}. Connect every table by a relationship from the many side to the one side"
         )
-    # No table has two parents by now, so only a circle can be out of reach of the fact table.
-    seen, frontier = set(facts), list(facts)
-    while frontier:
-        frontier = [one for many in frontier for one in edges[many] if one not in seen]
-        seen.update(frontier)
-    if circle := [table for table in tables if table not in seen]:
-        return f"these tables point at each other in a circle: {', '.join(circle)}"
     return None
+
+
+def _circle(tables: Sequence[str], reached_from: Mapping[str, str]) -> list[str]:
+    """Return the tables of a circle, the first one again at its end; none if there is no circle."""
+    for table in tables:
+        path = [table]
+        while (many := reached_from.get(path[0])) and many not in path:
+            path.insert(0, many)
+        if many:
+            return [many, *path[: path.index(many) + 1]]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -403,7 +403,7 @@ class TableauSite:
         """Remove tags from a data source."""
         self.tsc.datasources.delete_tags(luid, tags)
 
-    @_asks('Moving data source {luid} to "{name}" in project {project_id}')
+    @_asks('Renaming or moving the data source to "{name}"')
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
         """Rename a data source, or move it to another project, or both; nothing else changes.
 

@@ -318,8 +318,8 @@ class Observer:
         # The server lists it by name, but hides it when asked for by its LUID.
         if remote and remote.luid == recovered.luid:
             raise RefusedError(
-                f'The data source "{name}" ({remote.luid}) is on the server, but this user may not '
-                "read it. Give the user its ownership, or View and Overwrite on it."
+                f'The data source "{name}" is on the server, but this user may not read it. '
+                "Give the user its ownership, or View and Overwrite on it."
             )
         return remote
 
@@ -375,10 +375,10 @@ class Observer:
         if found is None or found.luid == remote.luid:
             return move
         path = self.declaration.project_path
-        where = f'project "{path}"' if move.project_id == project_id else "its project"
+        where = f'the project "{path}"' if move.project_id == project_id else "its project"
         taken = (
             f'"{remote.name}" is to be {" and ".join(move.phrases.values())}, but {where} has a '
-            f'data source "{found.name}" ({found.luid}) already. Nothing was changed: declare '
+            f'data source "{found.name}" already. Nothing was changed: declare '
             "another name or project, or rename or delete that one"
         )
         return replace(move, taken=taken)
@@ -388,8 +388,8 @@ def _unknown(remote: RemoteDatasource, recovered: Recovered, *, is_stray: bool) 
     """Why no checkpoint tells what the data source holds."""
     if recovered.luid:
         return (
-            f"the data source of the last refresh ({recovered.luid}) is gone, and another "
-            f"has its {'tag' if is_stray else 'name'}"
+            "the data source of the last refresh is gone, and another has its "
+            f"{'tag' if is_stray else 'name'}"
         )
     stays = f', and it stays where it is, as "{remote.name}"' if is_stray else ""
     return f"no record shows what it holds{stays}"

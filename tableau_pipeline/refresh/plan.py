@@ -434,4 +434,4 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _place(remote: RemoteDatasource) -> str:
-    return f'"{remote.name}" ({", ".join(filter(None, (remote.luid, remote.link)))})'
+    return f'"{remote.name}" ({remote.link or remote.luid})'

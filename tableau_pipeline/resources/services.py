@@ -161,12 +161,13 @@ class SparkResource(LazyPySparkResource):
                 dg.get_dagster_logger(__name__).info(
                     "Starting Spark%s, which takes some seconds", f" ({where})" if where else ""
                 )
-            self._spark_session = spark_session(
-                master=self.master,
-                remote=self.remote,
-                driver_memory=self.driver_memory,
-                config=self.spark_config,
-            )
+            with as_failure(dg.get_dagster_logger(__name__)):
+                self._spark_session = spark_session(
+                    master=self.master,
+                    remote=self.remote,
+                    driver_memory=self.driver_memory,
+                    config=self.spark_config,
+                )
 
 
 class HyperResource(dg.ConfigurableResource):
@@ -205,8 +206,19 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
         yield
     except RefreshError as error:
         log.debug("%s", "".join(traceback.format_exception(error)))
-        message = f"{error}{_where(str(error), step)}"
+        message = f"{_without_home(str(error))}{error}{_where(str(error), step)}"
         raise dg.Failure(message, allow_retries=not isinstance(error, RefusedError)) from None
+
+
+def _without_home(message: str) -> str:
+    """Return what to look at before a takeover; "" if Dagster keeps what it knows."""
+    if "TABLEAU_TAKEOVER" not in message or os.environ.get("DAGSTER_HOME"):
+        return ""
+    return (
+        "DAGSTER_HOME is not set, so this instance of Dagster is temporary, and forgets what it "
+        "published: set DAGSTER_HOME to the folder of the instance that you keep, and run again. "
+        "Only if there is none:\n"
+    )
 
 
 def _where(message: str, step: str | None) -> str:

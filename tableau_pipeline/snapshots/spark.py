@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects import arrow_files, errors
 from tableau_pipeline.objects.stores import StoreError
 
@@ -84,7 +85,7 @@ def spark_session(
         config: further Spark settings, which win over all others but these two.
 
     Raises:
-        RuntimeError: Java is missing or does not start.
+        RefusedError: Java is missing or does not start.
     """
     # Otherwise each AnalysisException is logged a second time, as 25 KB of JSON.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -102,7 +103,8 @@ def spark_session(
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
-            raise RuntimeError(JAVA_REMEDY) from error
+            # Spark's traceback tells of its sockets, not of Java.
+            raise RefusedError(JAVA_REMEDY) from None
         raise
 
 

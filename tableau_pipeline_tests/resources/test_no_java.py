@@ -42,6 +42,7 @@ def test_no_java_is_needed(location: Location, tmp_path: Path) -> None:
     config = {"ops": {"model": {"config": {"folder": str(exports)}}}}
     location.run([exported], run_config=config)
     code = f"""if True:
+        import dagster as dg
         from pathlib import Path
         from tableau_pipeline_tests.resources.running import Location
         from tableau_pipeline_tests.resources.test_no_java import exported
@@ -51,8 +52,9 @@ def test_no_java_is_needed(location: Location, tmp_path: Path) -> None:
         Path({str(exports / "2.csv")!r}).write_text("id\\n2\\n", "utf-8")
         try:
             location.run([exported], run_config={config!r})
-        except RuntimeError as error:
+        except dg.Failure as error:
             assert "could not start its Java process" in str(error)
+            assert error.__cause__ is None
             print("no Java")
     """
     child = subprocess.run(

@@ -40,6 +40,17 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
         assert location.refresh("busy").success
 
 
+def test_without_a_home_no_takeover_comes_first(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: TABLEAU_TAKEOVER=true on a laptop, because the instance forgets its own refresh."""
+    location.model()
+    assert location.refresh("busy").success
+    monkeypatch.delenv("DAGSTER_HOME")
+    forgetful = replace(location, instance=dg.DagsterInstance.ephemeral())
+    assert failure(forgetful.refresh("busy")).startswith("DAGSTER_HOME is not set, so this")
+
+
 def test_plan_shows_a_rename(location: Location):
     """Prevents: a page that says "no change" of a data source which has another name by now."""
     location.model()

@@ -39,7 +39,7 @@ class _Case:
             (rf"release {LATER_RELEASE} of tableau_pipeline wrote it", self._later),
             (r"carries the tag of this data source .* no record of this deployment", self._stray),
             (
-                r"is to be (?:renamed|moved) .* has a data source \"[^\"]+\" \((\S+)\)",
+                r"is to be (?:renamed|moved) .* has a data source \"([^\"]+)\" already",
                 self._in_the_way,
             ),
             (r"refresh: diff: table \"(\w+)\": .* is not unique", self._repeated),
@@ -50,7 +50,7 @@ class _Case:
             (r"Relationship .*: table \"(\w+)\": k is not unique", self._repeated),
             (r"cannot be read: ([^:]+?\.(?:parquet|json))\b", self._damaged),
             (r'Model "(\w+)": its partition', lambda name: bool(self._actor.contents[name].stale)),
-            (r"Moving data source (\S+) to .* failed: 409015 ", self._taken),
+            (r"Renaming or moving .* failed: 409015 ", self._taken),
             (ANSWERED.pattern, self._answered),
         ]
         for pattern, check in checks:
@@ -120,17 +120,15 @@ class _Case:
             declared.project,
         )
 
-    def _in_the_way(self, luid: str) -> bool:
+    def _in_the_way(self, name: str) -> bool:
         """Another data source had the name when it looked; it may be gone since."""
-        name = self._actor.declaration.name.casefold()
-        found = [each for each in self._history.tableau.datasources() if each.luid == luid]
-        return all(each.name.casefold() == name for each in found)
+        return self._actor.declaration.name.casefold() == name.casefold()
 
-    def _taken(self, moved: str) -> bool:
+    def _taken(self) -> bool:
         """Another data source has the name, perhaps one of the other deployment."""
-        name = self._actor.declaration.name.casefold()
+        name, moved = self._actor.declaration.name.casefold(), self._history.found()
         return any(
-            each.name.casefold() == name and each.luid != moved
+            each.name.casefold() == name and each != moved
             for each in self._history.tableau.datasources()
         )
 
