@@ -10,7 +10,7 @@ from rich.text import Text
 from tableau_pipeline.audit import compared
 from tableau_pipeline.command_line.output import Output, columns, signed
 from tableau_pipeline.command_line.project import opened
-from tableau_pipeline.command_line.records import remedy
+from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.extracts.differences import Differences
 
 

@@ -22,8 +22,8 @@ from tableauhyperapi import CreateMode
 
 from tableau_pipeline.command_line.output import Output, columns
 from tableau_pipeline.command_line.project import Project, opened, prepare, project_root
-from tableau_pipeline.command_line.records import known
 from tableau_pipeline.components.journal import newest_records
+from tableau_pipeline.components.standing import known
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.project_root import below
 from tableau_pipeline.objects.local import temporary_folder

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, logger, signed
 from tableau_pipeline.command_line.project import Project, opened
-from tableau_pipeline.command_line.records import remedy
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.revision import Revision, files_of, revision
+from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.differences import differences

@@ -11,8 +11,8 @@ import requests
 
 from tableau_pipeline.command_line.output import Output, logger, signed
 from tableau_pipeline.command_line.project import Project, opened
-from tableau_pipeline.command_line.records import failure_of
 from tableau_pipeline.components.published_datasource import asset_keys
+from tableau_pipeline.components.standing import failure_of
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 
 import click
 import dagster as dg
@@ -14,31 +13,23 @@ from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, ago, columns, signed
 from tableau_pipeline.command_line.project import Project, opened
-from tableau_pipeline.command_line.records import Known, history, known, remedy
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import started_by
-from tableau_pipeline.components.freshness import late
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.reporting import Ended
+from tableau_pipeline.components.standing import (
+    Known,
+    State,
+    history,
+    known,
+    remedy,
+    standing,
+)
 from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, megabytes
 from tableau_pipeline.core.server import Change, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
-
-
-class State(StrEnum):
-    """How a data source is, the most urgent first."""
-
-    REFUSED = "refused"
-    FAILED = "failed"
-    GONE = "gone"
-    DRIFTED = "drifted"
-    LATE = "late"
-    NEVER = "never refreshed"
-    RUNNING = "refreshing"
-    FRESH = "fresh"
-
 
 _URGENCY = [*State]
 _SIGNS = {State.REFUSED: "x", State.FAILED: "x", State.GONE: "x"}
@@ -94,7 +85,8 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
             line = Line(key, each.name, State.FRESH, found[key].last, "by hand")
             if each.trigger:
                 line = replace(line, next=_next(each, project.definitions, switches))
-            lines.append(_judged(line, found[key], project.freshness.get(key), now))
+            judged = standing(key, found[key], project.freshness.get(key), now)
+            lines.append(replace(line, **asdict(judged)))
         if not offline:
             try:
                 lines, others = _looked(project, lines, found, everything=not names)
@@ -116,24 +108,6 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
         output.problem(f"The server could not be looked at: {problem}")
         return 2
     return int(bool(needing))
-
-
-def _judged(line: Line, found: Known, policy: dg.FreshnessPolicy | None, now: datetime) -> Line:
-    """What Dagster alone knows of a data source."""
-    if found.running:
-        return replace(line, state=State.RUNNING, run_id=found.running)
-    if stop := found.stopped:
-        state = State.REFUSED if stop.decision == "refuse" else State.FAILED
-        do = remedy(line.key, stop.reason)
-        return replace(line, state=state, why=stop.reason, remedy=do, run_id=stop.run_id)
-    if found.last is None:
-        # The events of an asset can be wiped, which does not touch the journal.
-        why = "its journal has refreshes, but Dagster's events of it are gone"
-        why = why if found.is_published else ""
-        return replace(line, state=State.NEVER, why=why, remedy=remedy(line.key))
-    if why := late(policy, found.last.at, now):
-        return replace(line, state=State.LATE, why=why, remedy=remedy(line.key))
-    return line
 
 
 def _switches(project: Project) -> Mapping[str, bool]:

@@ -1,12 +1,14 @@
-"""What Dagster has recorded of the data sources of a location, in few reads for all of them."""
+"""How the data sources of a location are, as Dagster has recorded it: in few reads for all."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 
 import dagster as dg
 
+from tableau_pipeline.components.freshness import late
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
@@ -14,6 +16,19 @@ from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_hist
 
 _STOPPED = ("refuse", "failed")
 _LISTED = 20
+
+
+class State(StrEnum):
+    """How a data source is, the most urgent first."""
+
+    REFUSED = "refused"
+    FAILED = "failed"
+    GONE = "gone"
+    DRIFTED = "drifted"
+    LATE = "late"
+    NEVER = "never refreshed"
+    RUNNING = "refreshing"
+    FRESH = "fresh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +167,35 @@ def remedy(key: str, reason: str = "") -> str:
         f" --accept {each}" for each in dict.fromkeys(re.findall(r"accept: \[(\w+)\]", reason))
     )
     return f"tableau-pipeline refresh {key}{accept}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a data source is.
+
+    Attributes:
+        why: what is wrong; "" if nothing is.
+        remedy: the command that helps.
+        run_id: the run that was stopped, or that refreshes it now.
+    """
+
+    state: State
+    why: str = ""
+    remedy: str = ""
+    run_id: str | None = None
+
+
+def standing(key: str, found: Known, policy: dg.FreshnessPolicy | None, now: datetime) -> Standing:
+    """Judge by what Dagster alone knows of a data source."""
+    if found.running:
+        return Standing(State.RUNNING, run_id=found.running)
+    if stop := found.stopped:
+        state = State.REFUSED if stop.decision == "refuse" else State.FAILED
+        return Standing(state, stop.reason, remedy(key, stop.reason), stop.run_id)
+    if found.last is None:
+        # The events of an asset can be wiped, which does not touch the journal.
+        why = "its journal has refreshes, but Dagster's events of it are gone"
+        return Standing(State.NEVER, why if found.is_published else "", remedy(key))
+    if why := late(policy, found.last.at, now):
+        return Standing(State.LATE, why, remedy(key))
+    return Standing(State.FRESH)
