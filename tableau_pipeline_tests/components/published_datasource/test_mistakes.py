@@ -207,17 +207,23 @@ def test_a_name_that_a_model_has(project: Project):
     assert re.search(rf"^{file}:3: .*models.py:\d+ has too", mistakes(project))
 
 
-def test_columns_that_no_snapshot_has(project: Project, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a misspelt key that shows at the first refresh; or a server that does not start."""
+def test_columns_that_no_snapshot_has(
+    project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Prevents: a misspelt key that shows at the first refresh; or a change of a model and its
+    contract that cannot be merged, because the model has not run yet."""
     project.write("models.py", MODEL)
     project.add_pipeline()
     file = project.write("shop/defs.yaml", HEAD + "      refresh: {diff: {key: [idd]}}")
     project.snapshot("orders", id=[1, 2])
     load_definitions(project.package)
+    assert caplog.messages == []
     monkeypatch.setenv("DAGSTER_IS_DEFS_VALIDATION_CLI", "1")
-    message = mistakes(project)
+    load_definitions(project.package)
+    (message,) = caplog.messages
     assert message.startswith(f"{file}:6: attributes.tables.orders: ")
     assert 'diff: key names "idd", but the model has the columns id' in message
+    assert "if it has changed since, run it before the refresh" in message
 
 
 def test_a_model_that_was_stored_is_known(project: Project):
