@@ -26,7 +26,7 @@ class _Grammar:
     """The patterns of a file whose lines end in `end`: a carriage return, or a line feed."""
 
     def __init__(self, options: Options, end: str) -> None:
-        quote, escape, sep = map(re.escape, (options.quote, options.escape, options.separator))
+        quote, escape, sep = map(re.escape, (options.quote, options.escape, options.sep))
         start = rf"(?<![^{sep}\r\n])"
         escaped = rf"{escape}[{quote}{escape}{sep}]" if escape else ""
         inner = rf"(?:[^{quote}{escape}]++|{escaped or quote * 2})*+"
@@ -45,14 +45,14 @@ class _Grammar:
         self.open = re.compile(rf"{body}(?:{opened})?\Z", re.DOTALL)
         self.opened = re.compile(opened, re.DOTALL)
         # What is left out: comments, and blanks beside values, but nothing within quotes.
-        blank = " " if options.separator == "\t" else r"[ \t]"
-        left = f"{blank}*+" * options.trim_left
+        blank = " " if options.sep == "\t" else r"[ \t]"
+        left = f"{blank}*+" * options.ignore_leading_white_space
         left_out = [rf"{start}{left}({quoted})"]
         if options.comment:
             left_out.insert(0, rf"(?<![^\r\n]){re.escape(options.comment)}[^\r\n]*+")
         if left:
             left_out.append(f"{start}{blank}++")
-        if options.trim_right:
+        if options.ignore_trailing_white_space:
             left_out.append(rf"{blank}++(?=[{sep}\r\n])")
         self.left_out = re.compile("|".join(left_out), re.DOTALL) if left_out[1:] else None
 
@@ -64,37 +64,35 @@ class _Block(NamedTuple):
     text: str
     grammar: _Grammar
 
-    def records(self) -> Iterator[tuple[int, str]]:
-        """Yield each record, which may be blank, without its end and with its line."""
+    def records(self) -> Iterator[tuple[str, str]]:
+        """Yield each record, which may be blank, without its end and with its place."""
         line = self.line
         for found in self.grammar.record.finditer(self.text):
-            yield line, found.group().rstrip("\r\n")
+            yield f"line {line}", found.group().rstrip("\r\n")
             line += _line_ends(found.group())
 
 
-def csv_names(path: Path, options: Options, *, check_separator: bool) -> list[str]:
+def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
     """Return the names of the columns by the first record.
 
     Args:
-        check_separator: refuse a file with one column whose name has another separator.
+        check_sep: refuse a file with one column whose name has another separator.
     """
     records = (record for block in _blocks(path, options) for _, record in block.records())
     if not (first := next(filter(None, records), "")):
         what = "header" if options.header else "rows"
         raise RefusedError(f"{path.name} is empty: it has no {what}")
     # It has at most as many values as separators and one more.
-    expected = [f"f{number}" for number in range(first.count(options.separator) + 1)]
+    expected = [f"f{number}" for number in range(first.count(options.sep) + 1)]
     read = pa_csv.ReadOptions(autogenerate_column_names=True)
     values = [each[0].as_py() for each in _split(f"{first}\n", options, expected, read, {})]
     # With the wrong separator a whole file would be published as one column of text.
-    others = [
-        each for each in _SEPARATORS if check_separator and len(values) == 1 and each in first
-    ]
+    others = [each for each in _SEPARATORS if check_sep and len(values) == 1 and each in first]
     if others:
         raise RefusedError(
-            f"{path.name} has only one column with the separator {options.separator!r}, "
+            f"{path.name} has only one column with the separator {options.sep!r}, "
             f'"{first[:80]}": set reader: {{sep: {others[0]!r}}}, or, if that is right, '
-            f"reader: {{sep: {options.separator!r}}}"
+            f"reader: {{sep: {options.sep!r}}}"
         )
     # Spark's names for unnamed columns; pandas, for example, writes its index without a name.
     names = values if options.header else [None] * len(values)
@@ -131,7 +129,7 @@ def _split(
     data = f"\ufeff{text}".encode()
     read.block_size = len(data) + 1
     parse = pa_csv.ParseOptions(
-        delimiter=options.separator,
+        delimiter=options.sep,
         quote_char=options.quote or False,
         double_quote=not options.escape,
         escape_char=options.escape or False,
@@ -149,20 +147,20 @@ def _split(
 
 
 def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipped: int) -> Chunk:
-    def lines() -> list[int]:
+    def places() -> list[str]:
         # Arrow passes over blank lines.
-        found = [line for line, record in block.records() if record]
-        return [line for number, line in enumerate(found) if number not in counts][skipped:]
+        found = [place for place, record in block.records() if record]
+        return [place for number, place in enumerate(found) if number not in counts][skipped:]
 
     width, problems = len(columns), []
     records = [each for each in block.records() if each[1]] if counts else []
     for number, count in counts.items():
-        line, record = records[number]
+        place, record = records[number]
         values = f"{count} value{'s' * (count > 1)} for {width} column{'s' * (width > 1)}"
-        problems.append((line, f'{values}, "{printable(record[:80])}"'))
+        problems.append((place, f'{values}, "{printable(record[:80])}"'))
     if width == 1:
-        problems += [(line, _BLANK_LINE) for line, record in block.records() if not record]
-    return Chunk(columns, problems, lines)
+        problems += [(place, _BLANK_LINE) for place, record in block.records() if not record]
+    return Chunk(columns, problems, places)
 
 
 def _blocks(path: Path, options: Options) -> Iterator[_Block]:
@@ -215,7 +213,7 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
     else:
         shown = text[max(0, stop - 60) : stop + 20].strip()
         problem = (
-            f"a quote ends a value, but neither {options.separator!r} nor the end of the line "
+            f"a quote ends a value, but neither {options.sep!r} nor the end of the line "
             f"follows ({shown!r}). {_REMEDY}"
         )
     raise RefusedError(f"{path.name}, line {line + _line_ends(text[:stop])}: {problem}")

@@ -45,13 +45,13 @@ class Chunk:
 
     Attributes:
         columns: the texts of their values, by column.
-        problems: lines that are no rows, and why.
-        lines: returns the line of each row.
+        problems: places that are no rows, such as "line 7", and why.
+        places: returns the place of each row.
     """
 
     columns: Sequence[pa.Array]
-    problems: Sequence[tuple[int, str]]
-    lines: Callable[[], Sequence[int]]
+    problems: Sequence[tuple[str, str]]
+    places: Callable[[], Sequence[str]]
 
 
 @dataclass
@@ -86,10 +86,11 @@ class BadRows:
                 bad += texts.filter(misfits)[: _KEPT - len(bad)].to_pylist()
                 good += texts.filter(is_good).drop_null()[: _KEPT - len(good)].to_pylist()
         if free := _QUOTED - len(self.examples):
-            lines = chunk.lines() if rows else []
-            found = [(lines[row], self._problem(chunk, row, wrong)) for row in rows[:free]]
-            found = sorted([*found, *chunk.problems])[:free]
-            self.examples += [f"{path.name}, line {line}: {problem}" for line, problem in found]
+            places = chunk.places() if rows else []
+            found = [(places[row], self._problem(chunk, row, wrong)) for row in rows[:free]]
+            # By the number of a line: 9 comes before 10.
+            found = sorted([*found, *chunk.problems], key=lambda each: (len(each[0]), each[0]))
+            self.examples += [f"{path.name}, {': '.join(each)}" for each in found[:free]]
         return is_good
 
     def _problem(self, chunk: Chunk, row: int, wrong: Sequence[pa.Array]) -> str:
@@ -133,7 +134,7 @@ class BadRows:
 
     def _fits(self, texts: pa.Array, type_: T.DataType, reader: Mapping[str, str]) -> bool:
         options = text_options({**self.files.reader, **reader}, self.files.format)
-        if options.trims:
+        if options.ignore_leading_white_space:
             texts = pc.call_function("utf8_trim", [texts], pc.TrimOptions(" \t"))
         texts = without_nulls(texts, type_, options)
         return converted(texts, type_, options).null_count == texts.null_count

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -19,11 +19,10 @@ from tableau_pipeline.ingest.values import STRINGS, TIMES, Guess, check_names
 
 # Objects that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
 _AT_ONCE = 20_000
-_MANY = 'if objects span lines, set reader: {multiLine: "true"}'
+_BLANKS = " \t\r\n"
+_START = re.compile(rf"[{_BLANKS}]*\[[{_BLANKS}]*(\]?)[{_BLANKS}]*")
+_NEXT = re.compile(rf"[{_BLANKS}]*(,|\])[{_BLANKS}]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BLANK = re.compile(r"[ \t\r\n]*")
-# Objects, and problems, with their lines.
-_Rows = tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str]]]
 
 
 class _Number(str):
@@ -32,26 +31,29 @@ class _Number(str):
     __slots__ = ()
 
 
-def json_schema(paths: Sequence[Path], options: Options) -> T.StructType:
-    """Return the columns of files, sorted by name.
+class _Objects(NamedTuple):
+    """Some objects of a file, with their places such as "line 3", and places that are none."""
 
-    Raises:
-        RefusedError: two names differ only in case; also as `json_chunks`.
-    """
+    places: list[str]
+    objects: list[dict[str, Any]]
+    problems: list[tuple[str, str]]
+
+
+def json_schema(paths: Sequence[Path], options: Options) -> T.StructType:
+    """Return the columns of files, sorted by name; refuse names that differ only in case."""
     guesses: dict[str, Guess] = {}
     problem = ""
     for path in paths:
-        for rows, problems in _chunks(path, options):
+        for _, objects, problems in _chunks(path, options):
             # They are reported when the rows are read.
-            problem = problem or "".join(f". {path.name}, line {n}: {p}" for n, p in problems[:1])
-            for name in {name for _, row in rows for name in row}:
-                texts = [_json(row[name]) for _, row in rows if row.get(name) is not None]
+            problem = problem or "".join(f". {path.name}, {': '.join(p)}" for p in problems[:1])
+            for name in {name for each in objects for name in each}:
+                texts = [_json(each[name]) for each in objects if each.get(name) is not None]
                 guesses.setdefault(name, Guess(options)).see(pa.array(texts, pa.string()))
+    first = paths[0].name
     if not guesses:
-        raise RefusedError(
-            f"{paths[0].name} has no objects with values: there are no columns{problem}"
-        )
-    check_names(sorted(guesses), paths[0].name)
+        raise RefusedError(f"{first} has no objects with values: there are no columns{problem}")
+    check_names(sorted(guesses), first)
     return T.StructType([T.StructField(name, guesses[name].type) for name in sorted(guesses)])
 
 
@@ -61,39 +63,26 @@ def json_chunks(
     """Yield the values of the columns as text; collect the names of the objects in `seen`.
 
     Raises:
-        RefusedError: a document that spans lines is broken, so that the start of the next
-            object is unknown; or the bytes are not text in the encoding.
+        RefusedError: an array is broken, or the bytes are not text in the encoding.
     """
-    for rows, problems in _chunks(path, options):
-        seen.update(*(row for _, row in rows))
+    for places, objects, problems in _chunks(path, options):
+        seen.update(*objects)
         columns = [
-            pa.array([_text(row.get(each.name), each.dataType) for _, row in rows], pa.string())
+            pa.array([_text(row.get(each.name), each.dataType) for row in objects], pa.string())
             for each in schema
         ]
-        lines = [line for line, _ in rows]
-        yield Chunk(columns, problems, lambda lines=lines: lines)
+        yield Chunk(columns, problems, lambda places=places: places)
 
 
 def check_seen(seen: set[str], columns: Sequence[str]) -> None:
-    """Refuse JSON whose names are not those of the columns, or only nearly so.
-
-    Args:
-        seen: the names that the objects have.
-    """
-    absent = [name for name in columns if seen and name not in seen]
-    if absent:
+    """Refuse objects that lack a column, or have it in two spellings: values would be left out."""
+    folded = {name.casefold() for name in columns}
+    wrong = {name for name in seen - set(columns) if name.casefold() in folded}
+    if seen and (wrong := wrong | (set(columns) - seen)):
         raise RefusedError(
-            f'columns declares "{absent[0]}", which no object has; the objects have '
-            f"{', '.join(sorted(seen))}"
+            f"The columns are {', '.join(columns)}, and the objects have "
+            f'{", ".join(sorted(seen))}: spell "{min(wrong)}" alike in columns and in all objects'
         )
-    folded = {name.casefold(): name for name in columns}
-    # Its values would be left out, and the column would be NULL in their place.
-    for name in sorted(seen - set(columns)):
-        if name.casefold() in folded:
-            raise RefusedError(
-                f'The objects have "{folded[name.casefold()]}" and "{name}", which differ only in '
-                "case: use one spelling"
-            )
 
 
 def _text(value: Any, type_: T.DataType) -> str | None:
@@ -115,86 +104,65 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _chunks(path: Path, options: Options) -> Iterator[_Rows]:
+def _chunks(path: Path, options: Options) -> Iterator[_Objects]:
     with open_text(path, options.encoding) as text:
-        start = text.read(1)
-        while start and start in " \t\r\n":
-            start = text.read(1)
-    with open_text(path, options.encoding) as text:
-        is_document = options.whole or start == "["
-        values = _of_document(path, text.read()) if is_document else _of_lines(text)
+        first = next((line for line in text if line.strip(_BLANKS)), "")
+        text.seek(0)
+        of_array = first.lstrip(_BLANKS).startswith("[")
+        values = _of_array(path, text.read()) if of_array else _of_lines(text)
         while chunk := [*islice(values, _AT_ONCE)]:
-            rows, problems = [], []
-            for line, value in chunk:
+            found = _Objects([], [], [])
+            for place, value in chunk:
                 if isinstance(value, dict):
-                    rows.append((line, value))
-                elif isinstance(value, _BrokenError):
-                    problems.append((line, str(value)))
+                    found.places.append(place)
+                    found.objects.append(value)
+                elif isinstance(value, ValueError):
+                    found.problems.append((place, str(value)))
                 else:
-                    problems.append((line, f"{printable(_json(value)[:80])} is not an object"))
-            yield rows, problems
+                    problem = f"{printable(_json(value)[:80])} is not an object"
+                    found.problems.append((place, problem))
+            yield found
 
 
-class _BrokenError(Exception):
-    """A text is not JSON."""
-
-
-def _of_lines(text: TextIO) -> Iterator[tuple[int, Any]]:
+def _of_lines(text: TextIO) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text, 1):
-        if line.strip(" \t\r\n"):
+        if line.strip(_BLANKS):
             try:
-                yield number, _whole(_DECODER.decode(line), line)
+                yield f"line {number}", _whole(_DECODER.decode(line), line)
             except ValueError as error:
-                yield number, _broken(error, line)
+                problem = f"{_problem(error)}; objects may span lines only in an array"
+                yield f"line {number}", ValueError(problem)
 
 
-def _of_document(path: Path, text: str) -> Iterator[tuple[int, Any]]:
-    line, counted = 1, 0
-    position, within = _after_blanks(text, 0), False
-    while position < len(text):
-        if not within and text[position] == "[":
-            within, position = True, _after_blanks(text, position + 1)
-            if text[position : position + 1] == "]":
-                within, position = False, _after_blanks(text, position + 1)
-            continue
-        # The line is carried on from object to object: counting from the start would be quadratic.
-        line, counted = line + text.count("\n", counted, position), position
-        try:
-            found, end = _DECODER.raw_decode(text, position)
-            found, position = _whole(found, text[position:end]), end
-            position = _after_blanks(text, position)
-            if within:
-                sign = text[position : position + 1]
-                if sign and sign not in ",]":
-                    raise JSONDecodeError("Expecting ',' or ']'", text, position)
-                if sign:
-                    within, position = sign == ",", _after_blanks(text, position + 1)
-        except ValueError as error:
-            raise RefusedError(f"{path.name}, line {line}: {_broken(error, text)}") from error
-        yield line, found
-    if within:
-        raise RefusedError(f"{path.name}, line {line}: the array has no end; is the file complete?")
+def _of_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+    # One after the other: all objects of a file take many times the memory of its text.
+    number, at, found = 0, 0, _START.match(text)
+    try:
+        while found and found[1] != "]":
+            number += 1
+            value, at = _DECODER.raw_decode(text, found.end())
+            yield f"object {number}", _whole(value, text[found.end() : at])
+            found = _NEXT.match(text, at)
+        if not found or found.end() < len(text):
+            raise JSONDecodeError("the array has no end, or goes on after it", text, at)
+    except ValueError as error:
+        raise RefusedError(f"{path.name}, object {number}: {_problem(error)}") from error
+
+
+def _problem(error: ValueError) -> str:
+    if not isinstance(error, JSONDecodeError):
+        return str(error)
+    near = printable(error.doc[max(0, error.pos - 20) : error.pos + 20].strip())
+    return f'invalid JSON near "{near}" ({error.msg})'
 
 
 def _whole(value: Any, text: str) -> Any:
     if "\\u" in text and isinstance(value, dict):
         for name, each in value.items():
-            if _SURROGATE.search(_json(each)):
-                shown = printable(_json(each)[:80])
-                raise ValueError(f'column "{name}": {shown} has half of a character')
+            if _SURROGATE.search(shown := _json(each)):
+                problem = f'column "{name}": {printable(shown[:80])} has half of a character'
+                raise ValueError(problem)
     return value
-
-
-def _after_blanks(text: str, position: int) -> int:
-    blank = _BLANK.match(text, position)
-    return blank.end() if blank else position
-
-
-def _broken(error: ValueError, text: str) -> _BrokenError:
-    if not isinstance(error, JSONDecodeError):
-        return _BrokenError(str(error))
-    near = text[max(0, error.pos - 20) : error.pos + 20].strip()
-    return _BrokenError(f'invalid JSON near "{printable(near)}" ({error.msg}); {_MANY}')
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,12 +4,13 @@ import codecs
 import glob
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, fields
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from tableau_pipeline.errors import RefusedError
 
@@ -18,192 +19,106 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 )
 COMPRESSED = (".gz", ".bz2")
-_TEXT = ("encoding", "charset", "multiLine", "dateFormat", "timestampFormat", "timestampNTZFormat")
+_TEXT = ("encoding", "dateFormat", "timestampFormat")
 NAMES: Mapping[Format, tuple[str, ...]] = {
     "csv": (
-        *("sep", "delimiter", "header", "quote", "escape", "comment", "nullValue", "inferSchema"),
-        *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "enforceSchema"),
-        *("decimal", "thousands", *_TEXT),
+        *("sep", "header", "quote", "escape", "comment", "nullValue", "decimal", "thousands"),
+        *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", *_TEXT),
     ),
     "json": _TEXT,
     "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
 }
 _INSTEAD = {
+    "delimiter": "set sep",
     "locale": "set decimal, thousands and dateFormat",
     "mode": "set bad_rows: refuse or drop",
-    "columnnameofcorruptrecord": "set bad_rows: refuse or drop",
-    "linesep": "lines may end in LF, CR LF or CR without any option",
-    "emptyvalue": 'a quoted empty field, "", is the empty string',
-    "nanvalue": "a column declared as double takes NaN",
-    "positiveinf": "a column declared as double takes Infinity",
-    "negativeinf": "a column declared as double takes -Infinity",
-    "samplingratio": "types are inferred from all rows; declare columns to avoid that",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the text of files is read.
+    """How the text of files is read: the options of `reader`, in snake case.
 
     Attributes:
-        separator: the character between values.
-        quote: the character around values, doubled inside them; "" if quotes have no meaning.
-        escape: the character before a quote inside quotes, instead of doubling; usually "".
-        comment: the first character of lines to skip; "" for none.
-        null: a text that means NULL, besides the empty field.
-        trim_left, trim_right: remove blanks and tabs at the ends of values.
-        whole: a JSON document may span lines.
-        decimal, thousands: the separators in numbers; thousands may be "".
-        date, timestamp, timestamp_ntz: patterns of Java's DateTimeFormatter; None for ISO 8601.
+        escape: the character before a quote inside quotes, instead of doubling it.
+        null_value: a text that means NULL, besides the empty field.
+        date_format, timestamp_format: of Java's DateTimeFormatter; "" for ISO 8601.
     """
 
-    separator: str = ","
+    sep: str = ","
     quote: str = '"'
     escape: str = ""
     comment: str = ""
-    header: bool = True
-    infer: bool = True
-    encoding: str | None = None
-    null: str | None = None
-    trim_left: bool = False
-    trim_right: bool = False
-    whole: bool = False
     decimal: str = "."
     thousands: str = ""
-    date: str | None = None
-    timestamp: str | None = None
-    timestamp_ntz: str | None = None
-
-    @property
-    def trims(self) -> bool:
-        """Whether blanks are removed."""
-        return self.trim_left or self.trim_right
+    header: bool = True
+    ignore_leading_white_space: bool = False
+    ignore_trailing_white_space: bool = False
+    null_value: str = ""
+    date_format: str = ""
+    timestamp_format: str = ""
+    encoding: str = ""
 
 
 def check_options(reader: Mapping[str, str], *formats: Format) -> None:
-    """Refuse options that none of these formats supports.
-
-    Raises:
-        RefusedError: names the option and an alternative.
-    """
+    """Refuse options that none of these formats has."""
     known = {name.lower(): name for format_ in formats for name in NAMES[format_]}
     for name in reader:
-        if name.lower() in known:
-            continue
-        instead = _INSTEAD.get(name.lower()) if "parquet" not in formats[:1] else None
-        names = ", ".join(known.values())
-        raise RefusedError(
-            f"reader: {name} is not an option for {' and '.join(formats)} files: "
-            f"{instead or f'the options are {names}'}"
-        )
+        if name.lower() not in known:
+            raise RefusedError(
+                f"reader: {name} is not an option for {' and '.join(formats)} files: "
+                + _INSTEAD.get(name.lower(), f"the options are {', '.join(known.values())}")
+            )
 
 
 def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = False) -> Options:
-    """Parse the options of `reader` for text files.
+    """Parse the options of `reader` for text files; refuse unknown ones, and unknown values.
 
     Args:
         tabs: values are separated by tabs unless `reader` sets another separator.
-
-    Raises:
-        RefusedError: an option, or its value, is not known; the message names an alternative.
     """
     check_options(reader, format_)
-    given = _Given({name.lower(): value for name, value in reader.items()})
-    if given.flag("enforceSchema", default=False):
-        raise RefusedError(
-            "reader: enforceSchema: true would match columns by order and ignore the header: "
-            "remove it, or set header: false for files without a header"
-        )
-    if format_ == "csv" and not given.flag("multiLine", default=True):
-        raise RefusedError(
-            "reader: multiLine: false is not possible, as line breaks inside quotes belong to the "
-            'value: remove it, or set quote: "" if quotes have no meaning'
-        )
-    timestamp = given.text("timestampFormat")
-    options = Options(
-        separator=given.character("sep", "delimiter", default="\t" if tabs else ","),
-        quote=given.character("quote", default='"', empty=True),
-        escape=_escape(given),
-        comment=given.character("comment", default="", empty=True),
-        header=given.flag("header", default=True),
-        infer=given.flag("inferSchema", default=True),
-        encoding=_encoding(given.text("encoding", "charset")),
-        null=given.text("nullValue") or None,
-        trim_left=given.flag("ignoreLeadingWhiteSpace", default=False),
-        trim_right=given.flag("ignoreTrailingWhiteSpace", default=False),
-        whole=given.flag("multiLine", default=False),
-        decimal=given.character("decimal", default="."),
-        thousands=given.character("thousands", default="", empty=True),
-        date=given.text("dateFormat"),
-        timestamp=timestamp,
-        timestamp_ntz=given.text("timestampNTZFormat") or timestamp,
-    )
-    _check_signs(options)
+    # As Spark does, this ignores the case of names.
+    given = {name.lower(): (name, str(value)) for name, value in reader.items()}
+    found: dict[str, Any] = {"sep": "\t"} if tabs else {}
+    for each in fields(Options):
+        key = each.name.replace("_", "")
+        if key in given:
+            found[each.name] = _parsed(*given[key], each.default)
+    # Some users of Spark set escape to the quote itself to declare that quotes are doubled.
+    if found.get("escape") == found.get("quote", '"'):
+        del found["escape"]
+    options = Options(**found)
+    for one, other in (("decimal", "thousands"), ("sep", "quote")):
+        if getattr(options, one) == getattr(options, other):
+            raise RefusedError(f"reader: {one} and {other} are both {getattr(options, one)!r}")
     return options
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Options under lower-case names, as Spark ignores their case."""
-
-    values: Mapping[str, str]
-
-    def text(self, *names: str) -> str | None:
-        for name in names:
-            if name.lower() in self.values:
-                return str(self.values[name.lower()])
-        return None
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
+def _parsed(name: str, text: str, default: object) -> str | bool:
+    if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise RefusedError(f'reader: {name}: "{text}" is neither true nor false')
         return text.lower() == "true"
-
-    def character(self, *names: str, default: str, empty: bool = False) -> str:
-        text = self.text(*names)
-        if text is None:
-            return default
-        # As in Spark, the two characters \t stand for a tab, which is hard to type in a config.
-        text = text.replace("\\t", "\t").replace("\\\\", "\\")
-        is_one = len(text) == 1 and text not in "\r\n"
-        if not is_one and not (empty and not text):
-            raise RefusedError(f'reader: {names[0]}: "{text}" is not one character')
+    if name.lower() == "encoding":
+        try:
+            # The look-up alone also finds codecs such as base64, which do not decode to text.
+            TextIOWrapper(BytesIO(), encoding=text)
+        except LookupError as error:
+            raise RefusedError(
+                f'reader: encoding: "{text}" is not known; known ones include windows-1252, '
+                "ISO-8859-1 and UTF-16LE"
+            ) from error
+        return codecs.lookup(text).name
+    if name.lower() in ("nullvalue", "dateformat", "timestampformat"):
         return text
-
-
-def _escape(given: _Given) -> str:
-    quote = given.character("quote", default='"', empty=True)
-    escape = given.character("escape", default="", empty=True)
-    # Some users of Spark set escape to the quote itself to declare that quotes are doubled.
-    return "" if escape == quote else escape
-
-
-def _encoding(name: str | None) -> str | None:
-    if name is None:
-        return None
-    try:
-        found = codecs.lookup(name)
-        # The look-up also finds codecs such as base64, which do not decode to text.
-        b"".decode(name)
-    except LookupError as error:
-        raise RefusedError(
-            f'reader: encoding: "{name}" is not known; known ones include windows-1252, '
-            "ISO-8859-1 and UTF-16LE"
-        ) from error
-    return found.name
-
-
-def _check_signs(options: Options) -> None:
-    signs = [options.decimal, options.thousands]
-    if options.decimal == options.thousands:
-        raise RefusedError(f'reader: decimal and thousands are both "{options.decimal}"')
-    if wrong := [sign for sign in signs if sign and sign in "0123456789+-eE"]:
-        raise RefusedError(f'reader: "{wrong[0]}" cannot be a separator in numbers')
-    if options.separator == options.quote:
-        raise RefusedError(f'reader: sep and quote are both "{options.quote}"')
+    # As in Spark, the two characters \\t stand for a tab, which is hard to type in a config.
+    sign = text.replace("\\t", "\t").replace("\\\\", "\\")
+    of_numbers = name.lower() in ("decimal", "thousands")
+    wrong = r"[\r\n0-9+\-eE]" if of_numbers else r"[\r\n]|[^\0-\x7f]"
+    if len(sign) > 1 or (not sign and name.lower() in ("sep", "decimal")) or re.search(wrong, sign):
+        raise RefusedError(f'reader: {name}: "{text}" is not one character that can be it')
+    return sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +138,7 @@ class Files:
 
 
 def found_files(pattern: str) -> tuple[Path, ...]:
-    """Return the files that match a path or pattern; for a folder, the files in it.
-
-    Raises:
-        RefusedError: no file matches.
-    """
+    """Return the files that match a path or pattern, at least one; for a folder, those in it."""
     path = Path(pattern)
     found = sorted(path.iterdir()) if path.is_dir() else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
     # Like Spark, this passes over hidden files and markers such as _SUCCESS.
@@ -245,24 +156,15 @@ def files_version(pattern: str) -> str:
 
     It tells files apart by path, size and time of the last change, and reads none. It covers the
     files that `read_files` reads.
-
-    Raises:
-        RefusedError: no file matches.
     """
     files = [(str(path), path.stat()) for path in found_files(pattern)]
     known = [[path, stat.st_size, stat.st_mtime_ns] for path, stat in files]
     digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
-    newest = datetime.fromtimestamp(max(stat.st_mtime for _, stat in files), UTC)
-    several = f"{len(files):,} file{'s' * (len(files) > 1)}"
-    return f"{several}, the newest of {newest:%Y-%m-%d %H:%M:%S} UTC (digest {digest})"
+    return f"{len(files):,} file{'s' * (len(files) > 1)}, {digest}"
 
 
 def format_of(paths: Sequence[Path]) -> Format:
-    """Return the format by the file name suffixes; `x.csv.gz` is CSV.
-
-    Raises:
-        RefusedError: the suffixes are unknown, or of several formats.
-    """
+    """Return the one format by the file name suffixes; `x.csv.gz` is CSV."""
     first, *others = {FORMATS.get(ending(path)) for path in paths}
     if first is None or others:
         endings = ", ".join(sorted({path.suffix or path.name for path in paths}))

@@ -3,7 +3,7 @@
 import atexit
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
@@ -190,11 +190,11 @@ def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -
         RefusedError: headers differ from each other or from the declared columns, or the
             separator is wrong.
     """
-    has_separator = any(name.lower() in ("sep", "delimiter") for name in files.reader)
+    check_sep = "sep" not in map(str.lower, files.reader)
     first, *others = files.paths
-    names = csv_names(first, options, check_separator=not has_separator)
+    names = csv_names(first, options, check_sep=check_sep)
     for path in others:
-        if (these := csv_names(path, options, check_separator=not has_separator)) != names:
+        if (these := csv_names(path, options, check_sep=check_sep)) != names:
             raise RefusedError(
                 f"The header of {path.name} ({', '.join(these)}) differs from that of "
                 f"{first.name} ({', '.join(names)}): publish such files one by one, or give "
@@ -211,13 +211,11 @@ def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -
             )
         return declared
     check_names(names, first.name)
-    types: Sequence[T.DataType] = [T.StringType()] * len(names)
-    if options.infer:
-        guesses = [Guess(options) for _ in names]
-        for path in files.paths:
-            # Bad rows are reported when the rows are read.
-            for chunk in csv_chunks(path, options, len(names)):
-                for guess, texts in zip(guesses, chunk.columns, strict=True):
-                    guess.see(without_nulls(texts, T.LongType(), options))
-        types = [guess.type for guess in guesses]
+    guesses = [Guess(options) for _ in names]
+    for path in files.paths:
+        # Bad rows are reported when the rows are read.
+        for chunk in csv_chunks(path, options, len(names)):
+            for guess, texts in zip(guesses, chunk.columns, strict=True):
+                guess.see(without_nulls(texts, T.LongType(), options))
+    types = [guess.type for guess in guesses]
     return T.StructType([T.StructField(*each) for each in zip(names, types, strict=True)])

@@ -96,7 +96,7 @@ def without_nulls(texts: pa.Array, type_: T.DataType, options: Options) -> pa.Ar
     """Return texts of CSV with NULL for those that mean it."""
     # An empty value in quotes is NULL too, except in a string column.
     nulls = [] if isinstance(type_, STRINGS) else [""]
-    nulls += [options.null] if options.null else []
+    nulls += [options.null_value] if options.null_value else []
     if not nulls:
         return texts
     return _where(_do("invert", _do("is_in", texts, value_set=pa.array(nulls))), texts)
@@ -121,15 +121,14 @@ def converted(
             is_true = _do("equal", lower, "true")
             return _where(_do("or", is_true, _do("equal", lower, "false")), is_true)
         case T.DateType():
-            if options.date:
-                midnight = _matching(_as_iso(texts, options.date), _DAY + "T00:00:00.0+")
+            if options.date_format:
+                midnight = _matching(_as_iso(texts, options.date_format), _DAY + "T00:00:00.0+")
                 texts = _do("utf8_slice_codeunits", midnight, start=0, stop=10)
             return _cast(_matching(texts, _DAY), pa.date32())
-        case T.TimestampType():
-            return _instants(texts, options.timestamp)
-        case T.TimestampNTZType():
-            pattern = options.timestamp_ntz
-            return _wall_clock(_as_iso(texts, pattern) if pattern else texts)
+        case T.TimestampType() | T.TimestampNTZType():
+            if options.timestamp_format:
+                texts = _as_iso(texts, options.timestamp_format)
+            return _instants(texts) if isinstance(type_, T.TimestampType) else _wall_clock(texts)
     return _numbers(texts, type_, options, as_written=as_written)
 
 
@@ -140,7 +139,7 @@ class Guess:
         self._options, self._empty = options, True
         numbers = [T.IntegerType(), T.LongType(), T.DoubleType()]
         # A date format that the user set may consist of digits only, as yyyyMMdd does.
-        times = {T.DateType(): options.date, T.TimestampType(): options.timestamp}
+        times = {T.DateType(): options.date_format, T.TimestampType(): options.timestamp_format}
         formats = [type_ for type_, pattern in times.items() if pattern]
         self._left = [*formats, *numbers, *times, T.BooleanType(), T.StringType()]
 
@@ -245,8 +244,7 @@ def _wall_clock(texts: pa.Array) -> pa.Array:
     return _cast(_matching(texts, f"{_DAY}(?:{_TIME})?"), _LOCAL)
 
 
-def _instants(texts: pa.Array, pattern: str | None) -> pa.Array:
-    texts = _as_iso(texts, pattern) if pattern else texts
+def _instants(texts: pa.Array) -> pa.Array:
     # Without an offset, they are in UTC.
     values = _wall_clock(texts).cast(_UTC)
     if values.null_count == texts.null_count:

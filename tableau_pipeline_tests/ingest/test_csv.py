@@ -234,9 +234,8 @@ def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: st
     [
         ({"locale": "de"}, "set decimal, thousands and dateFormat"),
         ({"mode": "PERMISSIVE"}, "set bad_rows: refuse or drop"),
-        ({"maxColumns": "3"}, "the options are sep, delimiter, header"),
-        ({"multiLine": "false"}, "line breaks inside quotes belong to the value"),
-        ({"enforceSchema": "true"}, "ignore the header"),
+        ({"maxColumns": "3"}, "the options are sep, header"),
+        ({"delimiter": ";"}, "set sep"),
         ({"sep": "||"}, 'sep: "||" is not one character'),
         ({"header": "maybe"}, "neither true nor false"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands are both"),
@@ -261,7 +260,6 @@ def test_other_habits(file: Path):
     trimmed = {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
     assert read(written(file, 'v, w\n 1 , "" \n'.replace('"" ', '""')), reader=trimmed) == [(1, "")]
     assert read(written(file, "v\tw\n1\t2\n").rename(file.with_suffix(".tsv"))) == [(1, 2)]
-    assert read(written(file, "v,w\n007,1\n"), reader={"inferSchema": "false"}) == [("007", "1")]
 
 
 def test_a_pandas_index(file: Path):

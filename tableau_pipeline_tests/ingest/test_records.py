@@ -37,8 +37,8 @@ def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str,
     try:
         for chunk in csv_chunks(path, options, width):
             rows = zip(*(each.fill_null("").to_pylist() for each in chunk.columns), strict=True)
-            found += zip(chunk.lines(), map(list, rows), strict=True)
-            problems |= {line for line, _ in chunk.problems}
+            found += zip(chunk.places(), map(list, rows), strict=True)
+            problems |= {place for place, _ in chunk.problems}
     except RefusedError:
         # Of quotes and carriage returns, Python makes a guess.
         assert (quote and quote in text) or "\r" in text
@@ -48,8 +48,8 @@ def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str,
         reader, line, expected, wrong = csv.reader(file, strict=True, quoting=quoting), 1, [], set()
         for row in reader:
             if len(row) == width:
-                expected.append((line, row))
+                expected.append((f"line {line}", row))
             elif row or width == 1:
-                wrong.add(line)
+                wrong.add(f"line {line}")
             line = reader.line_num + 1
     assert (found, problems) == (expected, wrong)

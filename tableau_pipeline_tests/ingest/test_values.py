@@ -139,6 +139,6 @@ def test_a_number_is_exact_in_a_double_or_bad(text: str):
 )  # fmt: skip
 def test_formats(pattern: str, text: str, found: datetime | None):
     """Prevents: a moment in another format that becomes another moment, or an error of Arrow's."""
-    options = Options(timestamp=pattern)
+    options = Options(timestamp_format=pattern)
     (value,) = converted(pa.array([text]), T.TimestampType(), options).to_pylist()
     assert (value and value.replace(tzinfo=None)) == found

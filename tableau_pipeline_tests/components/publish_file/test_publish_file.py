@@ -81,7 +81,7 @@ def test_options_of_the_reader(publish: Publish, shipped: Shipped, name: str, tm
                 "sep": "|",
                 "header": "false",
                 "encoding": "ISO-8859-1",
-                "timestampNTZFormat": "dd.MM.yyyy HH:mm",
+                "timestampFormat": "dd.MM.yyyy HH:mm",
             },
         )
     )
