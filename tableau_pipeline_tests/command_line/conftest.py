@@ -167,12 +167,12 @@ def morning(world: World) -> World:
     world.model("flights", flights(8, delay=2))
     with world.sandbox.armed(FailJob(notes="Out of disk")):
         assert world.run("refresh", "flights").code == 1
-    _let_time_pass(dg.AssetKey("gates"), days=2)
-    _publish_by_hand(world.sandbox, "Hotels")
+    let_time_pass(dg.AssetKey("gates"), days=2)
+    publish_by_hand(world.sandbox, "Hotels")
     return world
 
 
-def _let_time_pass(key: dg.AssetKey, *, days: float) -> None:
+def let_time_pass(key: dg.AssetKey, *, days: float) -> None:
     """Have Dagster believe that the last refresh is older."""
     with dg.DagsterInstance.get() as instance:
         last = instance.get_latest_materialization_event(key)
@@ -180,7 +180,7 @@ def _let_time_pass(key: dg.AssetKey, *, days: float) -> None:
         instance.store_event(last._replace(timestamp=last.timestamp - days * 86_400))
 
 
-def _publish_by_hand(sandbox: Sandbox, name: str) -> None:
+def publish_by_hand(sandbox: Sandbox, name: str) -> None:
     """Have somebody publish what he has downloaded, an hour later."""
     sandbox.advance(3600)
     with session(sandbox) as site, TemporaryDirectory() as folder:

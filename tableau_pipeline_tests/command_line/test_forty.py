@@ -1,0 +1,58 @@
+"""The command `status` as a team with forty data sources runs it every morning."""
+
+import logging
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.command_line.project import opened
+from tableau_pipeline_tests.command_line.conftest import (
+    World,
+    let_time_pass,
+    masked,
+    publish_by_hand,
+)
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_sandbox.faults import FailJob
+
+pytestmark = pytest.mark.slow
+FORTY = [f"region_{number:02}" for number in range(40)]
+
+
+@pytest.fixture(scope="module")
+def forty(world: World) -> Iterator[World]:
+    """One is refused, one failed, one was published by somebody else, one is late."""
+    for key in FORTY:
+        world.declare(key, **({"freshness": {"within": "24h"}} if key == "region_33" else {}))
+        world.model(key, flights(8))
+    with opened(world.name + ".definitions") as project:
+        job = project.definitions.resolve_implicit_global_asset_job_def()
+        keys = [dg.AssetKey(each) for key in FORTY for each in (key, f"{key}_extract")]
+        assert job.execute_in_process(instance=project.instance, asset_selection=keys).success
+    world.model("region_30", flights(2))
+    assert world.run("refresh", "region_30").code == 1
+    world.model("region_31", flights(9))
+    with world.sandbox.armed(FailJob(notes="Out of disk")):
+        assert world.run("refresh", "region_31").code == 1
+    let_time_pass(dg.AssetKey("region_33"), days=2)
+    publish_by_hand(world.sandbox, "Region 32")
+    yield world
+
+
+def test_those_that_need_somebody_come_first(forty: World, caplog: pytest.LogCaptureFixture):
+    """Prevents: one broken data source among forty that nobody sees, or a request for each."""
+    with caplog.at_level(logging.INFO, "tableau_sandbox.requests"):
+        told = forty.run("status")
+    lines = masked(told.text)
+    assert [line.split("  ")[:3] for line in lines[1:6]] == [
+        ["x", "Region 30", "refused"],
+        ["x", "Region 31", "failed"],
+        ["!", "Region 32", "drifted"],
+        ["!", "Region 33", "late"],
+        ["=", "Region 00", "fresh"],
+    ]
+    assert (told.code, lines[-1]) == (1, "4 of 40 need somebody.")
+    requests = [each.getMessage() for each in caplog.records if each.name.endswith(".requests")]
+    assert len(requests) < 10, requests
+
