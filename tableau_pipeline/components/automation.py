@@ -303,9 +303,12 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
         "refreshes. It is off until it is switched on: here, or for a deployment by "
         "PIPELINE_TRIGGERS=on.",
     )
+    schedules = refresh_schedules(datasources)
     return dg.Definitions(
         sensors=[after_models, *dbt_sensors(datasources), *lake_sensors(datasources)],
-        schedules=refresh_schedules(datasources),
+        schedules=schedules,
+        # Of a job that only schedules name, Dagster makes a copy for each, and refuses two.
+        jobs=[each.job for each in schedules[:1]],
     )
 
 

@@ -154,7 +154,7 @@ def morning(world: World) -> World:
     at_seven = {"trigger": {"cron": "0 7 * * *"}}
     every_day = {"freshness": {"within": "24h"}, "trigger": {"after": "all"}}
     for key in ("arrivals", "delays", "flights", "gates", "hotels", "planes"):
-        more = at_seven if key == "arrivals" else every_day if key == "gates" else {}
+        more = at_seven if key in ("arrivals", "planes") else every_day if key == "gates" else {}
         world.declare(key, **more)
         world.model(key, flights(8))
         # Planes are declared today.
