@@ -1,7 +1,6 @@
 """The command `status` as a team with forty data sources runs it every morning."""
 
 import logging
-from collections.abc import Iterator
 
 import dagster as dg
 import pytest
@@ -21,7 +20,7 @@ FORTY = [f"region_{number:02}" for number in range(40)]
 
 
 @pytest.fixture(scope="module")
-def forty(world: World) -> Iterator[World]:
+def forty(world: World) -> World:
     """One is refused, one failed, one was published by somebody else, one is late."""
     for key in FORTY:
         world.declare(key, **({"freshness": {"within": "24h"}} if key == "region_33" else {}))
@@ -37,7 +36,7 @@ def forty(world: World) -> Iterator[World]:
         assert world.run("refresh", "region_31").code == 1
     let_time_pass(dg.AssetKey("region_33"), days=2)
     publish_by_hand(world.sandbox, "Region 32")
-    yield world
+    return world
 
 
 def test_those_that_need_somebody_come_first(forty: World, caplog: pytest.LogCaptureFixture):
@@ -55,4 +54,3 @@ def test_those_that_need_somebody_come_first(forty: World, caplog: pytest.LogCap
     assert (told.code, lines[-1]) == (1, "4 of 40 need somebody.")
     requests = [each.getMessage() for each in caplog.records if each.name.endswith(".requests")]
     assert len(requests) < 10, requests
-
