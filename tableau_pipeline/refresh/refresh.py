@@ -179,7 +179,6 @@ class _Phases:
         self._setup, self._declaration = setup, setup.declaration
         self._options = replace(options, accept=options.accept | takeover)
         self._builder, self._site, self._claim, self._history = builder, site, claim, history
-        self._tags = tags_of(setup.declaration.key, setup.journal.instance)
         self._started = time.monotonic()
         self._seconds: dict[str, float] = {}
         # What became of its name and its project, by "rename" and "move", in every attempt.
@@ -191,6 +190,10 @@ class _Phases:
         if self._site is None:
             raise ValueError("this refresh asks no server")
         return self._site
+
+    @cached_property
+    def _tags(self) -> frozenset[str]:
+        return tags_of(self._declaration.key, self._setup.journal.instance)
 
     @cached_property
     def _jobs(self) -> Jobs:

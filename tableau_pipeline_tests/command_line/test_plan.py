@@ -11,6 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from tableau_pipeline.command_line.main import tableau_pipeline
 from tableau_pipeline.components.journal import records_of
@@ -172,6 +174,29 @@ def test_another_key(review: World):
     finally:
         file.write_text(text, "utf-8")
     assert "key: it was flights, and with another key it is another data source" in told
+
+
+@pytest.mark.parametrize("command", ["plan", "status"])
+def test_queries(review: World, command: str):
+    """Prevents: a team with 500 data sources that waits for a query for each of them."""
+    one, all_ = [queries(review, command, "--offline", *names) for names in (["gates"], [])]
+    # With a name, `status` adds a history.
+    assert 0 < all_ <= one
+
+
+def queries(world: World, *args: str) -> int:
+    """How often a command asks a database."""
+    asked: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        asked.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert world.run(*args).code in (0, 1, 2)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    return len(asked)
 
 
 def test_an_open_sending(review: World):
