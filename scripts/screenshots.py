@@ -3,6 +3,8 @@
     make demo && make dev          # in one terminal
     .venv/bin/python scripts/screenshots.py
 
+Before, follow the tutorial to the end of "Break it": the last picture shows the check that failed.
+
 Look at the pictures before you commit them. CI does not take them.
 """
 
@@ -27,8 +29,9 @@ def main() -> int:
     chosen = parser.parse_args()
     pictures = {
         "lineage.png": f"{chosen.dagster}/{_GROUP}",
-        "overview.png": f"{chosen.dagster}/assets/nyc_flights?view=overview",
+        "refresh.png": f"{chosen.dagster}/assets/nyc_flights?view=events",
         "checks.png": f"{chosen.dagster}/assets/nyc_flights?view=checks",
+        "guard.png": f"{chosen.dagster}/assets/my_sales?view=checks",
         "sandbox.png": chosen.sandbox,
     }
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)

@@ -169,7 +169,7 @@ def refresh_assets(
                 raise
         tags = run_tags(declaration, report.decision, dry_run=config.dry_run)
         context.instance.add_run_tags(context.run.run_id, tags)
-        yield from check_results(declaration, published, report)
+        yield from check_results(context.instance, declaration, published, report)
         if freshness:
             yield data_age(declaration, freshness, setup.snapshots)
         if config.dry_run:

@@ -22,7 +22,6 @@ from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.report import Report, comparison, unmatched
 
-_REFUSED = "Not checked: the refresh would be refused anyway"
 _NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
@@ -53,21 +52,20 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
 
 
 def check_results(
-    declaration: Declaration, published: dg.AssetKey, report: Report
+    instance: dg.DagsterInstance, declaration: Declaration, published: dg.AssetKey, report: Report
 ) -> Iterator[dg.AssetCheckResult]:
     """Yield the results of a refresh that was not stopped, and of a dry run."""
-    refused = report.plan if isinstance(report.plan, Refuse) else None
-    for check in Check:
+    if isinstance(report.plan, Refuse):
         # A dry run reports a refusal but does not fail.
-        problem = refused.failed.get(check) if refused else None
-        if refused and not problem and check is Check.KEYS:
-            problem = _REFUSED
-        elif check is not Check.KEYS and report.plan is None:
-            problem = _ONLY_BUILT
+        severity = dg.AssetCheckSeverity.WARN
+        yield from _refused(instance, declaration, published, report.plan.failed, severity)
+        return
+    for check in Check:
+        problem = _ONLY_BUILT if report.plan is None and check is not Check.KEYS else None
         rows = None if problem or check is not Check.GUARD else _rows(declaration, report)
         yield _result(published, check.value, problem, metadata=rows)
     if declaration.relationships:
-        yield _relationships(declaration, published, report, _REFUSED if refused else None)
+        yield _relationships(declaration, published, report)
     if declaration.reconcile:
         yield _reconciliation(published, report)
 
@@ -78,21 +76,32 @@ def failed_checks(
     published: dg.AssetKey,
     error: RefreshError,
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the failed checks that stopped a refresh.
-
-    A refusal leaves what is published as it was, so the checks that were not reached keep their
-    last result: for Dagster, a check without a result is a failed one.
-    """
+    """Yield the failed checks that stopped a refresh."""
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, RefusedError):
-        for spec in check_specs(declaration, published):
-            if found := error.failed.get(spec.name):
-                yield _result(published, spec.name, found, severity=severity)
-            else:
-                yield _as_before(instance, published, spec.name)
+        yield from _refused(instance, declaration, published, error.failed, severity)
     if isinstance(error, ReconciliationError):
         rows = _metadata("rows found", error.found.rows)
         yield _result(published, RECONCILIATION, str(error), severity=severity, metadata=rows)
+
+
+def _refused(
+    instance: dg.DagsterInstance,
+    declaration: Declaration,
+    published: dg.AssetKey,
+    failed: Mapping[Check, str],
+    severity: dg.AssetCheckSeverity,
+) -> Iterator[dg.AssetCheckResult]:
+    """Yield the failed checks of a refusal, and all others as they were.
+
+    It leaves what is published as it was, and for Dagster, a check without a result has failed.
+    """
+    found = {check.value: problem for check, problem in failed.items()}
+    for spec in check_specs(declaration, published):
+        if problem := found.get(spec.name):
+            yield _result(published, spec.name, problem, severity=severity)
+        else:
+            yield _as_before(instance, published, spec.name)
 
 
 def _as_before(
@@ -113,15 +122,14 @@ def _as_before(
 
 
 def _relationships(
-    declaration: Declaration, published: dg.AssetKey, report: Report, problem: str | None
+    declaration: Declaration, published: dg.AssetKey, report: Report
 ) -> dg.AssetCheckResult:
     found = "; ".join(unmatched(report.orphans))
     rows = {
         f"rows of {edge.many} without a match in {edge.one}": report.orphans.get(str(edge), 0)
         for edge in declaration.relationships
     }
-    metadata = None if problem else rows
-    return _result(published, RELATIONSHIPS, problem or found or None, metadata=metadata)
+    return _result(published, RELATIONSHIPS, found or None, metadata=rows)
 
 
 def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
