@@ -3,7 +3,7 @@
     make demo && make dev          # in one terminal
     .venv/bin/python scripts/screenshots.py
 
-Before, follow the tutorial to the end of "Break it": the last picture shows the check that failed.
+Before, follow the tutorial to the end of "Break it": one picture shows the check that failed.
 
 Look at the pictures before you commit them. CI does not take them.
 """

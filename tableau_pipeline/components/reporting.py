@@ -168,17 +168,14 @@ def _result(
     )
 
 
-def _rows(declaration: Declaration, report: Report) -> dict[str, int | str]:
+def _rows(declaration: Declaration, report: Report) -> dict[str, str]:
     """Return what the guard looks at: the rows, and their change beside its limit."""
-    if report.checkpoint is None:
-        return {}
-    rows = report.checkpoint.rows
-    changes = {
-        table.name: f"{rows[table.name] / before - 1:+.1%} (limit: {-table.guard.max_shrink:.0%})"
-        for table in declaration.tables
-        if (before := report.before.get(table.name))
-    }
-    return {**_metadata("rows", rows), **_metadata("change in rows", changes)}
+    found, rows = {}, report.checkpoint.rows if report.checkpoint else {}
+    for table in declaration.tables if rows else ():
+        now, before = rows[table.name], report.before.get(table.name)
+        limit = f"(limit: {-table.guard.max_shrink:.0%})"
+        found[table.name] = f"{now:,}" + (f", {now / before - 1:+.1%} {limit}" if before else "")
+    return _metadata("rows", found)
 
 
 def _metadata(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,12 +306,12 @@ def published_result(
     metadata: dict[str, Any] = {
         "summary": report.summary,
         **_plan(declaration, report),
+        "where the time went": dg.MetadataValue.md(_bars(_spent(context, report))),
         "dagster/row_count": checkpoint.rows[declaration.fact_table],
         "rows changed": _changed(report),
         "MB sent": _in_megabytes(report.sent),
         "seconds": report.seconds["total"],
         "growth of the file, % of its limit": _growth(declaration, checkpoint),
-        "where the time went": dg.MetadataValue.md(_bars(_spent(context, report))),
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **{name: dg.MetadataValue.timestamp(time) for name, time in times.items() if time},
         "comparison": comparison(report),
