@@ -5,25 +5,41 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.journal import Claim, ClaimRelease, read_history
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
-from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal, nothing
+
+
+def nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJournal:
+    """The journal as a run sees it, alone or among the records of another one."""
+    log = others.log if others else Log("ours", "ours", "sales", False, Random(1))
+    return SimulatedJournal(log, Owner(run_id=run), nothing, nothing)
+
+
+def before_append(happens: Callable[[], None]) -> Callable[[str], None]:
+    """What happens right before each record that is stored."""
+    return lambda point: happens() if point.startswith("append ") else None
 
 
 def claim(
-    journal: SharedJournal,
+    journal: SimulatedJournal,
     *,
     timeout: float = 60,
     asleep: Callable[[], None] = nothing,
@@ -32,7 +48,7 @@ def claim(
     return claimed(journal, what="sales", timeout=timeout, sleep=lambda _: asleep(), log=LOG)
 
 
-def open_claims(journal: SharedJournal) -> list[str]:
+def open_claims(journal: SimulatedJournal) -> list[str]:
     """The runs that have claims."""
     return [each.owner.run_id for each in read_history(journal.records()).open_claims]
 
@@ -40,9 +56,9 @@ def open_claims(journal: SharedJournal) -> list[str]:
 def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
     """Prevents: two refreshes of one data source send at once, and the older rows win."""
     caplog.set_level(logging.INFO, LOG.name)
-    one, first = SharedJournal("one"), ExitStack()
+    one, first = journal_of("one"), ExitStack()
     first.enter_context(claim(one))
-    with claim(one.of("two"), asleep=first.close) as second:
+    with claim(journal_of("two", one), asleep=first.close) as second:
         assert open_claims(one) == ["two"]
         assert second.number == 2
     assert "Run one refreshes sales: waiting for it" in str(caplog.messages)
@@ -51,11 +67,11 @@ def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
 
 def test_both_claim_at_once():
     """Prevents: two claims that were stored together both hold, or none ever does."""
-    one = SharedJournal("one")
-    two = one.of("two")
+    one = journal_of("one")
+    two = journal_of("two", one)
 
     def other_comes() -> None:
-        one.before_append = nothing
+        one.point = nothing
         two.append(Claim(refresh=1, owner=two.owner))
 
     def other_withdraws() -> None:
@@ -63,21 +79,23 @@ def test_both_claim_at_once():
             assert each.owner == two.owner, "the one that saw the other has withdrawn"
             two.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
 
-    one.before_append = other_comes
+    one.point = before_append(other_comes)
     with claim(one, asleep=other_withdraws) as first:
         assert open_claims(one) == ["one"]
         first.check_fence()
-    withdrawn = [each for each in one.stored if isinstance(each, ClaimRelease) and each.withdrawn]
+    withdrawn = [
+        each for each in one.log.records if isinstance(each, ClaimRelease) and each.withdrawn
+    ]
     assert len(withdrawn) == 2
 
 
 def test_run_that_goes_on_is_named():
     """Prevents: a refresh waits for ever behind one that hangs, and nobody is told which."""
-    one = SharedJournal("one")
+    one = journal_of("one")
     with (
         claim(one),
         pytest.raises(RefreshError, match=r"Run one .* sales .* 60 s.* terminate that run"),
-        claim(one.of("two")),
+        claim(journal_of("two", one)),
     ):
         pass
     assert open_claims(one) == []
@@ -85,16 +103,16 @@ def test_run_that_goes_on_is_named():
 
 def test_claims_that_collide_for_ever():
     """Prevents: refreshes that withdraw in turns go on so without end, or name the wrong cause."""
-    one = SharedJournal("one")
+    one = journal_of("one")
 
     def other_comes() -> None:
-        one.stored.append(Claim(refresh=1, owner=one.of("two").owner))
+        one.log.records.append(Claim(refresh=1, owner=Owner(run_id="two")))
 
     def other_withdraws() -> None:
         for each in read_history(one.records()).open_claims:
-            one.stored.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
+            one.log.records.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
 
-    one.before_append = other_comes
+    one.point = before_append(other_comes)
     with (
         pytest.raises(RefreshError, match=r"came first for 60 s\. Run again"),
         claim(one, asleep=other_withdraws),
@@ -105,27 +123,27 @@ def test_claims_that_collide_for_ever():
 
 def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
     """Prevents: one refused refresh blocks all later ones until the process ends."""
-    one = SharedJournal("one")
+    one = journal_of("one")
     pipeline.missing = {"flights"}
     with pytest.raises(RefusedError):
         refresh(pipeline.refresh(around_journal=lambda _: one), Options())
     assert open_claims(one) == []
     pipeline.missing = set()
-    two = one.of("two")
+    two = journal_of("two", one)
     refresh(pipeline.refresh(around_journal=lambda _: two), Options())
-    assert one.records()[-1] == two.records()[-1]
+    assert open_claims(two) == []
 
 
 def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
     """Prevents: a refresh that waited for another one puts older rows over its newer ones."""
-    one = SharedJournal("one")
+    one = journal_of("one")
     one.append(Claim(refresh=1, owner=one.owner))
 
     def meanwhile(_: float) -> None:
         pipeline.model("flights", flights(9))
-        one.ended.add("one")
+        one.log.ended.add("one")
 
-    two = one.of("two")
+    two = journal_of("two", one)
     waiting = replace(pipeline.refresh(around_journal=lambda _: two), sleep=meanwhile)
     report = refresh(waiting, Options())
     assert report.extract
@@ -135,8 +153,8 @@ def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
 @pytest.mark.parametrize("late", [1, 4])
 def test_fence_waits_for_one_that_withdraws(late: int):
     """Prevents: a claim that was stored late, and is withdrawn, ends the refresh that holds."""
-    one = SharedJournal("one")
-    intruder = Claim(refresh=1, owner=one.of("two").owner)
+    one = journal_of("one")
+    intruder = Claim(refresh=1, owner=Owner(run_id="two"))
     looks: list[None] = []
 
     def withdraws() -> None:
@@ -214,10 +232,10 @@ class Zombie:
     """Run "one", which Dagster takes for dead; another run refreshes at a moment of its refresh."""
 
     pipeline: Pipeline
-    journal: SharedJournal
+    journal: SimulatedJournal
 
     def refresh(self, run: str, **around: Any) -> Setup:
-        journal = self.journal.of(run)
+        journal = journal_of(run, self.journal)
         return self.pipeline.refresh(around_journal=lambda _: journal, **around)
 
     def run(self, run: str) -> Report:
@@ -227,7 +245,7 @@ class Zombie:
         """Run "one" refreshes, and run "two" with newer rows right after this call, or before."""
 
         def newer_refresh() -> None:
-            self.journal.ended.add("one")
+            self.journal.log.ended.add("one")
             self.pipeline.model("flights", flights(10))
             self.run("two")
 
@@ -243,16 +261,16 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     """Prevents: for a user who may not list jobs, the next run waits for hours for a request that
     an overtaken refresh, or one that had no network for its last look, never sent."""
     pipeline = new_pipeline(user=ANN)
-    zombie = Zombie(pipeline, SharedJournal("zero"))
+    zombie = Zombie(pipeline, journal_of("zero"))
     zombie.run("zero")
     pipeline.model("flights", flights(9))
 
     def stops() -> None:
-        zombie.journal.ended.add("one")
+        zombie.journal.log.ended.add("one")
         if stop == "no network":
             raise RefreshError("the server does not answer")
-        zombie.journal.ended.add("two")
-        zombie.journal.append(Claim(refresh=3, owner=zombie.journal.of("two").owner))
+        zombie.journal.log.ended.add("two")
+        zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
 
     one = zombie.refresh(
         "one", around_server=lambda server: At(server, "find_by_luid", stops, nth=2)
@@ -267,7 +285,7 @@ def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a zombie that is paused between its last look and its call changes newer rows, and
     nobody ever notices where neither time stamp nor revision shows an update."""
     pipeline = new_pipeline(on={"updates_move_stamp": "never", "revisions": False})
-    zombie = Zombie(pipeline, SharedJournal("zero"))
+    zombie = Zombie(pipeline, journal_of("zero"))
     zombie.run("zero")
     pipeline.model("flights", flights(9, delay=1))
     zombie.goes_on("update", when="before")
@@ -282,8 +300,8 @@ def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
 @pytest.mark.few_variants(1)
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
     """Prevents: a guard that takes the published rows for none, as no record tells of them."""
-    zombie = Zombie(pipeline, SharedJournal("zero"))
-    wipe = zombie.journal.stored.clear
+    zombie = Zombie(pipeline, journal_of("zero"))
+    wipe = zombie.journal.log.records.clear
     first = zombie.refresh(
         "one", around_server=lambda server: At(server, "publish", wipe, when="before")
     )
@@ -300,15 +318,15 @@ def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
 
 def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
     """Prevents: a zombie gives a data source its old name back, which the newer one had changed."""
-    zero = SharedJournal("zero")
-    one = zero.of("one")
+    zero = journal_of("zero")
+    one = journal_of("one", zero)
     refresh(pipeline.refresh(around_journal=lambda _: zero), Options())
     old = pipeline.name
     pipeline.declare(name=f"{old} better")
 
     def newer_refresh() -> None:
-        zero.ended.add("one")
-        zero.append(Claim(refresh=3, owner=zero.of("two").owner))
+        zero.log.ended.add("one")
+        zero.append(Claim(refresh=3, owner=Owner(run_id="two")))
 
     zombie = pipeline.refresh(
         around_journal=lambda _: one,
