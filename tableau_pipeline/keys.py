@@ -30,7 +30,10 @@ def keyed(cls: type[T]) -> type[T]:
     of_keys: Any = classmethod(_of_keys)
     # pydantic finds a validator among the attributes of the class.
     setattr(cls, "_of_keys", model_validator(mode="wrap")(of_keys))  # noqa: B010
-    config = ConfigDict(extra="forbid", validate_by_alias=True, validate_by_name=True)
+    # Messages name the value where that helps; it may be a secret.
+    config = ConfigDict(
+        extra="forbid", validate_by_alias=True, validate_by_name=True, hide_input_in_errors=True
+    )
     return dataclass(frozen=True, config=config)(cls)
 
 

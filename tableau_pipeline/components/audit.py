@@ -33,6 +33,9 @@ from tableau_pipeline.resources import (
 )
 from tableau_pipeline.resources.services import as_failure
 
+# The job, if the component adds it.
+AUDIT = "audit"
+
 
 def undeclared(
     instance: dg.DagsterInstance, tagged: Iterable[RemoteDatasource], declared: Collection[str]
@@ -235,9 +238,9 @@ class AuditTime:
 
 def audit_definitions(time: AuditTime, declarations: Sequence[Declaration]) -> dg.Definitions:
     """Return the job `audit` of these data sources, and its schedule."""
-    job = audit_job("audit", declarations)
+    job = audit_job(AUDIT, declarations)
     schedule = dg.ScheduleDefinition(
-        name="audit_schedule",
+        name=f"{AUDIT}_schedule",
         job=job,
         cron_schedule=time.cron,
         execution_timezone=time.timezone,

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tableau_pipeline.components.audit import AuditTime, audit_definitions
 from tableau_pipeline.components.automation import triggers_of
+from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.yaml_component import YamlComponent
@@ -90,6 +91,10 @@ class TableauPipeline(YamlComponent):
         default=None,
         description='Add the job `audit` and its schedule, {cron: "0 4 * * *"}. Default: none.',
     )
+    notify: Notify | None = Field(
+        default=None,
+        description="Tell people when a data source needs them. Default: nobody is told.",
+    )
 
     @model_validator(mode="after")
     def _snapshots_are_ours(self) -> Self:
@@ -109,6 +114,7 @@ class TableauPipeline(YamlComponent):
             jobs=[publish_file],
             resources=self._resources(),
             executor=dg.in_process_executor if shared else None,
+            sensors=[notification_sensor(self.notify, declared)] if self.notify else None,
         )
         audit = audit_definitions(self.audit, declared) if self.audit else dg.Definitions()
         return dg.Definitions.merge(mine, triggers_of(declared), audit)

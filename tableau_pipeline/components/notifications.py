@@ -1,0 +1,170 @@
+"""Notifications: a sensor that tells people which data sources need them."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import dagster as dg
+from pydantic import Field, field_validator
+
+from tableau_pipeline.components.audit import AUDIT
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.standing import State, failure_of, known, standing
+from tableau_pipeline.keys import keyed
+
+Occasion = Literal["failed", "refused", "drifted", "late"]
+# Services cut longer messages off, or refuse them.
+_LONGEST = 1500
+
+
+@keyed
+class Notify:
+    """Whom to tell when a data source needs a person."""
+
+    urls: tuple[str, ...] = Field(
+        min_length=1,
+        description="Where to, as Apprise writes it: Slack, Teams, mail, webhooks and many more. "
+        'They hold secrets, so take them from the environment: ["{{ env.SLACK_URL }}"].',
+    )
+    on: tuple[Occasion, ...] = Field(
+        default=("failed", "refused", "drifted", "late"),
+        min_length=1,
+        description="What to tell of. `drifted` is what the audit finds, `late` what `freshness` "
+        "allows no longer.",
+    )
+    webserver: str | None = Field(
+        default=None, description='URL of the Dagster web UI, for links: "https://dagster.example".'
+    )
+
+    @field_validator("urls")
+    @classmethod
+    def _known(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for number, url in enumerate(urls, 1):
+            # The message must not repeat what may be a secret.
+            if not _service(url):
+                raise ValueError(
+                    f"number {number} is no URL that Apprise knows: is its environment variable "
+                    "set? See https://github.com/caronc/apprise/wiki"
+                )
+        return urls
+
+
+def _service(url: str) -> Any:
+    """Return what sends to a URL; None if Apprise does not know it.
+
+    Raises:
+        ValueError: Apprise is not installed.
+    """
+    try:
+        import apprise
+    except ImportError as error:
+        raise ValueError("this needs pip install 'tableau_pipeline[notify]'") from error
+    # At other levels, some services log what they send to.
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)
+    return apprise.Apprise.instantiate(url, suppress_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What a person is to be told, once for as long as it lasts.
+
+    Attributes:
+        about: the key of the data source, or the job of the audit.
+        occasion: None if nothing is wrong.
+        id: other incidents of the same data source have other ones.
+        run_id: the run to look at.
+    """
+
+    about: str
+    occasion: Occasion | None = None
+    id: str = ""
+    text: str = ""
+    run_id: str | None = None
+
+
+_OCCASIONS: dict[State, Occasion] = {
+    State.FAILED: "failed",
+    State.REFUSED: "refused",
+    State.LATE: "late",
+}
+
+
+def notification_sensor(
+    notify: Notify, datasources: Sequence[PublishedDatasource]
+) -> dg.SensorDefinition:
+    """Return the sensor that tells of these data sources and their audit."""
+
+    @dg.sensor(
+        name="notifications",
+        minimum_interval_seconds=60,
+        # Whoever declares it wants to be told.
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells people which data sources need them, once for each incident.",
+    )
+    def notifications(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        now = [*_incidents(context.instance, datasources), *_audits(context.instance)]
+        told: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
+        after, count = {}, 0
+        for number, url in enumerate(notify.urls, 1):
+            # Each has a record of its own: one that does not answer is asked again, and no other.
+            place = hashlib.sha256(url.encode()).hexdigest()[:12]
+            before = told.get(place, {})
+            news = [
+                each
+                for each in now
+                if each.occasion in notify.on and before.get(each.about) != each.id
+            ]
+            after[place] = before
+            if not news or _send(url, news, notify.webserver):
+                # While a data source is being refreshed, its incident is not over.
+                after[place] = before | {each.about: each.id for each in now}
+                count += len(news)
+            else:
+                context.log.error("URL %d of notify did not take the message", number)
+        said = f"Told {count} times of an incident" if count else "Nothing new to tell"
+        return dg.SensorResult(skip_reason=said, cursor=json.dumps(after))
+
+    return notifications
+
+
+def _incidents(
+    instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
+) -> Iterator[Incident]:
+    """Yield how each data source is that is not being refreshed."""
+    found = known(instance, [each.key for each in datasources])
+    for each in datasources:
+        policy = each.freshness.policy() if each.freshness else None
+        now = standing(each.key, found[each.key], policy, datetime.now(UTC))
+        occasion = _OCCASIONS.get(now.state)
+        if occasion:
+            verb = "is" if occasion == "late" else "was" if occasion == "refused" else "has"
+            text = f'"{each.name}" {verb} {occasion}: {now.why}\nRemedy: {now.remedy}'
+            yield Incident(each.key, occasion, occasion, text, now.run_id)
+        elif now.state is not State.RUNNING:
+            yield Incident(each.key)
+
+
+def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:
+    """Yield what the last audit has found."""
+    ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+    for run in instance.get_runs(dg.RunsFilter(job_name=AUDIT, statuses=ended), limit=1):
+        if run.status is dg.DagsterRunStatus.FAILURE:
+            text = failure_of(instance, run.run_id, f"{AUDIT}_datasources")
+            yield Incident(AUDIT, "drifted", run.run_id, f"The audit: {text}", run.run_id)
+        else:
+            yield Incident(AUDIT)
+
+
+def _send(url: str, news: Sequence[Incident], webserver: str | None) -> bool:
+    """Tell of incidents in one message; return whether it was taken."""
+    texts = []
+    for each in news:
+        link = f"{webserver.rstrip('/')}/runs/{each.run_id}" if webserver and each.run_id else ""
+        text = each.text if len(each.text) <= _LONGEST else f"{each.text[:_LONGEST]}..."
+        texts.append("\n".join(filter(None, (text, link))))
+    title = f"Tableau: {len(news)} data sources need a person" if len(news) > 1 else "Tableau"
+    return bool(_service(url).notify(title=title, body="\n\n".join(texts)))

@@ -1,0 +1,175 @@
+"""Notifications, sent to a web server and to a mail server of this machine."""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import StreamRequestHandler, TCPServer
+from threading import Thread
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.components.notifications import Notify, notification_sensor
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline_tests.components.support.location import Location
+from tableau_pipeline_tests.refresh.support.models import flights
+
+
+class Web(BaseHTTPRequestHandler):
+    """Keeps what is posted; answers with the status that a test sets."""
+
+    got: list[dict[str, Any]]
+    status = 200
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).got += [json.loads(body)] * (self.status == 200)
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Stay silent."""
+
+
+class Mail(StreamRequestHandler):
+    """As much of SMTP as a client needs that sends one mail."""
+
+    got: list[str]
+
+    def handle(self) -> None:
+        """Take a mail."""
+        self.wfile.write(b"220 here\r\n")
+        while line := self.rfile.readline().decode().strip().upper():
+            if line == "DATA":
+                self.wfile.write(b"354 go on\r\n")
+                lines = iter(lambda: self.rfile.readline().decode().rstrip("\r\n"), ".")
+                type(self).got.append("\n".join(lines))
+            self.wfile.write(b"221 bye\r\n" if line == "QUIT" else b"250 ok\r\n")
+
+
+@contextmanager
+def serving(handler: type[Web] | type[Mail]) -> Generator[tuple[Any, int]]:
+    """A server of its own, as its class of requests, and its port."""
+    mine: Any = type("Mine", (handler,), {"got": []})
+    server: Any = (HTTPServer if issubclass(handler, Web) else TCPServer)(("127.0.0.1", 0), mine)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield mine, server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def telling(location: Location, *urls: str, **more: Any) -> Generator[Any]:
+    """Evaluates the sensor as the daemon does, with the cursor of the time before."""
+    declared = {"name": "Busy", "key": "busy", "project": "Default"}
+    tables = {"flights": {"model": "raw/flights"}}
+    datasource = PublishedDatasource.from_attributes_dict(
+        attributes={**declared, "tables": tables, "freshness": {"within": "24h"}}
+    )
+    sensor = notification_sensor(Notify(urls=urls, **more), [datasource])
+    cursor = None
+
+    def tick() -> None:
+        nonlocal cursor
+        with dg.build_sensor_context(location.instance, cursor=cursor) as context:
+            cursor = sensor.evaluate_tick(context).cursor
+
+    yield tick
+
+
+def test_each_incident_is_told_once(location: Location):
+    """Prevents: a team that hears of a refused data source from its readers, or every minute."""
+    with (
+        serving(Web) as (web, port),
+        serving(Mail) as (mail, smtp),
+        telling(
+            location,
+            f"json://127.0.0.1:{port}/hook",
+            f"mailto://127.0.0.1:{smtp}?from=us@example.com&to=team@example.com&mode=insecure",
+            webserver="https://dagster.example/",
+        ) as tick,
+    ):
+        location.model()
+        assert location.refresh("busy").success
+        tick()
+        assert (web.got, mail.got) == ([], [])
+        location.model(flights(1))
+        refused = location.refresh("busy")
+        for _ in range(3):
+            tick()
+        # A retry that is refused again is the same incident.
+        location.refresh("busy")
+        tick()
+        (told,) = web.got
+        assert told["message"].startswith('"Busy" was refused: Table "flights"')
+        assert "Remedy: tableau-pipeline refresh busy --accept shrink" in told["message"]
+        assert f"https://dagster.example/runs/{refused.run_id}" in told["message"]
+        assert len(mail.got) == 1
+        assert "Subject: Tableau" in mail.got[0]
+        assert location.refresh("busy", accept=["shrink"]).success
+        tick()
+        location.model(flights(0))
+        location.refresh("busy")
+        tick()
+        assert len(web.got) == len(mail.got) == 2
+
+
+def test_who_does_not_answer_is_asked_again(location: Location):
+    """Prevents: a message that is lost, or that everybody else gets twice."""
+    with (
+        serving(Web) as (good, port),
+        serving(Web) as (bad, other),
+        telling(location, f"json://127.0.0.1:{port}", f"json://127.0.0.1:{other}") as tick,
+    ):
+        location.model()
+        assert location.refresh("busy").success
+        location.model(flights(1))
+        location.refresh("busy")
+        bad.status = 500
+        tick()
+        bad.status = 200
+        tick()
+        assert len(good.got) == len(bad.got) == 1
+
+
+def test_what_the_audit_finds(location: Location):
+    """Prevents: rows that somebody else has changed, which only the list of runs shows."""
+    with serving(Web) as (web, port), telling(location, f"json://127.0.0.1:{port}") as tick:
+        location.model()
+        assert location.refresh("busy").success
+        location.sandbox.stop()
+        assert not location.audit("busy").success
+        tick()
+        location.sandbox.start()
+        (told,) = web.got
+        assert told["message"].startswith("The audit: ")
+        assert location.audit("busy").success
+        tick()
+        tick()
+        assert len(web.got) == 1
+
+
+def test_only_what_is_asked_for(location: Location):
+    """Prevents: messages that nobody wants, so that nobody reads any."""
+    with (
+        serving(Web) as (web, port),
+        telling(location, f"json://127.0.0.1:{port}", on=("failed",)) as tick,
+    ):
+        location.model()
+        assert location.refresh("busy").success
+        location.model(flights(1))
+        location.refresh("busy")
+        tick()
+        assert web.got == []
+
+
+def test_a_url_that_is_none():
+    """Prevents: a location that loads, and never tells anybody; or a secret in its error."""
+    with pytest.raises(ValueError, match="number 2 is no URL that Apprise knows") as raised:
+        Notify(urls=("json://127.0.0.1", "sesame"))
+    assert "sesame" not in str(raised.value)
