@@ -56,9 +56,9 @@ def _shown(table: str, found: Differences) -> Iterator[RenderableType]:
         ("~", "in both, and differ", found.both - found.equal),
         ("=", "in both, and equal", found.equal),
     )
-    yield columns(("", "ROWS", ">COUNT"), [(sign, text, f"{n:,}") for sign, text, n in rows])
+    yield columns(("", "ROWS", ">COUNT"), rows)
     if changed:
-        told = [("~", n, f"{found.percent_equal[n]:.2f} %", f"{c:,}") for n, c in changed.items()]
+        told = [("~", n, f"{found.percent_equal[n]:.2f} %", c) for n, c in changed.items()]
         yield columns(("", "COLUMN", ">EQUAL", ">DIFFER"), told)
         yield Text(f"Other columns that are equal: {len(found.columns) - len(changed)}")
     for name, sample in found.samples.items():

@@ -18,15 +18,7 @@ from rich.text import Text
 # Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
 _WIDE = 160
 # How the signs of a line look.
-_STYLES = {
-    "ok": "green",
-    "x": "bold red",
-    "!": "yellow",
-    "~": "cyan",
-    "+": "green",
-    "-": "red",
-    "=": "dim",
-}
+_STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "=": "dim"}
 
 
 class Output:
@@ -112,23 +104,20 @@ def signed(sign: str, text: str) -> Text:
     return Text.assemble((sign, _STYLES.get(sign, "")), " ", text)
 
 
-def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def columns(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> Table:
     """A table without lines; a heading that begins with ">" aligns its column to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for head in heads:
-        is_number = head.startswith(">")
-        table.add_column(
-            head.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number
-        )
+        right = head.startswith(">")
+        table.add_column(head.lstrip(">"), justify="right" if right else "left", no_wrap=right)
     for row in rows:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+        cells = ("-" if e is None else f"{e:,}" if isinstance(e, int) else e for e in row)
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     return table
 
 
-def ago(then: datetime | None, now: datetime) -> str:
-    """Such as "06:02 (4 h ago)", in the time zone of this host; "never" for None."""
-    if then is None:
-        return "never"
+def ago(then: datetime, now: datetime) -> str:
+    """Such as "06:02 (4 h ago)", in the time zone of this host."""
     minutes = int((now - then).total_seconds() // 60)
     span = f"{minutes} min" if minutes < 100 else f"{minutes // 60} h"
     span = span if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"

@@ -5,18 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 import click
-import dagster as dg
-from dagster._core.scheduler.instigation import InstigatorStatus
-from dagster._utils.schedules import get_next_cron_tick
 from rich.console import RenderableType
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, ago, columns, signed
 from tableau_pipeline.command_line.project import Project, opened
 from tableau_pipeline.components.audit import undeclared
-from tableau_pipeline.components.automation import started_by
+from tableau_pipeline.components.automation import next_refreshes
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.reporting import Ended
 from tableau_pipeline.components.standing import (
     Known,
@@ -26,7 +22,6 @@ from tableau_pipeline.components.standing import (
     remedy,
     standing,
 )
-from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, megabytes
 from tableau_pipeline.core.server import Change, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
@@ -48,9 +43,9 @@ class Line:
 
     key: str
     name: str
-    state: State
     last: Ended | None
     next: str
+    state: State
     why: str = ""
     remedy: str = ""
     run_id: str | None = None
@@ -79,14 +74,11 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
     now, problem, others = datetime.now(UTC), "", []
     with opened(module) as project:
         declared = project.named(names)
-        found, switches = known(project.instance, declared), _switches(project)
-        lines = []
+        found = known(project.instance, declared)
+        next_of, lines = next_refreshes(project.definitions, project.instance), list[Line]()
         for key, each in declared.items():
-            line = Line(key, each.name, State.FRESH, found[key].last, "by hand")
-            if each.trigger:
-                line = replace(line, next=_next(each, project.definitions, switches))
             judged = standing(key, found[key], project.freshness.get(key), now)
-            lines.append(replace(line, **asdict(judged)))
+            lines.append(Line(key, each.name, found[key].last, next_of(each), **asdict(judged)))
         if not offline:
             try:
                 lines, others = _looked(project, lines, found, everything=not names)
@@ -108,36 +100,6 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
         output.problem(f"The server could not be looked at: {problem}")
         return 2
     return int(bool(needing))
-
-
-def _switches(project: Project) -> Mapping[str, bool]:
-    """Whether each schedule and sensor of the location is on, by name."""
-    definitions = project.definitions
-    found = {
-        each.name: str(getattr(each.default_status, "value", "")) == "RUNNING"
-        for each in (*(definitions.schedules or ()), *(definitions.sensors or ()))
-        if hasattr(each, "default_status")
-    }
-    for state in project.instance.all_instigator_state():
-        if state.instigator_name in found and state.status != InstigatorStatus.DECLARED_IN_CODE:
-            found[state.instigator_name] = state.status is InstigatorStatus.RUNNING
-    return found
-
-
-def _next(
-    datasource: PublishedDatasource, definitions: dg.Definitions, switches: Mapping[str, bool]
-) -> str:
-    """What refreshes it next."""
-    match datasource.trigger:
-        case CronTrigger(cron, zone):
-            tick = get_next_cron_tick(cron, datetime.now(UTC), zone).astimezone()
-            what = f"{tick:%Y-%m-%d %H:%M}"
-        case AfterTrigger(after):
-            what = f"after {after} of its models"
-        case _:
-            what = "after dbt"
-    is_on = any(switches.get(name) for name in started_by(datasource, definitions))
-    return what if is_on else f"off: {what}"
 
 
 def _looked(
@@ -215,27 +177,22 @@ def _closing(lines: Sequence[Line], needing: Sequence[Line]) -> str:
     return f"All {len(lines)} are fresh." if len(lines) > 1 else "It is fresh."
 
 
-def _row(line: Line, now: datetime) -> tuple[str, ...]:
-    last = line.last
+def _row(line: Line, now: datetime) -> tuple[str | int | None, ...]:
+    head, last = (line.sign, line.name, line.state), line.last
     if last is None:
-        return line.sign, line.name, line.state, ago(None, now), "-", "-", "-", "-", line.next
-    compared = last.compared.partition(":")[0]
-    head = (line.sign, line.name, line.state, ago(last.at, now), last.decision)
-    return *head, _number(last.rows), _size(last.bytes_sent), compared, line.next
+        return *head, "never", None, None, None, None, line.next
+    compared, size = last.compared.partition(":")[0], _size(last.bytes_sent)
+    return *head, ago(last.at, now), last.decision, last.rows, size, compared, line.next
 
 
-def _past(each: Ended) -> tuple[str, ...]:
+def _past(each: Ended) -> tuple[str | int | None, ...]:
     parts = [f"{name} {took:.1f}" for name, took in each.seconds.items() if name != "total"]
     long = ", ".join(part for part in parts if not part.endswith(" 0.0"))
-    seconds = f"{each.seconds['total']:.1f}: {long}" if "total" in each.seconds else "-"
-    sizes = _size(each.bytes_sent), _size(each.bytes_saved)
-    head = f"{each.at.astimezone():%Y-%m-%d %H:%M}", each.decision, _number(each.rows)
-    return *head, *sizes, seconds, each.reason.partition("\n")[0]
+    seconds = f"{each.seconds['total']:.1f}: {long}" if "total" in each.seconds else None
+    when, sizes = f"{each.at.astimezone():%Y-%m-%d %H:%M}", (each.bytes_sent, each.bytes_saved)
+    reason = each.reason.partition("\n")[0]
+    return when, each.decision, each.rows, *map(_size, sizes), seconds, reason
 
 
-def _number(rows: int | None) -> str:
-    return "-" if rows is None else f"{rows:,}"
-
-
-def _size(size: int | None) -> str:
-    return "-" if size is None else megabytes(size)
+def _size(size: int | None) -> str | None:
+    return None if size is None else megabytes(size)

@@ -3,19 +3,22 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 from zlib import crc32
 
 import dagster as dg
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
-from dagster._core.scheduler.instigation import InstigatorStatus, InstigatorType
+from dagster._core.scheduler.instigation import InstigatorStatus
+from dagster._utils.schedules import get_next_cron_tick
 
 from tableau_pipeline.components.dbt_results import Invocation, NotABuildError, read_invocation
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.triggers import (
+    AfterTrigger,
     CronTrigger,
     DbtTrigger,
     default_status,
@@ -114,7 +117,9 @@ def _schedule(
         if not (location := context.repository_def):
             raise ValueError("the schedule's context has no definitions to choose assets from")
         # They may share models. One run for all of them runs each model once.
-        on = _switched_on(context.instance, together) if len(together) > 1 else []
+        states = _states(context.instance) if len(together) > 1 else {}
+        schedules = {each.key: location.get_schedule_def(schedule_name(each)) for each in together}
+        on = [each for each in together if _is_on(schedules[each.key], states)]
         first, *others = on if datasource in on else [datasource]
         if first is not datasource:
             return dg.SkipReason(
@@ -128,23 +133,16 @@ def _schedule(
     return at_fixed_times
 
 
-def _switched_on(
-    instance: dg.DagsterInstance, datasources: Iterable[PublishedDatasource]
-) -> list[PublishedDatasource]:
-    """Return the data sources whose schedules are on, by the web UI or by default."""
-    schedules = InstigatorType.SCHEDULE
-    states = {
-        each.instigator_name: each.status
-        for each in instance.all_instigator_state(instigator_type=schedules)
-    }
-    default = default_status(dg.DefaultScheduleStatus).value
-    stopped = (None, InstigatorStatus.DECLARED_IN_CODE)
-    return [
-        each
-        for each in datasources
-        if (state := states.get(schedule_name(each))) is InstigatorStatus.RUNNING
-        or (default == "RUNNING" and state in stopped)
-    ]
+def _states(instance: dg.DagsterInstance) -> Mapping[str, InstigatorStatus]:
+    return {each.instigator_name: each.status for each in instance.all_instigator_state()}
+
+
+def _is_on(each: Any, states: Mapping[str, InstigatorStatus]) -> bool:
+    """Whether a schedule or sensor is on, by the web UI or by default."""
+    state = states.get(each.name, InstigatorStatus.DECLARED_IN_CODE)
+    if state is InstigatorStatus.DECLARED_IN_CODE:
+        return getattr(getattr(each, "default_status", None), "value", "") == "RUNNING"
+    return state is InstigatorStatus.RUNNING
 
 
 _TAG = "dbt/invocation_id"
@@ -312,12 +310,27 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     )
 
 
-def started_by(datasource: PublishedDatasource, definitions: dg.Definitions) -> list[str]:
-    """Return the names of the schedule or sensors that carry the trigger of a data source out."""
-    match datasource.trigger:
-        case CronTrigger():
-            return [schedule_name(datasource)]
-        case DbtTrigger(file):
-            return [_dbt_name(file)]
-    sensors = definitions.sensors or ()
-    return [e.name for e in sensors if isinstance(e, dg.AutomationConditionSensorDefinition)]
+def next_refreshes(
+    definitions: dg.Definitions, instance: dg.DagsterInstance
+) -> Callable[[PublishedDatasource], str]:
+    """Return a function that says what refreshes a data source next."""
+    states = _states(instance)
+    parts = (*(definitions.schedules or ()), *(definitions.sensors or ()))
+    on = [each for each in parts if _is_on(each, states)]
+    names = {each.name for each in on}
+    follow = any(isinstance(each, dg.AutomationConditionSensorDefinition) for each in on)
+
+    def said(datasource: PublishedDatasource) -> str:
+        match datasource.trigger:
+            case CronTrigger(cron, zone):
+                tick = get_next_cron_tick(cron, datetime.now(UTC), zone).astimezone()
+                what, is_on = f"{tick:%Y-%m-%d %H:%M}", schedule_name(datasource) in names
+            case AfterTrigger(after):
+                what, is_on = f"after {after} of its models", follow
+            case DbtTrigger(file):
+                what, is_on = "after dbt", _dbt_name(file) in names
+            case None:
+                return "by hand"
+        return what if is_on else f"off: {what}"
+
+    return said
