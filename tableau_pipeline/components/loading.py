@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import dagster as dg
 import yaml
 from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
 from dagster.components.core.component_tree import ComponentTreeException
+from dagster.components.definitions import LazyDefinitions
 from dagster_shared.record import replace
 from pyspark.sql import DataFrame
 
@@ -141,6 +143,35 @@ def _models_no_schedule_runs(
         for each in timed:
             for problem in upstream_problems(each.component, graph):
                 yield f"{each.at('trigger', 'upstream')}: {problem}"
+
+
+def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
+    """Tell which assets Dagster passes over, because their file has a function `@dg.definitions`.
+
+    Of such a file, Dagster takes only what that function returns.
+    """
+    taken = [each for each in definitions.assets or () if isinstance(each, dg.AssetsDefinition)]
+    keys = {key for asset in taken for key in asset.keys}
+    # The function may have given an asset another key.
+    steps = {id(asset.node_def) for asset in taken if asset.is_executable}
+    for module in list(sys.modules.values()):
+        file, found = getattr(module, "__file__", None) or "", vars(module)
+        if not file.startswith(f"{folder}{os.sep}") or not any(
+            isinstance(each, dg.Definitions | LazyDefinitions) for each in found.values()
+        ):
+            continue
+        for name, asset in found.items():
+            if (
+                isinstance(asset, dg.AssetsDefinition)
+                and asset.is_executable
+                and not keys & set(asset.keys)
+                and id(asset.node_def) not in steps
+            ):
+                yield (
+                    f"{file}: Dagster passes over `{name}`: of a file with @dg.definitions, it "
+                    f"takes only what that function returns. Return `{name}` there, too, or move "
+                    "one of them to another file"
+                )
 
 
 def _column_problems(
@@ -288,11 +319,13 @@ def load_definitions(folder: Path) -> dg.Definitions:
     for look in looks:
         if problems := list(look(definitions, datasources)):
             raise DeclarationError("\n".join(problems))
+    warnings = [*_passed_over(definitions, folder)]
     # It reads each model's newest snapshot, which is too slow for every run. A change of a model
     # and of what publishes it comes before the run of the model, so it is no mistake.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
-        for problem in _column_problems(definitions, datasources):
-            _LOG.warning("%s", problem)
+        warnings += _column_problems(definitions, datasources)
+    for warning in warnings:
+        _LOG.warning("%s", warning)
     models = {model for each in datasources for model in each.component.models}
     assets = [_with_kinds(asset, models) for asset in definitions.assets or ()]
     return replace(definitions, assets=assets)

@@ -210,7 +210,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         return write_partitions(
             rows,
             self.store,
-            expression=_partition_expression(context),
+            expression=_partition_expression(context, rows.columns),
             partitions=partitions,
             keeps=partition_filter(context.asset_partitions_def),
             asset_key=asset_key,
@@ -248,14 +248,16 @@ def _filtered(
     return found.model_copy(update={"parts": kept}) if kept else None
 
 
-def _partition_expression(context: dg.OutputContext) -> str:
+def _partition_expression(context: dg.OutputContext, columns: Sequence[str]) -> str:
     expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
     if not isinstance(expression, str):
         raise dg.Failure(
             f'Model "{context.asset_key.to_user_string()}" is partitioned: name the column with '
             f'the partition, as metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
         )
-    return expression
+    # A column may have a name that is no SQL, such as `order date`.
+    name = expression.replace("`", "``")
+    return f"`{name}`" if expression in columns else expression
 
 
 def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]:

@@ -158,6 +158,21 @@ def test_days_become_weeks(spark: SparkSession, tmp_path: Path):
     assert manager.snapshot("model", days) is None
 
 
+def test_a_column_with_a_blank(spark: SparkSession, tmp_path: Path):
+    """Prevents: a name that is a column to everybody but SQL, which reads it as an alias."""
+
+    @dg.asset(
+        partitions_def=dg.StaticPartitionsDefinition(["a", "b"]),
+        metadata={"partition_expr": "the state"},
+    )
+    def named() -> DataFrame:
+        return SparkSession.active().sql("SELECT 'a' AS `the state`, 1 AS n")
+
+    manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
+    assert dg.materialize([named], partition_key="a", resources={"io_manager": manager}).success
+    assert rows(manager.snapshot("named")) == {"a": 1}
+
+
 def test_a_partitioned_model_must_tell_its_column(run):
     """Prevents: a guess at which of the columns is the partition's."""
     with pytest.raises(dg.Failure, match="partition_expr"):
