@@ -38,7 +38,7 @@ from tableau_pipeline.ingest import (
     load,
     reason,
 )
-from tableau_pipeline.ingest.database import DatabaseTable
+from tableau_pipeline.ingest.database import check_table, read_table
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.refresh import refresh
@@ -270,10 +270,13 @@ def _reading(
     session = spark.spark_session
     try:
         if config.is_database:
-            table = DatabaseTable(config.path, str(config.table), config.credentials)
-            table.check(config.reader)
-            context.log.info("Reading %s of %s", table.table, table.url)
-            return Reading(table.read(session, config.reader))
+            table = str(config.table)
+            check_table(config.path, config.credentials, config.reader)
+            context.log.info("Reading %s of %s", table, config.path)
+            frame = read_table(
+                session, config.path, table, credentials=config.credentials, options=config.reader
+            )
+            return Reading(frame)
         paths = found_files(config.path)
         format_ = cast("Format | None", config.format) or format_of(paths)
         files = Files(paths, format_, config.reader, config.columns)

@@ -1,6 +1,5 @@
 """Load Parquet files with Spark; pyarrow first rewrites those that Spark cannot read."""
 
-from itertools import repeat
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,19 +13,14 @@ from tableau_pipeline.ingest.options import Files, check_options, digests
 from tableau_pipeline.ingest.values import check_names
 from tableau_pipeline.snapshots.write import exact_path
 
-ARROW_ERRORS = (pa.ArrowException, OSError)
 # Of Spark, with what comes with it.
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
-_GEOSPATIAL = ("geometry", "geography")
 _NANOSECONDS = "times finer than microseconds, which neither Spark nor Tableau supports"
-_OTHERS = (
-    (pa.types.is_float16, pa.float32()),
-    (pa.types.is_large_string, pa.string()),
-    (pa.types.is_string_view, pa.string()),
-    (pa.types.is_large_binary, pa.binary()),
-    (pa.types.is_binary_view, pa.binary()),
-    (pa.types.is_fixed_size_binary, pa.binary()),
-)
+_PLAIN = {
+    pa.float16(): pa.float32(),
+    **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
+    **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
+}
 
 
 def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
@@ -41,50 +35,32 @@ def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
     """
     check_options(files.reader, "parquet")
     before = digests(files.paths)
-    beyond, paths = _checked(files), []
+    schemas, paths = [], []
     for number, path in enumerate(files.paths):
         # The copy keeps the file name, which identifies the origin of each row.
         target = folder / str(number) / path.name
-        if path in beyond:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            rewrite(path, target)
-        paths.append(exact_path(target if path in beyond else path))
-    return Reading(spark.read.options(**files.reader).parquet(*paths), before)
-
-
-def _checked(files: Files) -> set[Path]:
-    """Return the files that Spark cannot read; refuse files with different columns."""
-    known: tuple[Path, dict[str, pa.DataType]] | None = None
-    beyond = set()
-    for path in files.paths:
         try:
-            with _opened(path) as file:
-                schema = file.schema_arrow
-                is_beyond = _is_beyond_spark(file)
+            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+                schemas.append(_plain_schema(path, file))
                 _check_int96(path, file)
-        except ARROW_ERRORS as error:
+                is_beyond = _is_beyond_spark(file)
+                if is_beyond:
+                    _rewrite(path, file, schemas[-1], target)
+        except (pa.ArrowException, OSError) as error:
             raise RefusedError(
                 f"{path.name} is not a Parquet file, or is damaged: {error}"
             ) from error
-        if is_beyond:
-            beyond.add(path)
-        if not schema.names:
-            raise RefusedError(f"{path.name} has no columns")
-        check_names(schema.names, path.name)
-        types = {each.name: _plain_type(each.type) or each.type for each in schema}
-        if known is None:
-            known = (path, types)
-        elif files.reader.get("mergeSchema", "false").lower() != "true":
-            _compare(path, types, *known)
-    return beyond
+        if files.reader.get("mergeSchema", "false").lower() != "true":
+            _compare(path, schemas[-1], files.paths[0], schemas[0])
+        paths.append(exact_path(target if is_beyond else path))
+    return Reading(spark.read.options(**files.reader).parquet(*paths), before)
 
 
-def _compare(
-    path: Path, types: dict[str, pa.DataType], first: Path, others: dict[str, pa.DataType]
-) -> None:
+def _compare(path: Path, schema: pa.Schema, first: Path, other: pa.Schema) -> None:
+    types, others = ({each.name: str(each.type) for each in one} for one in (schema, other))
     for name in [*others, *types]:
-        if types.get(name) != others.get(name):
-            ours, theirs = (str(each.get(name, "absent")) for each in (types, others))
+        ours, theirs = types.get(name, "absent"), others.get(name, "absent")
+        if ours != theirs:
             raise RefusedError(
                 f'column "{name}" is {ours} in {path.name} and {theirs} in {first.name}: publish '
                 "such files one by one, or, if columns are only absent, set reader: {mergeSchema: "
@@ -92,77 +68,70 @@ def _compare(
             )
 
 
-def rewrite(source: Path, target: Path) -> None:
-    """Write the rows of a Parquet file in types and codecs that Spark reads.
-
-    Raises:
-        RefusedError: the type or the values of a column would not be preserved; names the
-            column.
-    """
-    with _opened(source) as file:
-        _check_geospatial(source, file)
-        after = pa.schema([(each.name, _plain_type(each.type)) for each in _storable(source, file)])
-        try:
-            with pq.ParquetWriter(target, after) as writer:
-                for batch in file.iter_batches():
-                    arrays = map(_cast, repeat(source), after, batch.columns)
-                    writer.write_batch(pa.RecordBatch.from_arrays([*arrays], schema=after))
-        except ARROW_ERRORS as error:
+def _plain_schema(path: Path, file: pq.ParquetFile) -> pa.Schema:
+    """Return the columns in the types that Spark has for them; refuse others."""
+    schema = file.schema_arrow
+    if not schema.names:
+        raise RefusedError(f"{path.name} has no columns")
+    check_names(schema.names, path.name)
+    for number in range(len(file.schema)):
+        column = file.schema.column(number)
+        # Arrow shows such a column as plain bytes; only Parquet's own schema tells.
+        kind = str(column.logical_type).lower().split("(")[0]
+        if kind in ("geometry", "geography"):
             raise RefusedError(
-                f"{source.name} cannot be read: {str(error).strip() or type(error).__name__}"
-            ) from error
+                f'{path.name}: column "{column.path}" holds geospatial values of the type {kind}, '
+                "which an extract made here cannot have: write them as text (WKT), or as columns "
+                "of longitude and latitude"
+            )
+    return pa.schema([(each.name, _plain_type(path, each.name, each.type)) for each in schema])
 
 
-def _opened(path: Path) -> pq.ParquetFile:
-    """Open a file so that INT96 timestamps are read in microseconds, as Spark does."""
-    return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+def _plain_type(path: Path, name: str, type_: pa.DataType) -> pa.DataType:
+    if isinstance(type_, pa.DictionaryType):
+        type_ = type_.value_type
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    of_time = pa.types.is_time(type_) or pa.types.is_duration(type_) or pa.types.is_interval(type_)
+    if of_time or (pa.types.is_decimal(type_) and type_.precision > 38):
+        raise RefusedError(
+            f'{path.name}: column "{name}" is of the type {type_}, which Spark cannot store: write '
+            "it as text or as a number"
+        )
+    # The cast to it refuses a value with nanoseconds, and does not cut them off.
+    return (
+        pa.timestamp("us", type_.tz) if pa.types.is_timestamp(type_) else _PLAIN.get(type_, type_)
+    )
 
 
 def _is_beyond_spark(file: pq.ParquetFile) -> bool:
     """Whether Spark lacks a type, a codec or an encoding of the file."""
-    chunks = [
-        file.metadata.row_group(group).column(column)
-        for group in range(file.metadata.num_row_groups)
-        for column in range(file.metadata.num_columns)
-    ]
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
     return any(
-        pa.types.is_float16(each.type)
-        or (pa.types.is_timestamp(each.type) and each.type.unit == "ns")
-        or _plain_type(each.type) is None
-        for each in file.schema_arrow
+        pa.types.is_float16(each) or (pa.types.is_timestamp(each) and each.unit == "ns")
+        for each in file.schema_arrow.types
     ) or any(
         each.compression not in _CODECS or "BYTE_STREAM_SPLIT" in each.encodings for each in chunks
     )
 
 
-def _plain_type(type_: pa.DataType) -> pa.DataType | None:
-    """Return the Spark-compatible type for the values of a type; None if there is none."""
-    match type_:
-        case pa.DictionaryType():
-            return _plain_type(type_.value_type)
-        case pa.BaseExtensionType():
-            return _plain_type(type_.storage_type)
-        case pa.ListType() | pa.LargeListType() | pa.FixedSizeListType():
-            inner = _plain_type(type_.value_type)
-            return inner and pa.list_(inner)
-        case pa.StructType():
-            fields = [(each.name, _plain_type(each.type)) for each in type_]
-            return pa.struct(fields) if all(inner for _, inner in fields) else None
-        case pa.MapType():
-            key, item = _plain_type(type_.key_type), _plain_type(type_.item_type)
-            return pa.map_(key, item) if key and item else None
-        case pa.TimestampType():
-            # The cast to it refuses a value with nanoseconds, and does not cut them off.
-            return pa.timestamp("us", type_.tz)
-    return _plain_scalar(type_)
+def _rewrite(source: Path, file: pq.ParquetFile, schema: pa.Schema, target: Path) -> None:
+    """Write the rows of a Parquet file in types and codecs that Spark reads, or refuse them."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(target, schema) as writer:
+        for batch in file.iter_batches():
+            arrays = [_cast(source, *each) for each in zip(schema, batch.columns, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def _plain_scalar(type_: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_decimal(type_):
-        return pa.decimal128(type_.precision, type_.scale) if type_.precision <= 38 else None
-    if pa.types.is_time(type_) or pa.types.is_duration(type_) or pa.types.is_interval(type_):
-        return None
-    return next((now for is_one, now in _OTHERS if is_one(type_)), type_)
+def _cast(path: Path, field: pa.Field, column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        is_time = pa.types.is_timestamp(field.type)
+        why = _NANOSECONDS if is_time else f"values that do not fit {field.type}"
+        raise RefusedError(f'{path.name}: column "{field.name}" has {why}: {error}') from error
 
 
 def _check_int96(path: Path, file: pq.ParquetFile) -> None:
@@ -170,15 +139,11 @@ def _check_int96(path: Path, file: pq.ParquetFile) -> None:
     columns = map(file.schema.column, range(len(file.schema)))
     for name in (each.path for each in columns if each.physical_type == "INT96"):
         with pq.ParquetFile(path) as fine:
-            for exact, cut in zip(
-                fine.iter_batches(columns=[name]), file.iter_batches(columns=[name]), strict=True
-            ):
-                nanoseconds, microseconds = (
-                    _whole_numbers(each.column(0)) for each in (exact, cut)
-                )
+            both = (each.iter_batches(columns=[name]) for each in (fine, file))
+            for batches in zip(*both, strict=True):
+                nanoseconds, microseconds = (_whole_numbers(each.column(0)) for each in batches)
                 # Both overflow alike outside of the years that nanoseconds reach.
-                same = pc.call_function("multiply", [microseconds, 1000])
-                if not nanoseconds.equals(same):
+                if not nanoseconds.equals(pc.call_function("multiply", [microseconds, 1000])):
                     raise RefusedError(
                         f'{path.name}: column "{name}" has {_NANOSECONDS}: round them'
                     )
@@ -188,36 +153,3 @@ def _whole_numbers(array: pa.Array) -> pa.Array:
     while not pa.types.is_timestamp(array.type):
         array = array.field(0) if pa.types.is_struct(array.type) else array.flatten()
     return array.cast(pa.int64())
-
-
-def _check_geospatial(path: Path, file: pq.ParquetFile) -> None:
-    for number in range(len(file.schema)):
-        column = file.schema.column(number)
-        # Arrow shows such a column as plain bytes; only Parquet's own schema tells.
-        kind = str(column.logical_type).lower().split("(")[0]
-        if kind in _GEOSPATIAL:
-            raise RefusedError(
-                f'{path.name}: column "{column.path}" holds geospatial values of the type {kind}, '
-                "which an extract made here cannot have: write them as text (WKT), or as columns "
-                "of longitude and latitude"
-            )
-
-
-def _storable(path: Path, file: pq.ParquetFile) -> pa.Schema:
-    for each in file.schema_arrow:
-        if _plain_type(each.type) is None:
-            raise RefusedError(
-                f'{path.name}: column "{each.name}" is of the type {each.type}, which Spark cannot '
-                "store: write it as text or as a number"
-            )
-    return file.schema_arrow
-
-
-def _cast(path: Path, field: pa.Field, column: pa.Array) -> pa.Array:
-    try:
-        return column.cast(field.type)
-    except pa.ArrowException as error:
-        why = _NANOSECONDS
-        if "timestamp" not in str(column.type):
-            why = f"values that do not fit {field.type}"
-        raise RefusedError(f'{path.name}: column "{field.name}" has {why}: {error}') from error

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import Files, load, read_files
 from tableau_pipeline.ingest.file_store import FileStore
-from tableau_pipeline.ingest.parquet import rewrite
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
@@ -95,7 +94,7 @@ class Geometry(pa.ExtensionType):
         return cls()
 
 
-def test_geospatial_values_are_refused_by_column(tmp_path: Path):
+def test_geospatial_values_are_refused_by_column(spark: SparkSession, tmp_path: Path):
     """Prevents: a geometry that is published as bytes, or a refusal that names no column."""
     shapes = pa.ExtensionArray.from_storage(Geometry(), pa.array([b""], pa.binary()))
     pa.register_extension_type(Geometry())
@@ -104,7 +103,7 @@ def test_geospatial_values_are_refused_by_column(tmp_path: Path):
     finally:
         pa.unregister_extension_type("geoarrow.wkb")
     with pytest.raises(RefusedError, match=r'map\.parquet: column "shape" holds geospatial values'):
-        rewrite(tmp_path / "map.parquet", tmp_path / "copy.parquet")
+        read_files(spark, tmp_path / "map.parquet")
 
 
 def test_files_that_differ(spark: SparkSession, tmp_path: Path):

@@ -12,7 +12,7 @@ from tableau_pipeline.components.publish_file import PublishFileConfig
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest import Files, Reading, load
-from tableau_pipeline.ingest.database import DatabaseTable
+from tableau_pipeline.ingest.database import check_table
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published, write
@@ -83,7 +83,7 @@ def test_settings_that_do_not_fit(config: dict[str, str], message: str):
 def test_secrets_of_a_database(url: str, reader: dict[str, str]):
     """Prevents: a password in the log, or in the message that refuses it."""
     with pytest.raises(RefusedError) as refused:
-        DatabaseTable(url, "t", "JDBC").check(reader)
+        check_table(url, "JDBC", reader)
     assert "JDBC_PASSWORD" in str(refused.value)
     assert "me:secret" not in str(refused.value)
 
@@ -98,7 +98,7 @@ def test_secrets_of_a_database(url: str, reader: dict[str, str]):
 )
 def test_a_url_without_secrets(url: str):
     """Prevents: a database that cannot be read because its URL looks odd."""
-    DatabaseTable(url, "t", "JDBC").check({"fetchsize": "10"})
+    check_table(url, "JDBC", {"fetchsize": "10"})
 
 
 def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path: Path):
