@@ -186,7 +186,7 @@ def _markdown(found: Sequence[Foreseen], said: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which Markdown finds no marks of its own, and GitHub nobody to notify."""
+    """Text in which Markdown finds no marks of its own, and GitHub no user to notify."""
     return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
 
 

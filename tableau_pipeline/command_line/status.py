@@ -115,7 +115,7 @@ def _looked(
         looked = []
         for line in lines:
             luid = checkpoint.luid if (checkpoint := found[line.key].checkpoint) else None
-            # Somebody may have removed its tag.
+            # Another user may have removed its tag.
             remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
             looked.append(_compared(line, found[line.key], remote))
         if not everything:

@@ -160,7 +160,7 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
         if not table.same_content(checkpoint.tables[name])
     )
     if not changed:
-        return NoChange("every table's fingerprint equals that of the last refresh")
+        return NoChange("no row has changed since the last refresh")
     return Changed(changed, checkpoint)
 
 
