@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -13,25 +13,17 @@ from tableau_pipeline.command_line.output import Output, logger, signed
 from tableau_pipeline.command_line.project import Project, opened
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.revision import Revision, files_of, revision
+from tableau_pipeline.components.revision import Look, declared_otherwise, revision
 from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.core.differences import differences
-from tableau_pipeline.refresh.foresee import Foreseen, Note, foresee, foresee_declared
+from tableau_pipeline.refresh.foresee import Foreseen, foresee
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
 _KINDS = ("update", "publish", "move", "removed", "refused", "failed", "unknown", "unchanged")
 _ALWAYS = ("update", "publish", "refused", "unchanged")
 _SIGNS = {"refused": "!", "failed": "x", "unchanged": "=", "unknown": "?", "removed": "-"}
 _OFFLINE = "Offline: what others changed on the server since the last refresh is not known."
-_STAYS = "nothing declares it any more: it stays on the server as it is, and no refresh updates it"
-_FORMER = (
-    "it was {old}, and with another key it is another data source: to go on with the former one, "
-    "set key: {old}"
-)
-
-Look = Callable[[PublishedDatasource], Foreseen]
 
 
 @click.command()
@@ -61,10 +53,8 @@ def plan(
         past = revision(base, project.definitions) if base else None
         with _looking(project, output, offline=offline) as look:
             if past:
-                found = list(_compared(project, declared, past, look, removed=not names))
-                in_yaml = files_of(project.definitions)
-                python = [each.name for key, each in declared.items() if key not in in_yaml]
-                left_out = [*past.unread, *(f"{each} is declared in Python" for each in python)]
+                found = list(declared_otherwise(past, declared, look, every=not names))
+                left_out = past.left_out(declared)
             else:
                 found = [look(each) for each in declared.values()]
     said = [f"Not compared: {each}" for each in left_out] + [_OFFLINE] * offline
@@ -111,48 +101,6 @@ def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Lo
                 resources.snapshots.copies.release()
 
         yield look
-
-
-def _compared(
-    project: Project,
-    declared: Mapping[str, PublishedDatasource],
-    past: Revision,
-    look: Look,
-    *,
-    removed: bool,
-) -> Iterator[Foreseen]:
-    """What is declared otherwise than in a revision, and what comes of that."""
-    files = files_of(project.definitions)
-    gone = {key: each for key, each in past.datasources.items() if key not in project.datasources}
-    for key, each in declared.items():
-        before = past.datasources.get(key)
-        if before and before != each and key in files:
-            yield _changed(before, each, look)
-        elif before is None and key in files:
-            formerly = [
-                Note("key", _FORMER.format(old=old))
-                for old, former in gone.items()
-                if past.files[old] == files[key]
-                or (former.name, former.project) == (each.name, each.project)
-            ]
-            found = look(each)
-            yield replace(found, notes=(Note("added", files[key]), *formerly, *found.notes))
-    for key, each in gone.items() if removed else ():
-        notes = (Note("removed", past.files[key]),)
-        yield Foreseen(key, each.name, "removed", "removed", _STAYS, notes=notes)
-
-
-def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Foreseen:
-    notes = [Note(about, text) for about, text in differences(before, now)]
-    found, otherwise = look(now), look(before)
-    if found.kind == "unknown":
-        # Without its models, its declaration alone tells something.
-        why = f"what else its models bring: {found.reason}"
-        found = replace(foresee_declared(before, now), notes=(*found.notes, Note("unknown", why)))
-    elif (otherwise.decision, otherwise.reason) != (found.decision, found.reason):
-        why = "; ".join(otherwise.reason.split("\n"))
-        notes.append(Note("otherwise", f"{otherwise.decision}: {why}"))
-    return replace(found, notes=(*notes, *found.notes))
 
 
 def _branches(each: Foreseen) -> list[str]:

@@ -1,8 +1,8 @@
-"""The data sources that an earlier revision in git declares, read without running its code."""
+"""What is declared otherwise than in an earlier revision in git, of which no code is run."""
 
 import logging
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,25 +14,44 @@ from dagster.components.core.defs_module import ComponentPath
 
 from tableau_pipeline.components.loading import datasources_of
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.core.differences import differences
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.foresee import Foreseen, Note, foresee_declared
 
 _LOG = logging.getLogger(__name__)
 _FILES = ("defs.yaml", "defs.yml", "component.yaml")
+_STAYS = "nothing declares it any more: it stays on the server as it is, and no refresh updates it"
+_FORMER = (
+    "it was {old}, and with another key it is another data source: to go on with the former one, "
+    "set key: {old}"
+)
+
+
+# Lets the refresh of a data source tell what it would do.
+Look = Callable[[PublishedDatasource], Foreseen]
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What a revision declares.
+    """What a revision declares, and where: by asset key, and by file below the folder `defs`.
 
     Attributes:
-        datasources: by asset key.
-        files: where each of them is declared, below the folder `defs`.
-        unread: why some files cannot be read by today's code, in sentences.
+        now: where today's data sources are declared, of those in YAML.
+        unread: why today's code cannot read a file of the revision, by file.
     """
 
     datasources: Mapping[str, PublishedDatasource]
     files: Mapping[str, str]
-    unread: Sequence[str]
+    now: Mapping[str, str]
+    unread: Mapping[str, str]
+
+    def left_out(self, declared: Mapping[str, PublishedDatasource]) -> list[str]:
+        """What cannot be compared, in sentences."""
+        python = [each.name for key, each in declared.items() if key not in self.now]
+        return [
+            *(f"{file} as it was: {why}" for file, why in self.unread.items()),
+            *(f"{name} is declared in Python" for name in python),
+        ]
 
 
 def revision(name: str, definitions: dg.Definitions) -> Revision:
@@ -55,11 +74,15 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
     commit = _commit(name, folder)
     there = _listed(folder, "ls-tree", "-r", "--name-only", "-z", commit)
     differ = _listed(folder, "diff", "--name-only", "--relative", "--no-renames", "-z", commit)
+    now = {
+        each.component.key: str(each.file.resolve().relative_to(folder))
+        for each in datasources_of(definitions)
+        if each.file.name in _FILES and each.file.resolve().is_relative_to(folder)
+    }
     # What is as it was declares what it declared, and need not be read again.
-    same = there - differ
-    files = {key: file for key, file in files_of(definitions).items() if file in same}
+    files = {key: file for key, file in now.items() if file in there - differ}
     every = {each.component.key: each.component for each in datasources_of(definitions)}
-    found, unread = {key: every[key] for key in files}, []
+    found, unread = {key: every[key] for key in files}, {}
     with TemporaryDirectory() as temporary:
         past = Path(temporary).resolve()
         context = replace(tree.decl_load_context, defs_module_path=past)
@@ -75,19 +98,52 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
                 # Its component may be gone from today's code, say.
                 _LOG.debug("%s of %s cannot be read", file, name, exc_info=error)
                 reason = (str(error) or repr(error)).replace(f"{past}/", "").partition("\n")[0]
-                unread.append(f"{file} of {name} cannot be read by today's code: {reason}")
-    return Revision(found, files, unread)
+                unread[file] = f"today's code cannot read it: {reason}"
+    return Revision(found, files, now, unread)
 
 
-def files_of(definitions: dg.Definitions) -> dict[str, str]:
-    """Where each data source is declared that is declared in YAML, by asset key."""
-    tree = definitions.component_tree
-    folder = tree.defs_module_path.resolve() if tree else Path()
-    return {
-        each.component.key: str(each.file.resolve().relative_to(folder))
-        for each in datasources_of(definitions)
-        if each.file.name in _FILES
-    }
+def declared_otherwise(
+    past: Revision, declared: Mapping[str, PublishedDatasource], look: Look, *, every: bool
+) -> Iterator[Foreseen]:
+    """Yield what is declared otherwise than in a revision, and what comes of that.
+
+    Args:
+        declared: today's data sources, or some of them.
+        every: they are all, so that what is missing is removed.
+    """
+    today = {*past.now, *declared}
+    gone = {key: each for key, each in past.datasources.items() if key not in today}
+    for key, each in declared.items():
+        before, file = past.datasources.get(key), past.now.get(key)
+        if file is None or before == each or (before is None and file in past.unread):
+            continue
+        if before:
+            yield _changed(before, each, look)
+        else:
+            formerly = [
+                Note("key", _FORMER.format(old=old))
+                for old, former in gone.items()
+                if past.files[old] == file
+                or (former.name, former.project) == (each.name, each.project)
+            ]
+            found = look(each)
+            yield replace(found, notes=(Note("added", file), *formerly, *found.notes))
+    for key, each in gone.items() if every else ():
+        notes = (Note("removed", past.files[key]),)
+        yield Foreseen(key, each.name, "removed", "removed", _STAYS, notes=notes)
+
+
+def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Foreseen:
+    notes = [Note(about, text) for about, text in differences(before, now)]
+    found, otherwise = look(now), look(before)
+    if found.kind == "unknown":
+        # Without its models, its declaration alone tells something.
+        why = f"what else its models bring: {found.reason}"
+        found = replace(foresee_declared(before, now), notes=(*found.notes, Note("unknown", why)))
+    elif (otherwise.decision, otherwise.reason) != (found.decision, found.reason):
+        why = "; ".join(otherwise.reason.split("\n"))
+        notes.append(Note("otherwise", f"{otherwise.decision}: {why}"))
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def _declared(context: ComponentDeclLoadContext, file: Path) -> Iterator[PublishedDatasource]:

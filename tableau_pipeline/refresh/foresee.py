@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -73,8 +74,7 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
         waits = tuple(_waits(setup, site))
         report = refresh(setup, Options(dry_run=True, offline=site is None))
     except RefusedError as error:
-        lacking = [each for each in declaration.models if setup.snapshots.newest(each) is None]
-        if site is None and lacking:
+        if site is None and (lacking := _lacking(setup)):
             reason = f"there is no snapshot of {', '.join(lacking)} here"
             return replace(nothing, kind="unknown", decision="unknown", reason=reason, notes=waits)
         return replace(nothing, reason=str(error), notes=waits)
@@ -89,6 +89,13 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
     possible = (site.payload_limit if site else None, declaration.payload_limit)
     limit = min(filter(None, possible), default=None) if found.kind == "update" else None
     return replace(found, limit=limit, notes=(*waits, *_notes(report)))
+
+
+def _lacking(setup: Setup) -> list[str]:
+    """The models that have no snapshot, as far as they can be looked for."""
+    with suppress(RefreshError):
+        return [each for each in setup.declaration.models if not setup.snapshots.newest(each)]
+    return []
 
 
 def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:

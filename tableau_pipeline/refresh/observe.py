@@ -160,7 +160,7 @@ def recorded(declaration: Declaration, past: Recovered) -> Base:
     """What our records alone tell: nothing has happened since the last refresh."""
     found = past.record
     if found is None or found.luid is None or found.updated_at is None:
-        return Base(remote=None, checkpoint=found)
+        return Base(remote=None)
     remote = RemoteDatasource(
         luid=found.luid,
         name=found.name,

@@ -158,7 +158,7 @@ def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
     git(review, "commit", "--quiet", "--message", "Declare another component", "--", str(gone))
     shutil.rmtree(gone.parent)
     (left_out, seats) = review.run("plan", "--base", "main", "--json").data["left_out"]
-    assert left_out.startswith("gone/defs.yaml of main cannot be read by today's code: ")
+    assert left_out.startswith("gone/defs.yaml as it was: today's code cannot read it: ")
     assert seats == "Seats is declared in Python"
     git(review, "reset", "--quiet", "--soft", "HEAD~")
     git(review, "reset", "--quiet")
