@@ -164,6 +164,11 @@ class Snapshot(Frozen):
         return reduce(add, (part.fingerprint for part in self.parts))
 
     @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return self.fingerprint.rows
+
+    @property
     def is_partitioned(self) -> bool:
         """Whether its rows are stored by partitions."""
         return any(part.partition is not None for part in self.parts)
