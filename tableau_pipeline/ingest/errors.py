@@ -19,12 +19,10 @@ from tableau_pipeline.ingest.values import STRINGS, TIMES, converted, without_nu
 
 # PySparkException is raised by the driver, Py4JJavaError by a task.
 READ_ERRORS = (PySparkException, Py4JJavaError)
-# How many bad rows are quoted; a few are enough if the whole file is wrong.
-_QUOTED = 5
-# Bad columns that the message about a row names.
-_NAMED = 3
+# How many bad rows a message quotes, how many columns of each, and how much of a value.
+_QUOTED, _NAMED, _LONGEST = 5, 3, 80
+# How many good and bad values of a column are enough to try options with.
 _KEPT = 50
-_LONGEST = 80
 _DAYS = ("dd.MM.yyyy", "dd/MM/yyyy", "MM/dd/yyyy", "d.M.yyyy", "d/M/yyyy", "M/d/yyyy", "yyyyMMdd")
 _TIMES = ("HH:mm", "HH:mm:ss", "hh:mm:ss a")
 # Options that often read values which do not fit without them.
@@ -82,7 +80,6 @@ class BadRows:
         for name, texts, misfits in zip(self.schema.names, chunk.columns, wrong, strict=True):
             if misfits.true_count:
                 bad, good = self._columns.setdefault(name, ([], []))
-                # A few of each are enough to try options with.
                 bad += texts.filter(misfits)[: _KEPT - len(bad)].to_pylist()
                 good += texts.filter(is_good).drop_null()[: _KEPT - len(good)].to_pylist()
         if free := _QUOTED - len(self.examples):
@@ -118,25 +115,23 @@ class BadRows:
         return list(dict.fromkeys(each for each in found if each))
 
     def _hint(self, type_: T.DataType, values: Sequence[str]) -> str | None:
-        texts, known = pa.array(values, pa.string()), set(NAMES[self.files.format])
+        texts = pa.array(values, pa.string())
         # With other signs, a number would become another one: 1.005 with too many decimals 1005.
         types = _NUMBERS if isinstance(type_, T.NumericType) else ()
         wider = [each for each in types if self._fits(texts, each, {})]
         if wider:
             names = " or ".join(each.simpleString() for each in wider[:2])
             return f"to read numbers with a fraction or more digits, declare {names}"
-        found = [
-            _shown(each)
-            for each in _OPTIONS
-            if known.issuperset(each) and self._fits(texts, type_, each)
-        ]
+        known = [each for each in _OPTIONS if set(each) <= set(NAMES[self.files.format])]
+        found = [_shown(each) for each in known if self._fits(texts, type_, each)]
         return f"to read such values, set {' or '.join(found[:2])}" if found else None
 
     def _fits(self, texts: pa.Array, type_: T.DataType, reader: Mapping[str, str]) -> bool:
         options = text_options({**self.files.reader, **reader}, self.files.format)
         if options.ignore_leading_white_space:
             texts = pc.call_function("utf8_trim", [texts], pc.TrimOptions(" \t"))
-        texts = without_nulls(texts, type_, options)
+        if self.files.format == "csv":
+            texts = without_nulls(texts, type_, options)
         return converted(texts, type_, options).null_count == texts.null_count
 
     def message(self) -> str:
@@ -176,20 +171,12 @@ class Reading:
         return "; ".join(self.bad.examples) if self.bad else ""
 
     def check_rows(self) -> None:
-        """Check that all rows could be read.
-
-        Raises:
-            RefusedError: reports the number of bad rows, the first of them, and the remedies.
-        """
+        """Refuse bad rows: say how many, the first of them, and the remedies."""
         if self.bad and self.bad.total:
             raise RefusedError(self.bad.message())
 
     def check_unchanged(self) -> None:
-        """Check that the files have not changed since they were read.
-
-        Raises:
-            RefusedError: one of them has changed.
-        """
+        """Refuse the rows if one of the files has changed since it was read."""
         if digests(tuple(self.digests)) != self.digests:
             raise RefusedError(
                 "A file changed while it was read: publish it again once it is complete"

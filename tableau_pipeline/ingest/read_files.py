@@ -100,28 +100,21 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
             )
         return load_parquet(spark, files, folder)
     before = digests(files.paths)
-    schema, written, bad = as_parquet(files, folder)
-    # Spark stores char and varchar as string.
-    stored = [
-        T.StructField(
-            each.name,
-            T.StringType() if isinstance(each.dataType, STRINGS) else each.dataType,
-            metadata=each.metadata,
-        )
-        for each in schema.fields
-    ]
-    frame = spark.read.schema(T.StructType(stored)).parquet(*map(exact_path, written))
+    written, bad = as_parquet(files, folder)
+    stored = T.StructType()
+    for each in bad.schema.fields:
+        # Spark stores char and varchar as string.
+        type_ = T.StringType() if isinstance(each.dataType, STRINGS) else each.dataType
+        stored.add(each.name, type_, metadata=each.metadata)
+    frame = spark.read.schema(stored).parquet(*map(exact_path, written))
     reading = Reading(frame, before, bad)
     # From here on the rows come from the copy, so a later change of the files does no harm.
     reading.check_unchanged()
     return reading
 
 
-def as_parquet(files: Files, folder: Path) -> tuple[T.StructType, list[Path], BadRows]:
-    """Write the good rows of text files as Parquet.
-
-    Returns:
-        Their columns, one Parquet file for each of them with the same name, and the bad rows.
+def as_parquet(files: Files, folder: Path) -> tuple[list[Path], BadRows]:
+    """Write the good rows of text files as Parquet files of the same names; return the bad rows.
 
     Raises:
         RefusedError: a file cannot be read, or does not have the required columns.
@@ -152,7 +145,7 @@ def as_parquet(files: Files, folder: Path) -> tuple[T.StructType, list[Path], Ba
         written.append(target)
     # Any object may omit a name, so only the end of the last file shows which names there are.
     check_seen(seen, schema.names)
-    return schema, written, bad
+    return written, bad
 
 
 def _write(
@@ -184,33 +177,22 @@ def _write(
 
 
 def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -> T.StructType:
-    """Return the columns of files that must all have the same ones.
-
-    Raises:
-        RefusedError: headers differ from each other or from the declared columns, or the
-            separator is wrong.
-    """
+    """Return the columns of files; refuse a header that is not that of the columns, or of all."""
     check_sep = "sep" not in map(str.lower, files.reader)
-    first, *others = files.paths
-    names = csv_names(first, options, check_sep=check_sep)
-    for path in others:
-        if (these := csv_names(path, options, check_sep=check_sep)) != names:
+    headers = [csv_names(path, options, check_sep=check_sep) for path in files.paths]
+    names, where = (declared.names, "columns") if declared else (headers[0], files.paths[0].name)
+    for path, header in zip(files.paths, headers, strict=True):
+        is_bare = not options.header and len(header) == len(names)
+        if not is_bare and [*map(str.casefold, header)] != [*map(str.casefold, names)]:
             raise RefusedError(
-                f"The header of {path.name} ({', '.join(these)}) differs from that of "
-                f"{first.name} ({', '.join(names)}): publish such files one by one, or give "
-                "them one header"
+                f"The {'header' if options.header else 'first line'} of {path.name} has "
+                f"{len(header)} columns ({', '.join(header)}), but {where} has "
+                f"{', '.join(names)}: declare all columns, in the order of the file, and publish "
+                "files with other columns one by one"
             )
     if declared is not None:
-        if not options.header and len(names) == len(declared.names):
-            names = declared.names
-        if [name.casefold() for name in names] != [name.casefold() for name in declared.names]:
-            raise RefusedError(
-                f"The {'header' if options.header else 'first line'} of {first.name} has "
-                f"{len(names)} columns ({', '.join(names)}), but columns declares "
-                f"{', '.join(declared.names)}: declare all, in the order of the file"
-            )
         return declared
-    check_names(names, first.name)
+    check_names(names, where)
     guesses = [Guess(options) for _ in names]
     for path in files.paths:
         # Bad rows are reported when the rows are read.

@@ -51,11 +51,7 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|(.)", re.DOTALL)
 
 
 def declared(columns: str) -> T.StructType:
-    """Parse columns such as "id bigint, day date".
-
-    Raises:
-        RefusedError: the text is not Spark's DDL, or a name is repeated.
-    """
+    """Parse columns such as "id bigint, day date"; refuse what is not Spark's DDL."""
     try:
         schema = cast("T.StructType", T.StructType.fromDDL(columns))
     except PySparkException as error:
@@ -69,11 +65,7 @@ def declared(columns: str) -> T.StructType:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse column names that Spark cannot distinguish, or that are empty.
-
-    Raises:
-        RefusedError: names the columns.
-    """
+    """Refuse column names that Spark cannot distinguish, or that are empty."""
     if "" in names:
         position = [*names].index("") + 1
         raise RefusedError(f"{where}: the name of column {position} is empty: name it")
@@ -258,14 +250,12 @@ def _instants(texts: pa.Array) -> pa.Array:
 
 def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
     """Return texts in a pattern of Java's DateTimeFormatter as ISO 8601, NULL for other texts."""
-    expression, letters = time_pattern(pattern)
+    expression, letters = _time_pattern(pattern)
     found = _do("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
     parts = dict(zip(letters, found.flatten(), strict=True))
 
     def part(letter: str, otherwise: str) -> pa.Array:
-        # What is optional in a format is empty where it is absent.
         given = parts.get(letter, pa.scalar(otherwise))
-        given = _do("if_else", _do("equal", given, ""), otherwise, given)
         return _do("utf8_lpad", given, width=2, padding="0")
 
     if "MMM" in letters.get("M", ""):
@@ -274,40 +264,31 @@ def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
         parts["M"] = _do("add", month, 1).cast(pa.string())
     if "a" in letters:
         half = _do("index_in", _do("utf8_lower", parts["a"]), value_set=pa.array(["am", "pm"]))
-        hour = part("h", "12").cast(pa.int32())
+        hour = parts["h"].cast(pa.int32())
         hour = _do("if_else", _do("equal", hour, 12), 0, hour)
         parts["H"] = _do("add", hour, _do("multiply", half, 12)).cast(pa.string())
     # Java, too, takes two digits as a year of this century.
     day = ["20" * (letters["y"] == "yy"), parts["y"], "-", part("M", "01"), "-", part("d", "01")]
     time = ["T", part("H", "00"), ":", part("m", "00"), ":", part("s", "00"), "."]
-    fraction = _do("utf8_rpad", parts.get("S", pa.scalar("0")), width=1, padding="0")
-    return _do("binary_join_element_wise", *day, *time, fraction, parts.get("X", ""), "")
+    rest = [parts.get("S", "0"), parts.get("X", "")]
+    return _do("binary_join_element_wise", *day, *time, *rest, "")
 
 
-def time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
-    """Return a regular expression for a pattern of Java's DateTimeFormatter, "dd.MM.yyyy HH:mm".
-
-    Returns:
-        the expression, and the letters of each of its groups.
-
-    Raises:
-        RefusedError: a letter is unknown or repeated, or the year is missing.
-    """
+def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
+    """Return a regular expression for a pattern of Java, and the letters of its groups."""
     expression, seen = "", dict[str, str]()
     for quoted, letters, _, other in _TOKEN.findall(pattern):
+        # Letters with one meaning share a name, so that a format which repeats it is noticed.
+        group = letters[:1].translate(str.maketrans("uxZ", "yXX"))
+        if (letters and letters not in _LETTERS) or group in seen or other in ("[", "]"):
+            raise RefusedError(
+                f'The format "{pattern}" has "{letters or other}", which is not known here'
+                f"{' twice' * (group in seen)}: the letters are y M d H h m s S a X, and text "
+                "stands in single quotes"
+            )
         if letters:
-            # Letters with one meaning share a name, so that a format which repeats it is noticed.
-            group = letters[0].translate(str.maketrans("uxZ", "yXX"))
-            if letters not in _LETTERS or group in seen:
-                raise RefusedError(
-                    f'The format "{pattern}" has "{letters}", which is not known here'
-                    f"{' twice' * (group in seen)}: the letters are y M d H h m s S a X, and text "
-                    "stands in single quotes"
-                )
             seen[group] = letters
             expression += f"(?P<{group}>{_LETTERS[letters]})"
-        elif other in ("[", "]"):
-            expression += "(?:" if other == "[" else ")?"
         else:
             # Two single quotes in a row stand for one.
             expression += re.escape(other or quoted.replace("''", "'") or "'")
@@ -316,8 +297,4 @@ def time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
             f'The format "{pattern}" is incomplete: it needs a year (yyyy), '
             "and hours of the day (HH), or hours (hh) with am or pm (a)"
         )
-    try:
-        re.compile(expression)
-    except re.error as error:
-        raise RefusedError(f'The format "{pattern}" has unpaired brackets') from error
     return expression, seen

@@ -18,7 +18,7 @@ def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
     format_ = settings.pop("format", None) or format_of([path])
     files = Files((path,), format_, **settings)
     with TemporaryDirectory() as folder:
-        _, written, bad = as_parquet(files, Path(folder))
+        written, bad = as_parquet(files, Path(folder))
         return pa.concat_tables([pq.read_table(each) for each in written]), bad
 
 

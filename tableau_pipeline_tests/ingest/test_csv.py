@@ -216,7 +216,7 @@ def test_lines_are_counted_as_an_editor_does(file: Path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("a int", "has 2 columns (id, v), but columns declares a"),
+        ("a int", "has 2 columns (id, v), but columns has a: declare all"),
         ("id int, v array<int>", 'column "v": text cannot hold array<int>: declare it as string'),
         ("id int, v", "cannot be parsed"),
         ("id int, ID int", "differ only in case"),
@@ -241,6 +241,7 @@ def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: st
         ({"decimal": ",", "thousands": ","}, "decimal and thousands are both"),
         ({"dateFormat": "dd.QQ.yyyy"}, 'has "QQ", which is not known here'),
         ({"dateFormat": "dd.MM."}, "it needs a year"),
+        ({"dateFormat": "[dd.]MM.yyyy"}, 'has "[", which is not known here'),
     ],
 )
 def test_options_that_are_none(file: Path, reader: dict[str, str], message: str):
