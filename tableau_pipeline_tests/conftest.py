@@ -1,3 +1,4 @@
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -24,6 +25,14 @@ def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
     """Dagster's databases of tests need not outlive a power cut, and commit some 30 times a run."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nor_for_other_files() -> Iterator[None]:
+    """Snapshots and journals wait for the disk some 20 times a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

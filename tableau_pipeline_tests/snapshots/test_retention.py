@@ -244,8 +244,6 @@ def test_every_version_is_whole_whenever_it_is_killed(
 ):
     """Prevents: a model that reads otherwise after a collection, or a base without its files."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        # No power failure is tested.
-        patch.setattr(os, "fsync", lambda _: None)
         store, referenced = SnapshotStore(Path(folder)), []
         for kind, partitions, is_referenced in writes:
             days_pass(store, 10)
