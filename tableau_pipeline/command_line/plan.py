@@ -1,8 +1,7 @@
 """The command `plan`: what the next refreshes would do, and why. It changes nothing."""
 
 import re
-from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -58,24 +57,20 @@ def plan(
             else:
                 found = [look(each) for each in declared.values()]
     said = [f"Not compared: {each}" for each in left_out] + [_OFFLINE] * offline
+    kinds = {kind: sum(each.kind == kind for each in found) for kind in _KINDS}
+    size = sum(each.size or 0 for each in found)
+    unknown = sum(each.size is None and each.kind in ("update", "publish") for each in found)
+    closing = _closing(kinds, size, unknown)
+    totals = {"counts": kinds, "size": size, "sizes_not_known": unknown, "left_out": left_out}
     if form == "markdown" and not as_json:
-        output.text(_markdown(found, said))
+        output.text(_markdown(found, said, closing))
     else:
-        data = {"datasources": found, **_totals(found), "offline": offline, "left_out": left_out}
-        output.result(data, *map(_tree, found), *map(Text, [*said, closing(found)]))
-    return exit_code(found, anything=bool(past))
-
-
-def exit_code(found: Sequence[Foreseen], *, anything: bool = False) -> int:
-    """As in Terraform: 0 for nothing to do, 2 for changes, 1 for a refusal or a failure.
-
-    Args:
-        anything: whatever was found is a change.
-    """
-    kinds = {each.kind for each in found}
-    if kinds & {"refused", "failed"}:
+        shown = [*map(_tree, found), *map(Text, [*said, closing])]
+        output.result({"datasources": found, **totals}, *shown)
+    if kinds["refused"] or kinds["failed"]:
         return 1
-    return 2 if kinds - {"unchanged"} or (anything and found) else 0
+    # As in Terraform. Whatever is declared otherwise is a change.
+    return 2 if len(found) > (0 if past else kinds["unchanged"]) else 0
 
 
 @contextmanager
@@ -122,15 +117,13 @@ def _tree(each: Foreseen) -> Text:
     return tree
 
 
-def _markdown(found: Sequence[Foreseen], said: Sequence[str]) -> str:
+def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> str:
     """A comment for a pull request."""
     lines = []
     for each in found:
         lines.append(f"- `{_sign(each)}` **{_plain(each.name)}**: {_head(each)}")
         lines += [f"  - {_plain(branch)}" for branch in _branches(each)]
-    return "\n".join(
-        [*lines, "", *(f"{_plain(each)}\n" for each in said), f"**{closing(found)}**", ""]
-    )
+    return "\n".join([*lines, "", *(f"{_plain(each)}\n" for each in said), f"**{closing}**", ""])
 
 
 def _plain(text: str) -> str:
@@ -157,22 +150,8 @@ def _head(each: Foreseen) -> str:
     return "  ".join(parts)
 
 
-def _totals(found: Sequence[Foreseen]) -> dict[str, object]:
-    kinds = Counter(each.kind for each in found)
-    return {
-        "counts": {kind: kinds[kind] for kind in _KINDS},
-        "size": sum(each.size or 0 for each in found),
-        "sizes_not_known": sum(
-            each.size is None and each.kind in ("update", "publish") for each in found
-        ),
-    }
-
-
-def closing(found: Sequence[Foreseen]) -> str:
+def _closing(kinds: Mapping[str, int], size: int, unknown: int) -> str:
     """Such as "Plan: 1 update, 0 publish, 1 refused, 38 unchanged; 2.40 MB"."""
-    kinds = Counter(each.kind for each in found)
-    parts = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind] or kind in _ALWAYS]
-    size = megabytes(sum(each.size or 0 for each in found))
-    files = sum(each.size is None and each.kind == "publish" for each in found)
-    more = f", and {files} full publish{'es' * (files > 1)} of a size not known" if files else ""
-    return f"Plan: {', '.join(parts)}; {size}{more}"
+    counts = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind] or kind in _ALWAYS]
+    more = f", and {unknown} of a size not known" if unknown else ""
+    return f"Plan: {', '.join(counts)}; {megabytes(size)}{more}"

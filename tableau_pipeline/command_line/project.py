@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import dagster as dg
@@ -27,19 +28,9 @@ from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
 from tableau_pipeline.refresh.refresh import Setup
-from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.data_folder import work_dir
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The resources of the location that a refresh uses."""
-
-    snapshots: SnapshotIOManager
-    hyper: HyperResource
-    tableau: TableauServerResource
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,7 @@ class Project:
         return found
 
     def setup(
-        self, declared: PublishedDatasource, resources: Resources, newest: Newest | None = None
+        self, declared: PublishedDatasource, resources: Any, newest: Newest | None = None
     ) -> Setup:
         """The refresh of a data source, with its own session and outside of any run.
 
@@ -113,7 +104,7 @@ class Project:
         )
 
     @contextmanager
-    def resources(self) -> Generator[Resources]:
+    def resources(self) -> Generator[Any]:
         """Set up the resources `snapshots`, `hyper` and `tableau` of the location.
 
         Raises:
@@ -127,7 +118,7 @@ class Project:
                 "tableau_pipeline.resources to its definitions"
             )
         with dg.build_resources({name: given[name] for name in names}) as found:
-            yield Resources(found.snapshots, found.hyper, found.tableau)
+            yield found
 
 
 @contextmanager
