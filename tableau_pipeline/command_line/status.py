@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import click
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, ago, columns, signed
@@ -16,13 +17,20 @@ from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.reporting import Ended
 from tableau_pipeline.components.standing import (
     Known,
+    Month,
     State,
     history,
     known,
     remedy,
+    savings,
     standing,
 )
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, megabytes
+from tableau_pipeline.core.declaration import (
+    INSTANCE_TAG_PREFIX,
+    TAG_PREFIX,
+    Declaration,
+    megabytes,
+)
 from tableau_pipeline.core.server import Change, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 
@@ -64,16 +72,23 @@ class Line:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
+@click.option("--savings", "saved", is_flag=True, help="Show what was saved, month by month.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_obj
-def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: bool) -> int:
+def status(
+    module: str | None, names: Sequence[str], *, offline: bool, saved: bool, as_json: bool
+) -> int:
     """Show which data sources are fresh, and which need a person. With a NAME, its history.
 
     Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
     """
-    now, problem, others = datetime.now(UTC), "", []
+    now, problem, others, output = datetime.now(UTC), "", [], Output(as_json=as_json)
     with opened(module) as project:
         declared = project.named(names)
+        if saved:
+            months = {key: savings(project.instance, key) for key in declared}
+            output.result({"savings": months}, _savings(declared, months))
+            return 0
         found = known(project.instance, declared)
         next_of, lines = next_refreshes(project.definitions, project.instance), list[Line]()
         for key, each in declared.items():
@@ -94,12 +109,28 @@ def status(module: str | None, names: Sequence[str], *, offline: bool, as_json: 
         "need_attention": len(needing),
         **({"error": problem} if problem else {}),
     }
-    output = Output(as_json=as_json)
     output.result(data, *_shown(lines, others, past, now), Text(_closing(lines, needing)))
     if problem:
         output.problem(f"The server could not be looked at: {problem}")
         return 2
     return int(bool(needing))
+
+
+def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[Month]]) -> Table:
+    heads = ("DATA SOURCE", "MONTH", ">REFRESHES", ">FULL", ">SENT", ">SAVED")
+    rows = [
+        (
+            declared[key].name,
+            each.month,
+            each.refreshes,
+            each.full,
+            *map(megabytes, (each.bytes_sent, each.bytes_saved)),
+            *map(_seconds, (each.seconds_saved, each.server_seconds_saved)),
+        )
+        for key, months in found.items()
+        for each in months
+    ]
+    return columns((*heads, ">TIME SAVED", ">OF THE SERVER"), rows)
 
 
 def _looked(
@@ -192,6 +223,10 @@ def _past(each: Ended) -> tuple[str | int | None, ...]:
     when, sizes = f"{each.at.astimezone():%Y-%m-%d %H:%M}", (each.bytes_sent, each.bytes_saved)
     reason = each.reason.partition("\n")[0]
     return when, each.decision, each.rows, *map(_size, sizes), seconds, reason
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:,.1f} s"
 
 
 def _size(size: int | None) -> str | None:

@@ -359,6 +359,11 @@ class Ended:
     compared: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it was a full publish."""
+        return self.decision.rpartition(", ")[2].startswith("publish")
+
 
 def ended(event: dg.EventLogEntry | None) -> Ended | None:
     """Read what `published_result` wrote of a refresh."""

@@ -89,6 +89,54 @@ def history(instance: dg.DagsterInstance, key: str) -> Sequence[Ended]:
     return sorted(both, key=lambda each: each.at, reverse=True)[:_LISTED]
 
 
+@dataclass(frozen=True, slots=True)
+class Month:
+    """What the refreshes of a data source have saved in a month, had each been a full publish.
+
+    Attributes:
+        month: such as "2026-11".
+        full: how many were full publishes.
+        seconds_saved: None if no full publish is known to compare with; `server_seconds_saved` are
+            those of the server's jobs.
+    """
+
+    month: str
+    refreshes: int
+    full: int
+    bytes_sent: int
+    bytes_saved: int
+    seconds_saved: float | None
+    server_seconds_saved: float | None
+
+
+def savings(instance: dg.DagsterInstance, key: str) -> Sequence[Month]:
+    """Return what the newest thousand refreshes of a data source have saved, by month."""
+    events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=1000)
+    months: dict[str, list[Ended]] = {}
+    for each in reversed([*filter(None, (ended(e.event_log_entry) for e in events.records))]):
+        months.setdefault(f"{each.at:%Y-%m}", []).append(each)
+    full = [each for month in months.values() for each in month if each.is_full]
+
+    def saved(month: Sequence[Ended], phase: str) -> float | None:
+        usual = sum(each.seconds.get(phase, 0.0) for each in full) / len(full) if full else None
+        others = [usual - e.seconds.get(phase, 0.0) for e in month if usual and not e.is_full]
+        # The sum may be -0.0.
+        return round(sum(others), 1) + 0.0 if full else None
+
+    return [
+        Month(
+            month,
+            len(several),
+            sum(each.is_full for each in several),
+            sum(each.bytes_sent or 0 for each in several),
+            sum(each.bytes_saved or 0 for each in several),
+            saved(several, "total"),
+            saved(several, "job"),
+        )
+        for month, several in months.items()
+    ]
+
+
 def _stops(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequence[dg.RunRecord]:
     return instance.get_run_records(dg.RunsFilter(tags={run_tag(key): list(_STOPPED)}), limit)
 

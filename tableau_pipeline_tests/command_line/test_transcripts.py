@@ -29,6 +29,13 @@ def test_history(morning: World):
     assert (first["decision"], second["decision"]) == ("update", "publish (create)")
     assert first["seconds"].keys() >= {"plan", "build", "upload", "job", "total"}
     assert first["bytes_saved"] == second["bytes_sent"] - first["bytes_sent"]
+    months = morning.run("status", "arrivals", "--savings")
+    assert masked(months.text) == documented("tableau-pipeline status arrivals --savings")
+    (month,) = morning.run("status", "arrivals", "--savings", "--json").data["savings"]["arrivals"]
+    assert (month["refreshes"], month["full"]) == (2, 1)
+    assert month["server_seconds_saved"] == pytest.approx(
+        second["seconds"].get("job", 0) - first["seconds"].get("job", 0), abs=0.06
+    )
     (refused, _) = morning.run("status", "delays", "--json").data["history"]["delays"]
     assert refused["decision"] == "refuse"
     assert "guard.max_shrink" in refused["reason"]
