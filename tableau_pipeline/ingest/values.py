@@ -31,8 +31,9 @@ _ARROW: dict[type[T.DataType], pa.DataType] = {
 # Every number of so many digits without an exponent is held.
 _HELD: dict[type[T.DataType], int] = {T.DoubleType: 15, T.FloatType: 6}
 # Python has no year 0.
-_DAY = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-[0-9]{2}-[0-9]{2}"
-_TIME = r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+_DAY = f"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_TIME = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
 _OFFSET = "Z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?"
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september",
            "october", "november", "december")  # fmt: skip
@@ -205,10 +206,23 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
         plain = _do("replace_with_mask", plain, has_exponent, pa.array(long, pa.string()))
         digits = _do("replace_substring", _do("utf8_ltrim", plain, "-"), ".", "")
         plain = _where(_do("less_equal", _do("binary_length", digits), 38), plain)
-    values = _cast(plain, cast("pa.DataType", arrow_type(type_)))
+    target = cast("pa.DataType", arrow_type(type_))
+    try:
+        values = plain.cast(target)
+    except pa.ArrowInvalid:
+        values = _cast(_likely(plain, target), target)
     if digits := _HELD.get(type(type_)):
         return _where(_held(plain, values, digits=digits, as_written=as_written), values)
     return values
+
+
+def _likely(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return the numbers that may fit a type: often a whole column does not, which takes long."""
+    limit = 2.0 ** (type_.bit_width - 1)
+    if pa.types.is_decimal(type_):
+        limit = 10.0 ** (type_.precision - type_.scale)
+        texts = _matching(texts, rf"-?[0-9]*(?:\.[0-9]{{0,{type_.scale}}}0*)?")
+    return _where(_do("less_equal", _do("abs", texts.cast(pa.float64())), limit), texts)
 
 
 def _held(texts: pa.Array, values: pa.Array, *, digits: int, as_written: bool) -> pa.Array:
