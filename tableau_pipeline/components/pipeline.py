@@ -93,7 +93,7 @@ class TableauPipeline(YamlComponent):
     )
     notify: Notify | None = Field(
         default=None,
-        description="Tell people when a data source needs them. Default: nobody is told.",
+        description="Tell people when a data source needs one of them. Default: none.",
     )
 
     @model_validator(mode="after")
