@@ -56,7 +56,8 @@ def plan(
                 left_out = past.left_out(declared)
             else:
                 found = [look(each) for each in declared.values()]
-    said = [f"Not compared: {each}" for each in left_out] + [_OFFLINE] * offline
+    said = [f"Nothing is declared otherwise than in {base}."] if past and not found else []
+    said += [f"Not compared: {each}" for each in left_out] + [_OFFLINE] * offline
     kinds = {kind: sum(each.kind == kind for each in found) for kind in _KINDS}
     size = sum(each.size or 0 for each in found)
     unknown = sum(each.size is None and each.kind in ("update", "publish") for each in found)

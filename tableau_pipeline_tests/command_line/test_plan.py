@@ -164,6 +164,15 @@ def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
     git(review, "reset", "--quiet")
 
 
+def test_nothing(review: World):
+    """Prevents: a branch that declares nothing otherwise, and fails, or is told nothing."""
+    told = review.run("plan", "--base", "main", "--offline", "seats")
+    first, second, *_ = masked(told.text)
+    assert first == "Nothing is declared otherwise than in main."
+    assert second == "Not compared: Seats is declared in Python"
+    assert told.code == 0
+
+
 def test_another_key(review: World):
     """Prevents: a renamed data source that is published a second time, unseen."""
     file = review.root / review.name / "defs" / "flights" / "defs.yaml"
