@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster.components.core import load_defs
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, event
 
@@ -32,6 +33,19 @@ def _nor_for_other_files() -> Iterator[None]:
     """Snapshots and journals wait for the disk some 20 times a test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_list_of_installed_components() -> Iterator[None]:
+    """Each load of a project makes one for `dg`, with schemas of all components of all packages:
+    three seconds for the first, and a fifth of a second for each other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            load_defs,
+            "get_library_json_enriched_defs",
+            lambda tree: dg.Definitions(component_tree=tree),
+        )
         yield
 
 
