@@ -115,7 +115,7 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     shipped = shop.server.shipped("shop_sales")
     assert (shipped["run"], shipped["decision"]) == (run, "update")
     assert shipped["rows changed"] == 3
-    assert shipped["details"]["rows"]["sales"] == 4
+    assert shipped["dagster/row_count"] == 4
 
     # An order twice: dbt's test fails, and it is a blocking check here.
     shop.write("raw_orders", "1,1,1250", "1,1,1250")

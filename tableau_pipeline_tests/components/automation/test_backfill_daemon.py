@@ -99,10 +99,7 @@ def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
         first, assets = server.next_run("daily_orders")
         assert assets == ["daily_orders", "daily_orders_extract"]
         shipped = server.shipped("daily_orders")
-        assert (shipped["decision"], shipped["details"]["rows"]["orders"]) == (
-            "publish (create)",
-            90 * 3,
-        )
+        assert (shipped["decision"], shipped["dagster/row_count"]) == ("publish (create)", 90 * 3)
 
         server.backfill("orders", DAYS[40:41])
         again, _ = server.next_run("orders", known={model})
