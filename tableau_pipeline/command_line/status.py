@@ -179,7 +179,7 @@ def _shown(
 ) -> list[RenderableType]:
     heads = ("", "DATA SOURCE", "STATE", "LAST REFRESH", "DECISION", ">ROWS", ">SENT")
     heads = (*heads, "COMPARED", "NEXT")
-    shown: list[RenderableType] = [columns(heads, [_row(each, now) for each in lines])]
+    shown: list[RenderableType] = [columns(heads, [_row(e, now) for e in lines])] if lines else []
     for each in lines:
         if not each.needs_attention:
             continue

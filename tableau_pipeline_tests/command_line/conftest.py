@@ -211,8 +211,8 @@ def masked(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-def documented(command: str, where: str = "reference/commands.md") -> list[str]:
-    """What a page says that a command writes."""
+def documented(command: str, where: str = "reference/commands.md", *, number: int = 0) -> list[str]:
+    """What a page says that a command writes; `number` counts its transcripts there."""
     blocks = page(where).whole.blocks("console")
-    (text,) = (each for each in blocks if each.startswith(f"$ {command}\n"))
+    text = [each for each in blocks if each.startswith(f"$ {command}\n")][number]
     return masked(text.partition("\n")[2])

@@ -107,8 +107,13 @@ def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch
     assert "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE" in told.errors
     assert "Delays  refused" in "\n".join(masked(told.text))
     assert morning.run("plan").code == 1
+    told = morning.run("diff", "hotels")
+    assert (told.code, masked(told.errors)) == (2, documented("tableau-pipeline diff hotels"))
     morning.sandbox.stop()
     try:
+        told = morning.run("diff", "hotels")
+        there = documented("tableau-pipeline diff hotels", number=1)
+        assert (told.code, masked(told.errors)) == (2, there)
         told = morning.run("status", "--json")
         assert told.code == 2
         assert "no connection to" in told.data["error"]
@@ -136,7 +141,7 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     empty = World(tmp_path, "nothing_yet", morning.sandbox)
-    assert masked(empty.run("status").text)[-1] == "No data source is declared."
+    assert masked(empty.run("status").text) == documented("tableau-pipeline status", number=1)
     assert empty.run("status").code == empty.run("plan").code == 0
     monkeypatch.delenv("DAGSTER_HOME")
     told = empty.run("status")
