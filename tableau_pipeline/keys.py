@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, dataclass_transform
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -18,6 +19,8 @@ from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
 T = TypeVar("T")
+# Keys of former names that are not alike.
+_NOW = MappingProxyType({"rebase": "republish", "columns": "contract"})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
@@ -49,7 +52,7 @@ def _of_keys(cls: Any, value: Any, handler: Callable[[Any], Any]) -> Any:
     ]
     listed = ", ".join(known)
     problems = [
-        _problem((key,), f"unknown key: {guess(key, known)}The known keys are {listed}")
+        _problem((key,), f"unknown key: {_meant(key, known)}The known keys are {listed}")
         for key in given
         if key not in known
     ]
@@ -87,6 +90,10 @@ def mistake(at: tuple[str | int, ...], problem: str) -> ValidationError:
 
 def _problem(at: tuple[str | int, ...], problem: str) -> Any:
     return {"type": "value_error", "loc": at, "input": None, "ctx": {"error": ValueError(problem)}}
+
+
+def _meant(key: object, known: Iterable[str]) -> str:
+    return guess(key, known) or guess(_NOW.get(str(key)), known)
 
 
 def guess(name: object, known: Iterable[str]) -> str:

@@ -50,6 +50,8 @@ CASES = {
     "relationship without a side": ("      {}\n  relationships:\n    - {from: orders, on: {a: b}}",
         9, "to: this key is missing"),
     "key": ("      {}\n  projct: A", 8, 'unknown key: did you mean "project"? The known keys'),
+    "former key": ("      {}\n  rebase: 2", 8, 'unknown key: did you mean "republish"?'),
+    "former key of a table": ("      columns: {id: int}", 7, 'did you mean "contract"?'),
     "no table": ("", 6, "attributes.tables.orders: this key takes nested keys"),
     "project": ("      {}\n  create_project: 7", 8, "valid boolean"),
     "indent": ("      {}\n    - x", 8, "this is not YAML: a wrong indent"),
