@@ -133,9 +133,8 @@ def _plain(text: str) -> str:
 
 
 def _sign(each: Foreseen) -> str:
-    if each.kind == "publish" and PublishMode.CREATE in each.decision:
-        return "+"
-    return _SIGNS.get(each.kind, "~")
+    is_new = each.kind == "publish" and PublishMode.CREATE in each.decision
+    return "+" if is_new else _SIGNS.get(each.kind, "~")
 
 
 def _head(each: Foreseen) -> str:
