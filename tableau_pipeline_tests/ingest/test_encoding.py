@@ -21,6 +21,7 @@ def test_bytes(file: Path):
     text, rows = "id,v\n1,Grün\n", [(1, "Grün")]
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
         assert read(written(file, text, encoding)) == rows
+        assert read(file, reader={"encoding": encoding}) == rows
     for encoding in ("windows-1252", "UTF-16LE", "ISO-8859-15"):
         with pytest.raises(RefusedError, match=r"x\.csv.*is not UTF-8.*encoding: "):
             read(written(file, text, encoding))
@@ -48,12 +49,6 @@ def test_a_byte_order_mark_of_another_encoding(
     written(file, f"{mark}id,v\n1,Grün\n", written_as)
     with pytest.raises(RefusedError, match=f"begins with the byte order mark of {shown}"):
         read(file, reader={"encoding": declared})
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
-def test_a_byte_order_mark_of_the_declared_encoding(file: Path, encoding: str):
-    """Prevents: a mark that becomes part of the first name, or that is refused."""
-    assert read(written(file, "id\n1\n", encoding), reader={"encoding": encoding}) == [(1,)]
 
 
 def test_the_line_of_a_wrong_byte(file: Path):

@@ -1,4 +1,4 @@
-"""Any table that Python, pandas or Excel writes comes back exactly, up to the rule for NULL."""
+"""Any table that Python or Excel writes comes back exactly, up to the rule for NULL."""
 
 import csv
 import math
@@ -9,7 +9,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -47,11 +46,11 @@ def declared(types: list[str]) -> str:
     return ", ".join(f"c{number} {type_}" for number, type_ in enumerate(types))
 
 
-def alike(found: list[tuple], rows: list[list[Any]], *, keep_empty: bool = False) -> bool:
+def alike(found: list[tuple], rows: list[list[Any]]) -> bool:
     """Whether these are the rows, up to an empty text that its writer left bare."""
 
     def plain(value: Any) -> Any:
-        if value == "" and isinstance(value, str) and not keep_empty:
+        if value == "":
             return None
         return repr(value) if isinstance(value, float) else value
 
@@ -83,22 +82,6 @@ def test_csv_of_python(
     reasons = ["carriage return"] if end == "\n" else []
     found = read_unless(path, *reasons, columns=declared(types), reader={"sep": separator})
     assert found is None or alike(found, rows)
-
-
-@MANY
-@given(table=tables(), index=st.booleans())
-@pytest.mark.slow
-def test_csv_of_pandas(tmp_path: Path, table, index: bool):
-    """Prevents: a value that is another one after the way through a data frame."""
-    types, rows = table
-    path = tmp_path / "x.csv"
-    names = [f"c{number}" for number in range(len(types))]
-    frame = pd.DataFrame(rows, columns=names, dtype=object)
-    frame.to_csv(path, index=index, index_label="n")
-    columns = declared(types)
-    columns = f"n int, {columns}" if index else columns
-    found = read_unless(path, "carriage return", columns=columns)
-    assert found is None or alike([row[index:] for row in found], rows)
 
 
 @MANY
