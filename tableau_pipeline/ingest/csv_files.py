@@ -1,5 +1,6 @@
 """CSV by RFC 4180: Python finds where records end and refuses stray quotes, Arrow splits them."""
 
+import codecs
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,7 +127,7 @@ def _split(
     if not text.strip("\r\n"):
         return [pa.array([], pa.string()) for _ in names]
     # Arrow takes off one byte order mark; a second one is text.
-    data = f"\ufeff{text}".encode()
+    data = codecs.BOM_UTF8 + text.encode()
     read.block_size = len(data) + 1
     parse = pa_csv.ParseOptions(
         delimiter=options.sep,
