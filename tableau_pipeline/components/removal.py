@@ -1,0 +1,53 @@
+"""Take away what this instance has published in an environment."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import dagster as dg
+
+from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.project_root import root_of
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A data source that was deleted, unless there was a problem."""
+
+    key: str
+    name: str
+    luid: str
+    problem: str = ""
+
+
+def published_below(
+    instance: dg.DagsterInstance, site: TableauSite, root: str
+) -> Iterator[tuple[str, RemoteDatasource]]:
+    """Yield what this instance has published in this environment, with its key."""
+    ours = f"{INSTANCE_TAG_PREFIX}{DagsterJournal(instance, '', root=root).instance}"
+    for remote in site.tagged(ours, revisions=False):
+        keys = [tag.removeprefix(TAG_PREFIX) for tag in remote.tags if tag.startswith(TAG_PREFIX)]
+        # A data source that another deployment has taken over has other tags.
+        if ours in remote.tags and len(keys) == 1 and root_of(keys[0]) == root:
+            yield keys[0], remote
+
+
+def removed(
+    instance: dg.DagsterInstance, site: TableauSite, key: str, remote: RemoteDatasource
+) -> Removed:
+    """Delete a data source, unless a run refreshes it."""
+    name, _, root = key.partition("@")
+    journal = DagsterJournal(instance, name, root=root)
+    claims = read_history(journal.records()).open_claims
+    running = [each.owner.run_id for each in claims if not journal.has_ended(each.owner)]
+    problem = f"run {running[0]} is refreshing it: terminate that run first" if running else ""
+    try:
+        if not problem:
+            site.delete(remote.luid)
+    except RefreshError as error:
+        problem = str(error)
+    return Removed(key, remote.name, remote.luid, problem)
