@@ -180,15 +180,17 @@ def _blocks(path: Path, options: Options) -> Iterator[_Block]:
             rest = grammar.left_out.sub(r"\1", rest) if grammar.left_out else rest
             found = grammar.records.match(rest)
             if found and (at := found.end()):
-                yield _Block(line, rest[:at], grammar)
-                line, rest = line + _line_ends(rest[:at]), rest[at:]
+                block = _Block(line, rest[:at], grammar)
+                yield block
+                line, rest = line + _line_ends(block.text), rest[at:]
             if rest and not (more and grammar.open.match(rest)):
                 _refuse(path, line, rest, grammar)
 
 
 def _line_ends(text: str) -> int:
     # CR LF counts as one, and so does a carriage return alone.
-    return text.count("\n") + text.count("\r") - text.count("\r\n")
+    alone = text.count("\r") - text.count("\r\n") if "\r" in text else 0
+    return text.count("\n") + alone
 
 
 def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
