@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 # Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
-_WIDE = 160
+_WIDE = 200
 # How the signs of a line look.
 _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "=": "dim"}
 

@@ -212,7 +212,7 @@ def _row(line: Line, now: datetime) -> tuple[str | int | None, ...]:
     head, last = (line.sign, line.name, line.state), line.last
     if last is None:
         return *head, "never", None, None, None, None, line.next
-    compared, size = last.compared.partition(":")[0], _size(last.bytes_sent)
+    compared, size = last.compared.partition(": ")[0], _size(last.bytes_sent)
     return *head, ago(last.at, now), last.decision, last.rows, size, compared, line.next
 
 

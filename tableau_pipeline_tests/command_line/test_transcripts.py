@@ -141,7 +141,7 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     empty = World(tmp_path, "nothing_yet", morning.sandbox)
-    assert masked(empty.run("status").text) == documented("tableau-pipeline status", number=1)
+    assert masked(empty.run("status").text) == documented("tableau-pipeline status", number=2)
     assert empty.run("status").code == empty.run("plan").code == 0
     monkeypatch.delenv("DAGSTER_HOME")
     told = empty.run("status")

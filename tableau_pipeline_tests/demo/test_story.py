@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 from tableauhyperapi import Connection, TableName
 
+from tableau_pipeline.command_line.main import run
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.demo.story import datasources
@@ -13,7 +14,8 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.conftest import Story
+from tableau_pipeline_tests.command_line.conftest import documented, masked
+from tableau_pipeline_tests.conftest import ROOT, Story
 
 TABLES = ("flights", "airlines", "airports", "planes")
 FLIGHTS = TableName("Extract", "flights")
@@ -133,3 +135,12 @@ def test_comparison_sees_every_difference(
         archive.write(changed, "Data/Extracts/changed.hyper")
     (found,) = differences(hyper_process(), package, datasources()[0], models(story))
     assert found.startswith(difference)
+
+
+def test_status(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """Prevents: a first look at the demo that finds what nobody can explain."""
+    monkeypatch.setenv("DAGSTER_HOME", story.instance.root_directory)
+    monkeypatch.chdir(ROOT)
+    assert run(["status"]) == 0
+    told = capsys.readouterr().out
+    assert masked(told) == documented("tableau-pipeline status", number=1)
