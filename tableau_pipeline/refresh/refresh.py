@@ -1,10 +1,17 @@
 """One refresh of one data source: claim, recover, observe, plan, deliver, reconcile, record.
 
-Before the one call that takes effect, `deliver` stores an intent in the journal. If the process
-dies before the answer is stored, the next refresh finds that intent open. `recover` asks the server
-for its job, or waits until none can run any more; it never sends anything again. If the job was
-done, the server holds what the intent describes, once stamps or rows confirm it. If its outcome
-stays unknown, no update may build on what is there: the next refresh is a full publish.
+Before each request that changes the data source, `deliver` stores an intent in the journal, and the
+id of the server's job as soon as it is known. If the process dies before the outcome is stored, the
+next refresh of the data source finds the intent open, and `recover` sends nothing again:
+
+* Its job is known: `recover` waits for it. If it was done, the server should hold what the intent
+  describes; `observe` confirms that by time stamp or by rows. If it was cancelled, the server holds
+  what it held before, and the change is planned anew. So it does if the job failed, but the next
+  refresh is a full publish, as the same update would only fail again.
+* Its job is not known: `recover` waits until none that it could have become can run any more, and
+  refuses to go on before. What the server holds then is not known.
+
+No update builds on what is not known or not confirmed: the refresh that found it is a full publish.
 """
 
 import logging
