@@ -62,6 +62,8 @@ def plan(
     size = sum(each.size or 0 for each in found)
     unknown = sum(each.size is None and each.kind in ("update", "publish") for each in found)
     closing = _closing(kinds, size, unknown)
+    if past:
+        closing = f"{len(found)} declared otherwise. {closing}"
     totals = {"counts": kinds, "size": size, "sizes_not_known": unknown, "left_out": left_out}
     if form == "markdown" and not as_json:
         output.text(_markdown(found, said, closing))

@@ -134,10 +134,12 @@ def opened(module: str | None, *, without_records: bool = False) -> Generator[Pr
     """
     root = project_root()
     prepare(root)
+    # Of the two things that the wrong folder lacks, this is the one to be told of.
+    location = module or _module(root)
     with ExitStack() as stack:
         is_empty = without_records and not os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.ephemeral() if is_empty else _instance())
-        yield Project(_definitions(module or _module(root)), instance)
+        yield Project(_definitions(location), instance)
 
 
 def prepare(root: Path | None) -> None:

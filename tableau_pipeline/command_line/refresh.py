@@ -8,11 +8,12 @@ from typing import Any
 import click
 import dagster as dg
 import requests
+from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, logger, signed
 from tableau_pipeline.command_line.project import Project, opened
 from tableau_pipeline.components.published_datasource import asset_keys
-from tableau_pipeline.components.standing import failure_of
+from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept
 
@@ -68,7 +69,10 @@ def refresh(
         work = _Work(project, key, _selected(project, key, models=models, output=output), given)
         data = _deployed(work, webserver, output) if webserver else _executed(work, output)
     told = str(data.get("summary") or data.get("reason") or "")
-    output.result(data, signed("=" if data["success"] else "x", told))
+    do = remedy(key, told)
+    # The command again would not help, unless it accepts what was refused.
+    fix = Text(f"    -> {do}") if not data["success"] and "--accept" in do else None
+    output.result(data, signed("=" if data["success"] else "x", told), fix)
     return 0 if data["success"] else 1
 
 

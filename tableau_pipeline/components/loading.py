@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +71,11 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
         for spec in _specs_of(asset):
             file, line = _declared(spec) or _written(asset) or ("another module", 1)
             places[spec.key].append(f"{file}:{line}")
+    count = Counter(map(_place, datasources))
     for each in datasources:
+        if count[_place(each)] > 1:
+            # A key of its own would not help: `_repeated_places` tells what does.
+            continue
         for key in reversed(asset_keys(each.component.key)):
             begins = f"{each.file}:{each.line}"
             if others := [place for place in places[key] if place != begins]:
@@ -84,12 +88,17 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
                 break
 
 
+def _place(datasource: Datasource) -> tuple[object, ...]:
+    declared = datasource.component
+    return (declared.name.casefold(), *_parts(declared.project))
+
+
 def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report data sources with the name and project of another one: they would replace it."""
     first: dict[tuple[object, ...], Datasource] = {}
     for each in datasources:
         declared = each.component
-        other = first.setdefault((declared.name.casefold(), *_parts(declared.project)), each)
+        other = first.setdefault(_place(each), each)
         if other is not each:
             yield (
                 f'{each.at("name")}: "{declared.name}" in the project "{declared.project_path}", '

@@ -1,6 +1,7 @@
 """The component TableauPipeline: what a project needs beside its models and data sources."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Self
@@ -40,7 +41,7 @@ class TableauPipelineScaffolder(dg.Scaffolder):
     """Writes the component, and for a new project `.env` and the settings of Dagster."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write the files, but none that exists.
+        """Write the files, but none that exists; let git ignore what holds secrets and data.
 
         Raises:
             ValueError: the component is declared already.
@@ -54,12 +55,21 @@ class TableauPipelineScaffolder(dg.Scaffolder):
             env = Template((TEMPLATES / "env").read_text("utf-8"))
             _write(root / ".env", env.substitute(dagster_home=home))
             _write(home / "dagster.yaml", (TEMPLATES / "dagster.yaml").read_text("utf-8"))
+            _ignore(root / ".gitignore", (".env", "dagster_home/"))
 
 
 def _write(file: Path, text: str) -> None:
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
+
+
+def _ignore(file: Path, names: Sequence[str]) -> None:
+    text = file.read_text("utf-8") if file.exists() else ""
+    lines = text.splitlines()
+    missing = [name for name in names if name not in lines]
+    if missing:
+        file.write_text("\n".join([*lines, *missing, ""]), "utf-8")
 
 
 @dg.scaffold_with(TableauPipelineScaffolder)

@@ -360,7 +360,7 @@ def check_rows(
         ):
             problems.append(
                 f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
-                "fix the model, or turn the relationship round"
+                "fix the model; if only its other side is unique, turn the relationship round"
             )
     for table in declaration.tables:
         if table.name in tables:

@@ -211,13 +211,14 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
 
 
 def _without_home(message: str) -> str:
-    """Return what to look at before a takeover; "" if Dagster keeps what it knows."""
-    if "TABLEAU_TAKEOVER" not in message or os.environ.get("DAGSTER_HOME"):
+    """Return what to look at before all else; "" if Dagster keeps what it knows."""
+    lacks = "TABLEAU_TAKEOVER" in message or "has no snapshot" in message
+    if not lacks or os.environ.get("DAGSTER_HOME"):
         return ""
     return (
-        "DAGSTER_HOME is not set, so this instance of Dagster is temporary, and forgets what it "
-        "published: set DAGSTER_HOME to the folder of the instance that you keep, and run again. "
-        "Only if there is none:\n"
+        "DAGSTER_HOME is not set, so this instance of Dagster is temporary: it forgets what it "
+        "published, and may look for snapshots in another folder. Set DAGSTER_HOME to the folder "
+        "of the instance that you keep, and run again. Only if there is none:\n"
     )
 
 

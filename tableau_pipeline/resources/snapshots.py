@@ -14,6 +14,7 @@ from pydantic import Field
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.resources.data_folder import local_copies, storage_at
 from tableau_pipeline.resources.services import as_failure
@@ -225,7 +226,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             snapshot = _filtered(snapshot, context.asset_partitions_def)
             snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))
         if snapshot is None or not snapshot.parts:
-            raise dg.Failure(
+            raise RefusedError(
                 f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
             )
         if step := step_of(context):

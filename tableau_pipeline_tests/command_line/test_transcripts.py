@@ -146,6 +146,9 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("DAGSTER_HOME")
     told = empty.run("status")
     assert (told.code, "DAGSTER_HOME is not set" in told.errors) == (2, True)
+    # In the wrong folder, its .env is not read either.
+    monkeypatch.chdir(tmp_path.parent)
+    assert "is no Dagster project" in empty.run("status").errors
     empty.forget()
 
 

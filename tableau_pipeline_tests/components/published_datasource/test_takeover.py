@@ -49,6 +49,9 @@ def test_without_a_home_no_takeover_comes_first(
     monkeypatch.delenv("DAGSTER_HOME")
     forgetful = replace(location, instance=dg.DagsterInstance.ephemeral())
     assert failure(forgetful.refresh("busy")).startswith("DAGSTER_HOME is not set, so this")
+    # Snapshots are elsewhere without it, too.
+    elsewhere = replace(forgetful, root=location.root / "elsewhere")
+    assert failure(elsewhere.refresh("busy")).startswith("DAGSTER_HOME is not set, so this")
 
 
 def test_plan_shows_a_rename(location: Location):
