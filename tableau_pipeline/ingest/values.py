@@ -201,9 +201,9 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
     plain = _do("utf8_ltrim", plain, "+")
     if isinstance(type_, T.DecimalType):
         # Arrow overflows without an error, with an exponent and beyond so many digits.
-        has_exponent = _do("match_substring_regex", plain, "[eE]").fill_null(False)
-        long = [f"{Decimal(each):f}" for each in plain.filter(has_exponent).to_pylist()]
-        plain = _do("replace_with_mask", plain, has_exponent, pa.array(long, pa.string()))
+        odd = _do("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
+        usual = [*map(_written_out, plain.filter(odd).to_pylist())]
+        plain = _do("replace_with_mask", plain, odd, pa.array(usual, pa.string()))
         digits = _do("replace_substring", _do("utf8_ltrim", plain, "-"), ".", "")
         plain = _where(_do("less_equal", _do("binary_length", digits), 38), plain)
     target = cast("pa.DataType", arrow_type(type_))
@@ -214,6 +214,14 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
     if digits := _HELD.get(type(type_)):
         return _where(_held(plain, values, digits=digits, as_written=as_written), values)
     return values
+
+
+def _written_out(number: str) -> str:
+    """Return a number without an exponent, and without zeros that change nothing."""
+    digits = f"{Decimal(number):f}"
+    whole, _, fraction = digits.lstrip("-").partition(".")
+    sign = "-" * digits.startswith("-")
+    return f"{sign}{whole.lstrip('0') or '0'}.{fraction.rstrip('0')}".rstrip(".")
 
 
 def _likely(texts: pa.Array, type_: pa.DataType) -> pa.Array:

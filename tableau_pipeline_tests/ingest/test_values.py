@@ -91,6 +91,7 @@ def day(text: str) -> date:
 @MANY
 @given(texts=st.lists(st.none() | TEXTS, max_size=4))
 @example(texts=["2.402823669209385e+38", "9" * 39, "1E+3"])
+@example(texts=["0" * 39, "-0E+99", f"1.{'0' * 40}", f"{'0' * 40}12.50"])
 def test_values(type_: T.DataType, read: Callable[[str], Any], texts: list[str | None]):
     """Prevents: a text that becomes another value, or a good one that is bad."""
     expected = []
@@ -113,12 +114,15 @@ def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
 @MANY
 @given(TEXTS)
 @example("9007199254740993")
+@example("5.960464477539063e-08")
 def test_a_number_is_exact_in_a_double_or_bad(text: str):
     """Prevents: a number that loses digits without a word."""
     (found,) = converted(pa.array([text]), T.DoubleType(), Options()).to_pylist()
     if found is not None and "n" not in text:
         digits = len("".join(map(str, number(text).as_tuple().digits)).rstrip("0")) or 1
-        assert number(text) in (Decimal(found), Decimal(f"{found:.{digits - 1}e}"))
+        # Of two roundings of 2^-24 to 16 digits, Python writes the other one.
+        written = repr(found), f"{found:.{digits - 1}e}"
+        assert number(text) in (Decimal(found), *map(Decimal, written))
 
 
 @pytest.mark.parametrize(
