@@ -16,7 +16,7 @@ from tableau_pipeline.components.revision import Look, declared_otherwise, revis
 from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.refresh.foresee import Foreseen, foresee
+from tableau_pipeline.foresee import Foreseen, foresee
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
 _KINDS = ("update", "publish", "move", "removed", "refused", "failed", "unknown", "unchanged")

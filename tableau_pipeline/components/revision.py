@@ -16,7 +16,7 @@ from tableau_pipeline.components.loading import datasources_of
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.differences import differences
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.foresee import Foreseen, Note, foresee_declared
+from tableau_pipeline.foresee import Foreseen, Note, foresee_declared
 
 _LOG = logging.getLogger(__name__)
 _FILES = ("defs.yaml", "defs.yml", "component.yaml")

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Retain, Table
+from tableau_pipeline.foresee import foresee_declared
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.refresh.foresee import foresee_declared
 
 KEY, DELAY, DAY = Column("k", "bigint"), Column("delay", "int"), Column("day", "date")
 TABLE = Table("flights", "flights", policy=Diff(("k",)), contract=(KEY, DELAY, DAY))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.foresee import Foreseen, foreseen
+from tableau_pipeline.foresee import Foreseen, foreseen
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
