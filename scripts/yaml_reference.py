@@ -141,7 +141,8 @@ def _values(key: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
     elif isinstance(key.get("additionalProperties"), dict):
         yield f"mapping of names to {_plain(key['additionalProperties'], known)}s"
     elif key.get("type") == "array":
-        yield f"list of {_plain(key.get('items', {}), known)}s"
+        items = _plain(key.get("items", {}), known)
+        yield f"list of {items.replace(' or ', ', ')}" if "`" in items else f"list of {items}s"
     elif key.get("type") == "object":
         yield "mapping"
     elif key.get("type") != "null":

@@ -33,8 +33,8 @@ class Notify:
     on: tuple[Occasion, ...] = Field(
         default=("failed", "refused", "drifted", "late"),
         min_length=1,
-        description="What to tell of. `drifted` is what the audit finds, `late` what `freshness` "
-        "allows no longer.",
+        description="What to tell of. `drifted`: the audit has found a difference. `late`: the "
+        "last refresh is older than `freshness` allows.",
     )
     webserver: str | None = Field(
         default=None, description='URL of the Dagster web UI, for links: "https://dagster.example".'

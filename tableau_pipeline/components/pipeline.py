@@ -103,7 +103,7 @@ class TableauPipeline(YamlComponent):
     )
     notify: Notify | None = Field(
         default=None,
-        description="Tell people when a data source needs one of them. Default: none.",
+        description="Send messages when a data source needs a person. Default: none.",
     )
 
     @model_validator(mode="after")

@@ -431,7 +431,7 @@ class Declaration:
         description="Take over a data source of this name that this pipeline did not publish. If "
         "its tables, columns and types are the same, only its rows are replaced; calculated "
         "fields, captions and folders stay. Otherwise, the refresh names what would go, and needs "
-        "accept: [overwrite]. In both cases, it is saved as a .tdsx file before.",
+        "accept: [overwrite]. In both cases, the refresh saves it as a .tdsx file first.",
     )
     relationships: tuple[Relationship, ...] = Field(
         default=(),
