@@ -42,7 +42,11 @@ def diff(module: str | None, name: str, *, sample: int, as_json: bool) -> int:
         {"key": key, "name": declared.name, "equal": equal, "layout": layout, "tables": tables},
         *(signed("~", phrase) for phrase in layout),
         *(line for table, each in found.items() for line in _shown(table, each)),
-        Text("It is equal." if equal else f"It differs. -> {remedy(key)}"),
+        Text(
+            "It is equal."
+            if equal
+            else f"It differs. -> {remedy(key)}, with --full if that finds no change"
+        ),
     )
     return int(not equal)
 
