@@ -24,6 +24,7 @@ from dagster.components.definitions import LazyDefinitions
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
+from tableau_pipeline.components.loading import evaluated
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
@@ -191,10 +192,8 @@ def _definitions(module: str) -> dg.Definitions:
                 "the module of its definitions by --module"
             ) from error
         for value in vars(loaded).values():
-            if isinstance(value, LazyDefinitions):
-                value = value()
-            if isinstance(value, dg.Definitions):
-                return value
+            if isinstance(value, LazyDefinitions | dg.Definitions):
+                return evaluated(value, Path(str(loaded.__file__)).parent)
     raise RefusedError(f"The module {module} has no dg.Definitions")
 
 

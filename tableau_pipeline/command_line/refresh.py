@@ -70,7 +70,6 @@ def refresh(
         data = _deployed(work, webserver, output) if webserver else _executed(work, output)
     told = str(data.get("summary") or data.get("reason") or "")
     do = remedy(key, told)
-    # The command again would not help, unless it accepts what was refused.
     fix = Text(f"    -> {do}") if not data["success"] and "--accept" in do else None
     output.result(data, signed("=" if data["success"] else "x", told), fix)
     return 0 if data["success"] else 1

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ import yaml
 from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
 from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.definitions import LazyDefinitions
+from dagster_shared.error import DagsterUnresolvableSymbolError
 from dagster_shared.record import replace
 from pyspark.sql import DataFrame
 
@@ -315,19 +317,10 @@ def load_definitions(folder: Path) -> dg.Definitions:
     Raises:
         DeclarationError: one line for each mistake: file, line, key, and what is allowed there.
     """
-    with _in_lines():
+    with _in_lines(folder):
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
-    looks: list[Callable[..., Iterator[str]]] = [
-        _repeated_keys,
-        _repeated_places,
-        _unknown_models,
-        _unstored_models,
-        _models_no_schedule_runs,
-    ]
-    for look in looks:
-        if problems := list(look(definitions, datasources)):
-            raise DeclarationError("\n".join(problems))
+    _refuse(definitions, datasources, *_REPEATED, *_MISSING)
     warnings = [*_passed_over(definitions, folder)]
     # It reads each model's newest snapshot, which is too slow for every run. A change of a model
     # and of what publishes it comes before the run of the model, so it is no mistake.
@@ -352,10 +345,40 @@ def _with_kinds(asset: Any, models: Collection[str]) -> Any:
     return asset.map_asset_specs(described)
 
 
+def evaluated(definitions: dg.Definitions | LazyDefinitions, folder: Path) -> dg.Definitions:
+    """Evaluate definitions, also those of a module that does not use `load_definitions`.
+
+    Args:
+        folder: of that module.
+
+    Raises:
+        DeclarationError: one line for each mistake in YAML, or for data sources that would replace
+            each other.
+    """
+    with _in_lines(folder):
+        found = definitions() if isinstance(definitions, LazyDefinitions) else definitions
+    # Who loads without `load_definitions` may leave models to other locations, unsaid.
+    _refuse(found, datasources_of(found), *_REPEATED)
+    return found
+
+
+_Look = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
+_REPEATED: tuple[_Look, ...] = (_repeated_keys, _repeated_places)
+_MISSING: tuple[_Look, ...] = (_unknown_models, _unstored_models, _models_no_schedule_runs)
+
+
+def _refuse(definitions: dg.Definitions, datasources: Sequence[Datasource], *looks: _Look) -> None:
+    for look in looks:
+        if problems := list(look(definitions, datasources)):
+            raise DeclarationError("\n".join(problems))
+
+
 @contextmanager
-def _in_lines() -> Generator[None]:
+def _in_lines(folder: Path) -> Generator[None]:
     try:
         yield
+    except DagsterUnresolvableSymbolError as error:
+        raise DeclarationError(_of_type(str(error), folder)) from None
     except yaml.MarkedYAMLError as error:
         raise DeclarationError(_of_yaml(error)) from None
     except ComponentTreeException as error:
@@ -363,6 +386,20 @@ def _in_lines() -> Generator[None]:
             raise error.__cause__ from None
         # Whatever is not a mistake in the YAML keeps its traceback, which its author needs.
         raise
+
+
+def _of_type(problem: str, folder: Path) -> str:
+    """Return the place of a component that there is not, if a file below the folder names it."""
+    found = re.search(r"Module `(.+)` has no attribute `(.+)`", problem)
+    if found is None:
+        return problem
+    module, name = found.groups()
+    meant = guess(name, vars(sys.modules[module])) if module in sys.modules else ""
+    for file in sorted(folder.rglob("*.y*ml")):
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+            if f"{module}.{name}" in line:
+                return f'{file}:{number}: type: {module} has no "{name}": {meant}'.rstrip(": ")
+    return problem
 
 
 def _of_yaml(error: yaml.MarkedYAMLError) -> str:

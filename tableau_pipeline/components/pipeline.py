@@ -55,7 +55,7 @@ class TableauPipelineScaffolder(dg.Scaffolder):
             env = Template((TEMPLATES / "env").read_text("utf-8"))
             _write(root / ".env", env.substitute(dagster_home=home))
             _write(home / "dagster.yaml", (TEMPLATES / "dagster.yaml").read_text("utf-8"))
-            _ignore(root / ".gitignore", (".env", "dagster_home/"))
+            _ignore(root / ".gitignore", (".env", "dagster_home/", "data/"))
 
 
 def _write(file: Path, text: str) -> None:

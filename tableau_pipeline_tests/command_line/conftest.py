@@ -163,7 +163,9 @@ def morning(world: World) -> World:
     world.model("arrivals", flights(8, delay=1))
     assert world.run("refresh", "arrivals").code == 0
     world.model("delays", flights(2))
-    assert world.run("refresh", "delays").code == 1
+    refused = world.run("refresh", "delays")
+    assert refused.code == 1
+    assert "-> tableau-pipeline refresh delays --accept shrink" in refused.text
     world.model("flights", flights(8, delay=2))
     with world.sandbox.armed(FailJob(notes="Out of disk")):
         assert world.run("refresh", "flights").code == 1

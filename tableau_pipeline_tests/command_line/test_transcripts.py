@@ -158,3 +158,31 @@ def test_refresh(morning: World):
     assert masked(told.text) == documented("tableau-pipeline refresh planes")
     assert "Decision: publish (create). Reason: first publish" in told.errors
     assert told.code == 0
+
+
+def test_mistakes_with_definitions_of_dagster(
+    morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a hundred lines of traceback around the one that says what is wrong."""
+    project(tmp_path, "mistaken")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    (tmp_path / "mistaken" / "definitions.py").write_text(
+        "from pathlib import Path\n\nfrom dagster import definitions, load_from_defs_folder\n\n\n"
+        "@definitions\ndef defs():\n"
+        "    return load_from_defs_folder(path_within_project=Path(__file__).parent)\n"
+    )
+    mistaken = World(tmp_path, "mistaken", morning.sandbox)
+    mistaken.declare("gates", model="x")
+    file = tmp_path / "mistaken" / "defs" / "gates" / "defs.yaml"
+    assert re.fullmatch(
+        rf"{file}:\d+: attributes.model: unknown key: .*\n", mistaken.run("plan").errors
+    )
+    file.write_text(file.read_text("utf-8").replace("PublishedDatasource", "PublishedDataSource"))
+    told = mistaken.run("plan").errors
+    assert 'has no "PublishedDataSource": did you mean "PublishedDatasource"?' in told
+    assert f"{file}:" in told
+    mistaken.declare("gates")
+    mistaken.declare("twin", name="Gates")
+    assert "each would replace the rows of the other" in mistaken.run("plan").errors
+    mistaken.forget()

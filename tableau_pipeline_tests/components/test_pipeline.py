@@ -197,7 +197,7 @@ def test_the_scaffold(tmp_path: Path):
     ignored.write_text("*.pyc\n.env", "utf-8")
     TableauPipelineScaffolder().scaffold(request)
     # Rows and the runs with their config do not belong into a repository.
-    assert ignored.read_text("utf-8") == "*.pyc\n.env\ndagster_home/\n"
+    assert ignored.read_text("utf-8") == "*.pyc\n.env\ndagster_home/\ndata/\n"
     text = (tmp_path / "src" / "tableau" / "defs.yaml").read_text("utf-8")
     declared = TableauPipeline.from_attributes_dict(attributes=yaml.safe_load(text)["attributes"])
     assert declared.audit
