@@ -80,7 +80,7 @@ def test_sources_are_documented(refused: list[tuple[str, dict[str, str]]]):
         for about in facts
         if about["grade"] == "assumed"
     }
-    assert set(map(tuple, rows("What nobody could tell", of="fidelity.md"))) == assumed
+    assert set(map(tuple, rows("What no source could tell", of="fidelity.md"))) == assumed
 
 
 def content(server: tsc.Server) -> tuple[list, ...]:

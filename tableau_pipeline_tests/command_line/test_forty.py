@@ -51,6 +51,6 @@ def test_those_that_need_somebody_come_first(forty: World, caplog: pytest.LogCap
         ["!", "Region 33", "late"],
         ["=", "Region 00", "fresh"],
     ]
-    assert (told.code, lines[-1]) == (1, "4 of 40 need somebody.")
+    assert (told.code, lines[-1]) == (1, "4 of 40 need attention.")
     requests = [each.getMessage() for each in caplog.records if each.name.endswith(".requests")]
     assert len(requests) < 10, requests
