@@ -17,6 +17,8 @@ from tableau_pipeline.components.standing import State, failure_of, known, stand
 from tableau_pipeline.keys import keyed
 
 Occasion = Literal["failed", "refused", "drifted", "late"]
+# A data source may have the key "audit", but no key has an "@".
+_JOB = f"@{AUDIT}"
 # Services cut longer messages off, or refuse them.
 _LONGEST = 1500
 
@@ -154,9 +156,9 @@ def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:
     for run in instance.get_runs(dg.RunsFilter(job_name=AUDIT, statuses=ended), limit=1):
         if run.status is dg.DagsterRunStatus.FAILURE:
             text = failure_of(instance, run.run_id, f"{AUDIT}_datasources")
-            yield Incident(AUDIT, "drifted", run.run_id, f"The audit: {text}", run.run_id)
+            yield Incident(_JOB, "drifted", run.run_id, f"The audit: {text}", run.run_id)
         else:
-            yield Incident(AUDIT)
+            yield Incident(_JOB)
 
 
 def _send(url: str, news: Sequence[Incident], webserver: str | None) -> bool:

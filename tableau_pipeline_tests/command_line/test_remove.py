@@ -2,8 +2,12 @@
 
 from io import StringIO
 
+import dagster as dg
 import pytest
+from dagster._core.test_utils import create_run_for_test
 
+from tableau_pipeline.components.journal import journal_event
+from tableau_pipeline.core.journal import Claim, Owner
 from tableau_pipeline_tests.command_line.conftest import World, documented, masked
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import session
@@ -35,6 +39,18 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
     monkeypatch.setattr("sys.stdin", StringIO("\n"))
     assert world.run("remove", "--project-root", ROOT).code == 130
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
+    # A refresh that runs would publish it again.
+    with dg.DagsterInstance.get() as instance:
+        run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED)
+        owner = Owner(run_id=run.run_id, step="arrivals", boot="another host")
+        instance.report_runless_asset_event(
+            journal_event(f"arrivals@{ROOT}", Claim(refresh=99, owner=owner))
+        )
+        told = world.run("remove", "--yes", "--project-root", ROOT)
+        assert told.code == 1
+        assert f"Arrivals: run {run.run_id} is refreshing it" in told.text
+        assert published(world) == ["Arrivals", "Arrivals", "Gates"]
+        instance.report_run_canceled(run)
     for wrong, code in (("", 64), ("Staging", 0)):
         assert world.run("remove", "--yes", "--project-root", wrong).code == code
     told = world.run("remove", "--yes", "--project-root", ROOT)

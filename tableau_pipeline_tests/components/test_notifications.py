@@ -154,6 +154,25 @@ def test_what_the_audit_finds(location: Location):
         assert len(web.got) == 1
 
 
+def test_what_failed_and_what_is_late(location: Location):
+    """Prevents: silence about a refresh that failed, or that nobody has started for days."""
+    with serving(Web) as (web, port), telling(location, f"json://127.0.0.1:{port}") as tick:
+        location.model()
+        assert location.refresh("busy").success
+        last = location.instance.get_latest_materialization_event(dg.AssetKey("busy"))
+        assert last
+        location.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
+        tick()
+        location.sandbox.stop()
+        assert not location.refresh("busy", full=True).success
+        location.sandbox.start()
+        tick()
+        late, failed = (each["message"] for each in web.got)
+        assert late.startswith('"Busy" is late: freshness: its last refresh is older than 24 h')
+        assert failed.startswith('"Busy" has failed: ')
+        assert "no connection to" in failed
+
+
 def test_only_what_is_asked_for(location: Location):
     """Prevents: messages that nobody wants, so that nobody reads any."""
     with (
