@@ -5,8 +5,8 @@ id of the server's job as soon as it is known. If the process dies before the ou
 next refresh of the data source finds the intent open, and `recover` sends nothing again:
 
 * Its job is known: `recover` waits for it. If it was done, the server should hold what the intent
-  describes; `observe` confirms that by time stamp or by rows. If it was cancelled, the server holds
-  what it held before, and the change is planned anew. So it does if the job failed, but the next
+  describes; `observe` confirms that by time stamp or by rows. If it was cancelled or failed, the
+  server holds what it held before. A cancelled change is planned again; after a failed one, the
   refresh is a full publish, as the same update would only fail again.
 * Its job is not known: `recover` waits until none that it could have become can run any more, and
   refuses to go on before. What the server holds then is not known.
