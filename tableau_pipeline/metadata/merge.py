@@ -1,0 +1,104 @@
+"""The three-way merge of metadata: what is wanted, what was last written, and what is there."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+# ("field", table, column, "caption"), ("calculation", "Margin", "formula"),
+# ("hierarchy", "Route", "fields"): the tables have their names in the published file.
+Path = tuple[str, ...]
+# What is absent is as the products have it by default.
+Values = Mapping[Path, str]
+OnConflict = Literal["keep", "replace", "refuse"]
+# The part of a calculation that marks a field of somebody else with the same caption.
+TAKEN = "taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A value that both the declaration and a person changed; None is a value that is absent."""
+
+    path: Path
+    wanted: str | None
+    found: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What follows from the three.
+
+    Attributes:
+        changes: values to set; None removes one. Empty if nothing is to be published.
+        kept: values that a person changed, and the declaration did not; None if removed.
+        conflicts: reported whatever the policy. By `replace`, they are among the changes, but for
+            calculations whose name somebody else's field has. By `refuse`, nothing may be sent.
+        written: to be recorded once the changes are published.
+    """
+
+    changes: Mapping[Path, str | None]
+    kept: Mapping[Path, str | None]
+    conflicts: tuple[Conflict, ...]
+    written: Values
+
+
+def merge(
+    wanted: Values, written: Sequence[Values], found: Values, *, on_conflict: OnConflict
+) -> Merge:
+    """Merge what is wanted into what was found, without the loss of what people changed.
+
+    Args:
+        wanted: the values that the declaration asks for.
+        written: what we wrote last, the newest first; several if it is not known whether the last
+            publish took effect. Right after a file without metadata was published, this is
+            `found`: what the server made up is nobody's work.
+        found: what is there.
+        on_conflict: what becomes of a value that both sides changed.
+    """
+    changes: dict[Path, str | None] = {}
+    kept: dict[Path, str | None] = {}
+    conflicts: list[Conflict] = []
+    record: dict[Path, str] = {}
+    parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
+    for unit in _units(wanted, found, written):
+        want, here, *pasts = (each.get(unit, {}) for each in parts)
+        differing = {
+            path: want.get(path) for path in [*here, *want] if want.get(path) != here.get(path)
+        }
+        taken = (*unit, TAKEN) in here
+        if not taken and (here == want or here in pasts):
+            changes |= differing
+            record |= want
+        elif not want:
+            # What a person changed, and we no longer want, is theirs from now on.
+            kept |= {} if taken else here
+        elif want == pasts[0] and not taken:
+            kept |= {path: here.get(path) for path in differing}
+            record |= want
+        else:
+            path = (*unit, "formula") if len(unit) == 2 else unit
+            conflicts.append(Conflict(path, want.get(path), here.get(path)))
+            is_set = on_conflict == "replace" and not taken
+            changes |= differing if is_set else {}
+            record |= want if is_set else pasts[0]
+    return Merge(changes, kept, tuple(conflicts), record)
+
+
+def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable[Path]:
+    """What is decided at once: a value; or a calculation, if it is new, gone or somebody else's."""
+    ours, theirs = {path[:2] for path in wanted}, {path[:2] for path in found}
+    taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
+    return dict.fromkeys(
+        path[:2] if path[0] == "calculation" and path[:2] not in (ours & theirs) - taken else path
+        for path in chain(wanted, *written)
+    )
+
+
+def _parts(values: Values) -> Mapping[Path, Values]:
+    """The values by their paths, and those of a calculation by its path, too."""
+    parts: dict[Path, dict[Path, str]] = defaultdict(dict)
+    for path, value in values.items():
+        for unit in (path, path[:2]):
+            parts[unit][path] = value
+    return parts

@@ -1,0 +1,111 @@
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tableau_pipeline.metadata.merge import TAKEN, Conflict, Values, merge
+
+CAPTION = ("field", "flights", "net", "caption")
+FORMULA = ("calculation", "Margin", "formula")
+FORMAT = ("calculation", "Margin", "format")
+PATHS = [CAPTION, ("hierarchy", "Route", "fields"), FORMULA, FORMAT]
+
+
+def made(values: dict[tuple[str, ...], str]) -> Values:
+    # A calculation without a formula is none.
+    return {path: value for path, value in values.items() if path != FORMAT or FORMULA in values}
+
+
+VALUES = st.dictionaries(st.sampled_from(PATHS), st.sampled_from("abc")).map(made)
+POLICIES = st.sampled_from(["keep", "replace", "refuse"])
+
+
+@given(wanted=VALUES, written=st.lists(VALUES, max_size=2), found=VALUES, policy=POLICIES)
+def test_any_three_sides(wanted, written, found, policy):
+    # Prevents: an edit is lost and nobody told; or what nobody touched does not follow the
+    # declaration; or a merge that never comes to rest, and publishes each time.
+    merged = merge(wanted, written, found, on_conflict=policy)
+    after = {path: merged.changes.get(path, found.get(path)) for path in PATHS}
+    told = {conflict.path for conflict in merged.conflicts}
+    told |= {FORMAT} if FORMULA in told else set()
+    for path in PATHS:
+        want, here = wanted.get(path), found.get(path)
+        lasts = [each.get(path) for each in written] or [None]
+        if here not in lasts and here != want:
+            assert after[path] == here or (policy == "replace" and path in told)
+        if after[path] != want and any(path in each for each in (wanted, *written)):
+            assert path in told or path in merged.kept
+    assert all(found.get(path) == value for path, value in merged.kept.items())
+
+    now = {path: value for path, value in after.items() if value is not None}
+    assert now == made(now)  # Half a calculation is none.
+    again = merge(wanted, [merged.written], now, on_conflict=policy)
+    assert not again.changes
+    assert again.written == merged.written
+    assert {each.path for each in again.conflicts} == (
+        set() if policy == "replace" else {each.path for each in merged.conflicts}
+    )
+
+
+@given(seed=st.integers(0, 2**32), policy=POLICIES)
+def test_a_history(seed, policy):
+    # Prevents: after some refreshes, it is forgotten whose a value is.
+    chance = random.Random(seed)
+    wanted, written, found, theirs = {}, {}, {}, set()
+    for _ in range(12):
+        path = chance.choice(PATHS[:2])
+        match chance.choice(["declare", "edit", "refresh"]):
+            case "declare":
+                wanted[path] = chance.choice("abc")
+            case "edit":
+                found[path] = chance.choice("xyz")
+                theirs.add(path)
+            case "refresh":
+                merged = merge(wanted, [written], found, on_conflict=policy)
+                told = {each.path for each in merged.conflicts}
+                if policy == "refuse" and told:
+                    continue
+                found.update(merged.changes)
+                written = merged.written
+                theirs -= told if policy == "replace" else set()
+                assert all(found[each] in "xyz" for each in theirs)
+                assert all(found[each] == wanted[each] for each in set(wanted) - theirs)
+
+
+def test_a_calculation_is_removed_whole_or_not_at_all():
+    # Prevents: a calculated field that an analyst has refined goes with the declaration's.
+    ours = {FORMULA: "1", FORMAT: "n0"}
+    gone = merge({}, [ours], ours, on_conflict="keep")
+    assert gone.changes == {FORMULA: None, FORMAT: None}
+    theirs = merge({}, [ours], ours | {FORMAT: "n0.0"}, on_conflict="keep")
+    assert (theirs.changes, theirs.written) == ({}, {})
+    assert theirs.kept == ours | {FORMAT: "n0.0"}
+
+
+def test_a_calculation_that_was_deleted():
+    # Prevents: half of a calculation comes back.
+    ours = {FORMULA: "1", FORMAT: "n0"}
+    kept = merge(ours, [ours], {}, on_conflict="replace")
+    assert (kept.changes, kept.kept) == ({}, {FORMULA: None, FORMAT: None})
+    new = ours | {FORMULA: "2"}
+    assert merge(new, [ours], {}, on_conflict="keep").conflicts == (Conflict(FORMULA, "2", None),)
+    assert merge(new, [ours], {}, on_conflict="replace").changes == new
+
+
+def test_a_name_that_is_taken():
+    # Prevents: our calculated field replaces an analyst's own of the same name.
+    found = {FORMULA: "2", ("calculation", "Margin", TAKEN): "[Calculation_7]"}
+    for written in ([], [{FORMULA: "1"}], [{FORMULA: "2"}]):
+        merged = merge({FORMULA: "1", FORMAT: "n0"}, written, found, on_conflict="replace")
+        assert merged.conflicts == (Conflict(FORMULA, "1", "2"),)
+        assert not merged.changes
+    assert merge({}, [{FORMULA: "2"}], found, on_conflict="replace").changes == {}
+
+
+def test_before_it_is_known_whether_a_publish_took_effect():
+    # Prevents: what we wrote ourselves passes for an edit of a person.
+    for found in ({CAPTION: "new"}, {CAPTION: "old"}, {}):
+        merged = merge(
+            {CAPTION: "newer"}, [{CAPTION: "new"}, {CAPTION: "old"}, {}], found, on_conflict="keep"
+        )
+        assert merged.changes == {CAPTION: "newer"}
