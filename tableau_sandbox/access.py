@@ -201,7 +201,7 @@ def access_to(database: Database, site: str) -> Access:
     return Access(
         projects={project.luid: project for project in database.all(Project, site=site)},
         rules_of=lambda rules: read().get(rules, ()),
-        groups_of=lambda _: (accounts.all_users_luid(site),),
+        groups_of=cache(lambda user: accounts.groups_of(database, user, site=site)),
     )
 
 

@@ -13,7 +13,7 @@ from starlette.templating import Jinja2Templates
 from tableau_sandbox.http.middlewares import is_loopback
 from tableau_sandbox.services import Services
 from tableau_sandbox.store.jobs import latest_jobs
-from tableau_sandbox.store.records import Datasource, Project, Revision, Site
+from tableau_sandbox.store.records import Datasource, Project, QualityWarning, Revision, Site
 
 _JOBS_SHOWN = 20
 # Published content may neither run code nor load anything.
@@ -64,9 +64,13 @@ def datasource(request: Request) -> Response:
     for site in services.database.all(Site):
         found = services.database.find(Datasource, site=site.luid, luid=luid)
         if found is not None:
+            warnings = services.database.all(QualityWarning, datasource=luid)
             context = {
                 "source": found,
-                "facts": _facts(site, found, services.database.all(Project, site=site.luid)),
+                "facts": [
+                    *_facts(site, found, services.database.all(Project, site=site.luid)),
+                    *((f"Warning: {each.type}", each.message) for each in warnings),
+                ],
                 "revisions": services.database.all(Revision, datasource=luid),
                 "shows_rows": request.client is not None and is_loopback(request.client.host),
             }

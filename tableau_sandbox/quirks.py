@@ -53,6 +53,9 @@ class Quirks:
         "tds", "the result of a download without the extract"
     )
     gateway_pages: bool = option(False, "answers with the status 503 or 504 are HTML")
+    data_management: bool = option(
+        True, "the site is licensed for data quality warnings; otherwise, they are refused"
+    )
     vds: bool = option(True, "the server has VizQL Data Service")
     vds_schema: Literal["20262", "20261", "20253", "20252", "20251"] = option(
         "20262", "version of VizQL Data Service; later ones know more options"

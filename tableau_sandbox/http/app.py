@@ -14,6 +14,7 @@ from tableau_sandbox.rest import (
     permissions,
     projects,
     publish,
+    quality_warnings,
     sign_in,
     sites,
     update_data,
@@ -34,6 +35,7 @@ API_ROUTES = (
     *update_data.ROUTES,
     *jobs.ROUTES,
     *permissions.ROUTES,
+    *quality_warnings.ROUTES,
     *other_content.ROUTES,
 )
 

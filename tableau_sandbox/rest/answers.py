@@ -19,6 +19,7 @@ from tableau_sandbox.store.records import (
     Group,
     Job,
     Project,
+    QualityWarning,
     Revision,
     Site,
     User,
@@ -257,6 +258,26 @@ def _status_note(notes: str) -> Element:
     if code is None:
         return element("statusNote", {"type": "message", "value": notes, "text": notes})
     return element("statusNote", {"type": "errorCode", "value": code.group(), "text": notes})
+
+
+def quality_warning_element(warning: QualityWarning) -> Element:
+    """Return the element of a data quality warning of a data source."""
+    return element(
+        "dataQualityWarning",
+        {
+            "id": warning.luid,
+            "userDisplayName": warning.owner_name,
+            "contentId": warning.datasource,
+            "contentType": "DATASOURCE",
+            "message": warning.message,
+            "type": warning.type,
+            "isActive": bool(warning.is_active),
+            "isSevere": bool(warning.is_severe),
+            "createdAt": warning.created_at,
+            "updatedAt": warning.updated_at,
+        },
+        element("owner", {"id": warning.owner}),
+    )
 
 
 def background_job_element(job: Job) -> Element:

@@ -15,8 +15,7 @@ from tableau_sandbox.rest.projects import find_project
 from tableau_sandbox.rest.requests import Call, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts
-from tableau_sandbox.store.records import Datasource, Project, User
+from tableau_sandbox.store.records import Datasource, Group, Project, User
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class _Resource:
         return permissions_element(
             thing,
             access.rules_of(services.database, governing),
-            groups={group.luid for group in accounts.groups(thing.site)},
+            groups={group.luid for group in services.database.all(Group, site=thing.site)},
             parent=None if governing == rules else governing.luid,
         )
 
@@ -125,8 +124,8 @@ def _check_named(request: Element, thing: Project | Datasource) -> None:
 def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> None:
     if kind == "user":
         services.known(User, luid, code="404002")
-    if kind == "group" and luid not in [each.luid for each in accounts.groups(call.site.luid)]:
-        raise not_found("Group", luid, code="404012")
+    if kind == "group":
+        services.known(Group, luid, site=call.site.luid, code="404012")
     if kind not in ("user", "group"):
         raise refusal("404003", f"There are no permissions of '{kind}'.")
 

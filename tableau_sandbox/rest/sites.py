@@ -1,6 +1,9 @@
 """The server, its sites, users and groups."""
 
+from xml.etree.ElementTree import Element
+
 from tableau_sandbox.errors import refusal
+from tableau_sandbox.identity import new_luid
 from tableau_sandbox.rest.answers import (
     Reply,
     element,
@@ -9,11 +12,10 @@ from tableau_sandbox.rest.answers import (
     user_element,
 )
 from tableau_sandbox.rest.lists import list_page, text_field
-from tableau_sandbox.rest.requests import Call
+from tableau_sandbox.rest.requests import Call, name_attribute, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts
-from tableau_sandbox.store.records import User
+from tableau_sandbox.store.records import Group, User
 
 _USER_FIELDS = {
     "name": text_field(lambda user: user.name),
@@ -57,8 +59,31 @@ def get_user(services: Services, call: Call) -> Reply:
 
 def query_groups(services: Services, call: Call) -> Reply:
     """List the groups of a site, which permission rules can be about."""
-    groups = accounts.groups(call.site.luid)
+    groups = services.database.all(Group, site=call.site.luid)
     return list_page(groups, call.query, name="groups", write=group_element, fields=_GROUP_FIELDS)
+
+
+def create_group(services: Services, call: Call) -> Reply:
+    """Create a group without members."""
+    group = Group(new_luid(), call.site.luid, name_attribute(_by_admin(call, "group")))
+    if not services.database.add("user_group", **vars(group)):
+        raise refusal("409009", f"A group named '{group.name}' already exists on the site.")
+    return Reply(201, group_element(group))
+
+
+def add_to_group(services: Services, call: Call) -> Reply:
+    """Make a user a member of a group."""
+    user = services.known(User, _by_admin(call, "user").get("id", ""), code="404002")
+    group = services.known(Group, call.path["group"], site=call.site.luid, code="404012")
+    if not services.database.add("group_member", user_group=group.luid, user=user.luid):
+        raise refusal("409011", f"'{user.name}' is a member of '{group.name}' already.")
+    return Reply(200, user_element(user))
+
+
+def _by_admin(call: Call, child: str) -> Element:
+    if not call.user.is_admin:
+        raise refusal("403004", "Only administrators may change the groups of a site.")
+    return parse_request(call.body, child)
 
 
 _SITE_SCOPES = ("tableau:content:read", "tableau:sites:read")
@@ -68,4 +93,6 @@ ROUTES = (
     Route("GET", "sites/{site}/users", query_users, ("tableau:users:read",)),
     Route("GET", "sites/{site}/users/{user}", get_user, ("tableau:users:read",)),
     Route("GET", "sites/{site}/groups", query_groups, ("tableau:groups:read",)),
+    Route("POST", "sites/{site}/groups", create_group, ("tableau:groups:create",)),
+    Route("POST", "sites/{site}/groups/{group}/users", add_to_group, ("tableau:groups:update",)),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tableau_sandbox import identity
 from tableau_sandbox.options import ADMIN, Options, UserSeed
 from tableau_sandbox.store.database import Database
-from tableau_sandbox.store.records import Group, Session, Site, User
+from tableau_sandbox.store.records import Session, Site, User
 
 ALL_USERS = "All Users"
 _DEFAULT_PROJECT = "Default"
@@ -44,9 +44,14 @@ def default_project_luid(site: str) -> str:
     return identity.seeded_luid("project", site, _DEFAULT_PROJECT)
 
 
-def groups(site: str) -> list[Group]:
-    """Return the groups of a site: that of all users is the only one."""
-    return [Group(all_users_luid(site), site, ALL_USERS)]
+def groups_of(database: Database, user: str, *, site: str) -> list[str]:
+    """Return the LUIDs of the groups of a user, given by LUID."""
+    sql = (
+        "SELECT user_group.luid FROM user_group"
+        " JOIN group_member ON group_member.user_group = user_group.luid"
+        " WHERE site = ? AND user = ?"
+    )
+    return [all_users_luid(site), *(row["luid"] for row in database.rows(sql, site, user))]
 
 
 def open_session(
@@ -172,6 +177,7 @@ def _add_tokens(database: Database, luid: str, user: UserSeed) -> None:
 def _add_site(database: Database, content_url: str, *, created_at: str) -> None:
     luid = identity.seeded_luid("site", content_url)
     database.add("site", luid=luid, name=content_url or "Default", content_url=content_url)
+    database.add("user_group", luid=all_users_luid(luid), site=luid, name=ALL_USERS)
     database.add(
         "project",
         luid=default_project_luid(luid),

@@ -62,8 +62,10 @@ class User(Record):
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Record):
     """A group of users of a site."""
+
+    TABLE = "user_group"
 
     luid: str
     site: str
@@ -178,6 +180,28 @@ class Revision(Record):
     hyper_bytes: int
     packaged_path: str
     tds: bytes
+
+
+@dataclass(frozen=True)
+class QualityWarning(Record):
+    """A data quality warning of a data source; flags are 0 or 1."""
+
+    TABLE = "quality_warning"
+    SELECT = (
+        "SELECT quality_warning.*, user.name AS owner_name FROM quality_warning"
+        " JOIN user ON user.luid = quality_warning.owner"
+    )
+
+    luid: str
+    datasource: str
+    owner: str
+    type: str
+    message: str
+    is_active: int
+    is_severe: int
+    created_at: str
+    updated_at: str
+    owner_name: str = ""
 
 
 @dataclass(frozen=True)

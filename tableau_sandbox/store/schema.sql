@@ -112,6 +112,30 @@ CREATE TABLE IF NOT EXISTS job (
     completed_at TEXT,
     notes TEXT
 );
+CREATE TABLE IF NOT EXISTS user_group (
+    luid TEXT PRIMARY KEY,
+    site TEXT NOT NULL REFERENCES site,
+    name TEXT NOT NULL COLLATE NOCASE,
+    UNIQUE (site, name)
+);
+-- The members of each group but that of all users.
+CREATE TABLE IF NOT EXISTS group_member (
+    user_group TEXT NOT NULL REFERENCES user_group ON DELETE CASCADE,
+    user TEXT NOT NULL REFERENCES user,
+    PRIMARY KEY (user_group, user)
+);
+CREATE TABLE IF NOT EXISTS quality_warning (
+    luid TEXT PRIMARY KEY,
+    datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
+    owner TEXT NOT NULL REFERENCES user,
+    type TEXT NOT NULL,
+    message TEXT NOT NULL,
+    is_active INTEGER NOT NULL,
+    is_severe INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    UNIQUE (datasource, type)
+);
 -- What is in a project.
 CREATE INDEX IF NOT EXISTS child_project ON project (parent);
 CREATE INDEX IF NOT EXISTS project_datasource ON datasource (project);

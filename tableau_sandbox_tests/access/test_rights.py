@@ -54,6 +54,29 @@ def test_no_rule_gives_more_than_a_role(
             action()
 
 
+def test_members_of_a_group(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: a group that a pipeline names does not exist, or its rules are for everybody."""
+    item, group = publish(server, one_row), server.groups.create(tsc.GroupItem("Analysts"))
+    (alice,) = server.users.filter(name=ALICE.name)
+    server.datasources.delete_permission(item, for_everyone(server, Read="Allow", Connect="Allow"))
+    rule = tsc.PermissionsRule(group, {"Read": "Allow", "VizqlDataApiAccess": "Deny"})
+    server.datasources.update_permissions(item, [rule])
+    assert user(sandbox, ALICE).datasources.get()[0] == []
+    server.groups.add_user(group, alice.id)
+    sandbox.restart()
+    assert [each.id for each in user(sandbox, ALICE).datasources.get()[0]] == [item.id]
+    server = signed_in(sandbox)
+    for refused in (
+        lambda: server.groups.create(tsc.GroupItem("analysts")),
+        lambda: server.groups.add_user(group, alice.id),
+        lambda: user(sandbox, ALICE).groups.create(tsc.GroupItem("Hers")),
+    ):
+        with pytest.raises(tsc.ServerResponseError, match=r"409009|409011|403004"):
+            refused()
+    server.datasources.populate_permissions(item)
+    assert item.permissions == [rule]
+
+
 def test_deleted_rules_stay_deleted(sandbox: Sandbox, server: tsc.Server):
     """Prevents: a restart opens what was closed to all users."""
     project, alice = server.projects.filter(name="Default")[0], user(sandbox, ALICE)

@@ -38,6 +38,9 @@ BODIES = {
     "PUT permissions": RULE,
     "PUT permissions/datasources": RULE,
     "PATCH data": DELETE,
+    "POST groups": '<group name="G"/>',
+    "POST {group}/users": '<user id="%s"/>',
+    "POST datasource/{datasource}": '<dataQualityWarning type="STALE"/>',
 }
 
 
@@ -62,6 +65,25 @@ def body_of(method: str, pattern: str, *, user: str, file: Path) -> tuple[bytes,
     return f"<tsRequest>{body.replace('%s', user)}</tsRequest>".encode(), {}
 
 
+def everything(server: tsc.Server, item: tsc.DatasourceItem) -> list[str]:
+    """All that the calls could change."""
+    found = server.datasources.get_by_id(str(item.id))
+    server.datasources.populate_permissions(found)
+    server.datasources.populate_connections(found)
+    server.datasources.populate_dqw(found)
+    server.projects.populate_permissions(first := server.projects.get()[0][0])
+    lists = (server.jobs, server.datasources, server.groups)
+    counted = [len(each.get()[0]) for each in lists]
+    shown = (
+        vars(found),
+        len(found.dqws),
+        vars(first),
+        counted,
+        rows_on_server(server, item.id),
+    )
+    return [re.sub(r"<bound.*?>|0x\w+", "", repr(each)) for each in shown]
+
+
 @pytest.mark.parametrize("who", ["nobody", "a viewer"])
 def test_those_without_rights_change_nothing(
     start_sandbox: Callable[..., Sandbox], one_row: Path, who: str
@@ -73,6 +95,7 @@ def test_those_without_rights_change_nothing(
     item = publish(server, one_row)
     server.datasources.populate_connections(item)
     server.datasources.add_tags(item, ["a"])
+    (warning,) = server.datasources.add_dqw(item, tsc.DQWItem("WARNING"))
     queued = tsc.DatasourceItem(default_project(server), name="By job")
     job = server.datasources.publish(queued, one_row, "Overwrite", as_job=True)
     sandbox.wait_until_idle()
@@ -89,18 +112,11 @@ def test_those_without_rights_change_nothing(
         "capability": "Read",
         "grantee": server.user_id,
         "mode": "Allow",
+        "group": server.groups.get()[0][0].id,
+        "warning": warning.id,
     }
 
-    def everything() -> list[str]:
-        found = server.datasources.get_by_id(item.id)
-        server.datasources.populate_permissions(found)
-        server.datasources.populate_connections(found)
-        server.projects.populate_permissions(first := server.projects.get()[0][0])
-        counted = [len(each.get()[0]) for each in (server.jobs, server.datasources)]
-        shown = (vars(found), vars(first), counted, rows_on_server(server, item.id))
-        return [re.sub(r"<bound.*?>|0x\w+", "", repr(each)) for each in shown]
-
-    before = everything()
+    before = everything(server, item)
     token = str(user(sandbox, VIEWER).auth_token) if who == "a viewer" else "a|b|c"
     for route in API_ROUTES:
         if route.method == "GET" or "auth/" in route.pattern or "graphql" in route.pattern:
@@ -112,4 +128,4 @@ def test_those_without_rights_change_nothing(
         # What it refuses is who asks, and not what; an upload of another user is unknown.
         refused = answer.status_code in (401, 403) or "404015" in answer.text
         assert refused, f"{route.method} {route.pattern}: {answer.text}"
-    assert everything() == before
+    assert everything(server, item) == before
