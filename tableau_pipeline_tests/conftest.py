@@ -1,3 +1,4 @@
+import functools
 import os
 import shutil
 import sqlite3
@@ -8,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from alembic.script import ScriptDirectory
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 from dagster.components.core import load_defs
 from pyspark.sql import SparkSession
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, NullPool, create_engine, event
 
+from tableau_pipeline.publishing.http import SafeRetry
 from tableau_pipeline.snapshots.spark import spark_session
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
@@ -30,9 +36,11 @@ def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nor_for_other_files() -> Iterator[None]:
-    """Snapshots and journals wait for the disk some 20 times a test."""
+    """Snapshots and journals wait for the disk some 20 times a test; nor are there pauses before
+    a request is tried again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(SafeRetry, "get_backoff_time", lambda _: 0)
         yield
 
 
@@ -46,6 +54,23 @@ def _no_list_of_installed_components() -> Iterator[None]:
             "get_library_json_enriched_defs",
             lambda tree: dg.Definitions(component_tree=tree),
         )
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _databases_of_dagster_are_known() -> Iterator[None]:
+    """Dagster makes an engine for each query, and reads its migrations for each run's database."""
+
+    @functools.lru_cache(maxsize=50)
+    def engine(url: str) -> Engine:
+        timeout = {"timeout": sqlite_event_log.SQLITE_BUSY_TIMEOUT_SECONDS}
+        return create_engine(url, poolclass=NullPool, connect_args=timeout)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for storage in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
+            patch.setattr(storage, "create_engine", lambda url, **_: engine(url))
+        known = staticmethod(functools.cache(ScriptDirectory.from_config))
+        patch.setattr(ScriptDirectory, "from_config", known)
         yield
 
 

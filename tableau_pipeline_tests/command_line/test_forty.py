@@ -5,7 +5,6 @@ import logging
 import dagster as dg
 import pytest
 
-from tableau_pipeline.command_line.project import opened
 from tableau_pipeline_tests.command_line.conftest import (
     World,
     let_time_pass,
@@ -25,10 +24,7 @@ def forty(world: World) -> World:
     for key in FORTY:
         world.declare(key, **({"freshness": {"within": "24h"}} if key == "region_33" else {}))
         world.model(key, flights(8))
-    with opened(world.name + ".definitions") as project:
-        job = project.definitions.resolve_implicit_global_asset_job_def()
-        keys = [dg.AssetKey(each) for key in FORTY for each in (key, f"{key}_extract")]
-        assert job.execute_in_process(instance=project.instance, asset_selection=keys).success
+    world.refresh(*FORTY)
     world.model("region_30", flights(2))
     assert world.run("refresh", "region_30").code == 1
     world.model("region_31", flights(9))

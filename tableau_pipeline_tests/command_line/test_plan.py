@@ -20,7 +20,7 @@ from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.command_line.conftest import World, documented, masked
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
-from tableau_pipeline_tests.waiting import until
+from tableau_sandbox.faults import Refuse
 
 PAGE = "how-to/pull-requests.md"
 _LOOKS = re.compile(r"GET |POST \S+/auth/sign(in|out) |POST /api/v1/vizql-data-service/")
@@ -50,8 +50,7 @@ def review(world: World) -> World:
         world.model(key, flights(8))
         if key not in ("planes", "seats"):
             world.declare(key)
-    for key in ("arrivals", "delays", "flights", "gates", "hotels", "seats"):
-        assert world.run("refresh", key).code == 0
+    world.refresh("arrivals", "delays", "flights", "gates", "hotels", "seats")
     git(world, "init", "--quiet", "--initial-branch", "main")
     (world.root / ".gitignore").write_text("/data/\n/home/\n/sandbox/\n__pycache__/\n", "utf-8")
     git(world, "add", ".")
@@ -211,25 +210,17 @@ def queries(world: World, *args: str) -> int:
 def test_an_open_sending(review: World):
     """Prevents: a plan that is certain of what a job of the server may still change."""
     review.model("arrivals", flights(9))
-    command = [str(Path(sys.executable).with_name("tableau-pipeline")), "refresh", "arrivals"]
+    unseen = Refuse(status=500, method="GET", path="sites/*/jobs/*", times=None)
     with review.sandbox.held_jobs():
-        refresh = subprocess.Popen(command, cwd=review.root)
-        until(lambda: sent_job("arrivals"), seconds=60, what="no job")
-        refresh.kill()
-        refresh.wait()
+        with review.sandbox.armed(unseen):
+            assert review.run("refresh", "arrivals").code == 1
         (now,) = review.run("plan", "arrivals", "--json").data["datasources"]
         (later,) = review.run("plan", "arrivals", "--offline", "--json").data["datasources"]
-    job = sent_job("arrivals")
+    with dg.DagsterInstance.get() as instance:
+        (intent,) = read_history(records_of(instance, "arrivals")).intents
     (note,) = [each["text"] for each in now["notes"] if each["about"] == "waits"]
-    assert note.endswith(f"still runs as job {job}: plan again then")
+    assert note.endswith(f"still runs as job {intent.job_id}: plan again then")
     (note,) = [each["text"] for each in later["notes"] if each["about"] == "waits"]
-    assert note.endswith(f"became job {job}, and how that ended is not known here")
+    assert note.endswith(f"became job {intent.job_id}, and how that ended is not known here")
     review.sandbox.wait_until_idle()
     assert review.run("refresh", "arrivals").code == 0
-
-
-def sent_job(key: str) -> str | None:
-    """The job that a refresh waits for, as its journal has it."""
-    with dg.DagsterInstance.get() as instance:
-        past = read_history(records_of(instance, key))
-    return next((each.job_id for each in past.intents if not each.outcome), None)

@@ -1,16 +1,108 @@
 """The commands on data sources in every state, as the page of commands shows them."""
 
 import logging
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from tableau_pipeline_tests.command_line.conftest import World, documented, masked, project
+from tableau_pipeline_tests.dagster_servers import dg_dev
 from tableau_pipeline_tests.refresh.support.models import flights
 
 # Neither signing in nor counting changes anything.
 _LOOKS = re.compile(r"GET |POST \S+/auth/sign(in|out) |POST /api/v1/vizql-data-service/")
+# Folders, versions and sizes of a host.
+_LONG = re.compile(r"/\S+|\d+(\.\d+)+\S*|[\d,.]+ MB|\d+ s\b")
+_MODELS = """
+from pathlib import Path
+
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from tableau_pipeline.resources import SparkResource
+
+
+@dg.asset
+def raw_boats() -> None:
+    Path("ran").touch()
+
+
+@dg.asset(io_manager_key="snapshots", deps=[raw_boats])
+def model_boats(spark: SparkResource) -> DataFrame:
+    return spark.spark_session.sql("SELECT 1L AS flight_id, 2L AS delay")
+"""
+
+
+def found(world: World, *args: str) -> dict[str, dict[str, str]]:
+    """What it finds, by what it looks at."""
+    told = world.run("doctor", *args, "--json")
+    return {each["about"]: each for each in told.data["findings"]}
+
+
+def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a first look that finds faults where there are none, or shows a secret."""
+    # What the machine of this test sets besides.
+    for name in [*os.environ]:
+        if re.match("(JAVA|SPARK|HYPER|TSC)_|TMPDIR$", name):
+            monkeypatch.delenv(name)
+    told = morning.run("doctor", "--no-spark")
+    assert [_LONG.sub("<here>", line) for line in masked(told.text)] == [
+        _LONG.sub("<here>", line) for line in documented("tableau-pipeline doctor --no-spark")
+    ]
+    assert told.code == 0
+    assert morning.sandbox.token_secret not in told.text + told.errors
+
+
+@pytest.mark.slow
+def test_spark_and_the_largest_update(morning: World):
+    """Prevents: a host on which executors cannot write, or blocks do not arrive, passes."""
+    all_of_it = found(morning, "--upload")
+    assert {all_of_it[about]["sign"] for about in ("spark", "executors", "upload")} == {"ok"}
+
+
+def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: one wrong setting hides what else is wrong, or is shown as it is."""
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "not-the-secret")
+    told = morning.run("doctor", "--no-spark")
+    assert told.code == 1
+    assert "not-the-secret" not in told.text + told.errors
+    all_of_it = found(morning, "--no-spark")
+    assert all_of_it["server"]["sign"] == "x"
+    assert "401001" in all_of_it["server"]["text"]
+    assert all_of_it["hyperd"]["sign"] == "ok"
+
+
+def test_no_server(morning: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a stack trace instead of the address that does not answer."""
+    monkeypatch.setenv("TABLEAU_SERVER_URL", "http://127.0.0.1:9")
+    server = found(morning, "--no-spark")["server"]
+    assert server["sign"] == "x"
+    assert "http://127.0.0.1:9" in server["text"]
+
+
+def test_where_variables_come_from(morning: World):
+    """Prevents: somebody corrects a variable in one place while another one wins."""
+    file = morning.root / ".env"
+    file.write_text("# Settings\nPIPELINE_CACHE_GB=7\n", "utf-8")
+    try:
+        all_of_it = found(morning, "--no-spark")
+    finally:
+        file.unlink()
+    assert all_of_it["PIPELINE_CACHE_GB"]["text"] == "7, from .env:2"
+    assert all_of_it["TABLEAU_SERVER_URL"]["text"].endswith("from the environment")
+    assert all_of_it["TABLEAU_TOKEN_VALUE"]["text"] == "(set), from the environment"
+
+
+def test_a_project_that_is_not_there(morning: World):
+    """Prevents: the first refresh of the night finds that its project is missing."""
+    morning.model("lost", flights(2))
+    morning.declare("lost", project="Nowhere")
+    try:
+        assert found(morning, "--no-spark")["project Nowhere"]["sign"] == "x"
+    finally:
+        morning.remove("lost")
 
 
 def test_status(morning: World):
@@ -186,3 +278,48 @@ def test_mistakes_with_definitions_of_dagster(
     mistaken.declare("twin", name="Gates")
     assert "each would replace the rows of the other" in mistaken.run("plan").errors
     mistaken.forget()
+
+
+def test_full(morning: World):
+    """Prevents: who distrusts what is published cannot have it replaced."""
+    assert morning.run("refresh", "hotels").code == 0
+    assert morning.run("refresh", "hotels", "--json").data["decision"] == "no change"
+    full = morning.run("refresh", "hotels", "--full", "--json").data
+    assert full["decision"] == "publish (replace)"
+
+
+@pytest.mark.slow
+def test_models(morning: World):
+    """Prevents: a refresh "with its models" that runs only some of them, or none."""
+    morning.declare("boats")
+    models = morning.root / morning.name / "defs" / "boat_models.py"
+    models.write_text(_MODELS, "utf-8")
+    try:
+        told = morning.run("refresh", "boats", "--models", "--json")
+        assert told.code == 0, told.text + told.errors
+        assert told.data["decision"] == "publish (create)"
+        assert (morning.root / "ran").exists()
+    finally:
+        morning.remove("boats")
+        models.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_in_a_deployment(morning: World, tmp_path: Path):
+    """Prevents: a refresh by the web server that reports success too early, or the wrong cause."""
+    workspace = f"load_from: [{{python_module: {morning.name}.definitions}}]\n"
+    (morning.root / "workspace.yaml").write_text(workspace, "utf-8")
+    morning.model("arrivals", flights(12, delay=9))
+    environment = {**os.environ, "PYTHONPATH": str(morning.root)}
+    with dg_dev(morning.root, environment, tmp_path / "log") as server:
+        told = morning.run("refresh", "arrivals", "--webserver", server.url)
+        assert told.code == 0, told.errors
+        assert "Arrivals: update" in told.text
+        refused = morning.run("refresh", "delays", "--webserver", server.url)
+        assert refused.code == 1
+        assert "guard.max_shrink" in refused.text
+        assert "Traceback" not in refused.text + refused.errors
+    nobody = morning.run("refresh", "arrivals", "--webserver", server.url)
+    assert nobody.code != 0
+    assert f"No Dagster web server answers at {server.url}" in nobody.errors
