@@ -61,6 +61,8 @@ def _timeout(item: pytest.Item) -> float:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_of_the_machine() -> None:
-    """Tests see no server, token or folder that a developer has set up."""
+    """Tests see no server, token, folder or proxy that a developer has set up."""
     for name in [name for name in os.environ if name.startswith(VARIABLES)]:
         del os.environ[name]
+    # Otherwise each request looks for proxies among all variables.
+    os.environ["NO_PROXY"] = "127.0.0.1,localhost,sandbox.test"

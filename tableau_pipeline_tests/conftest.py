@@ -76,13 +76,15 @@ def _databases_of_dagster_are_known() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one JVM of the test session."""
-    session = spark_session(
-        master="local[2]",
-        remote=None,
-        driver_memory="2g",
-        config={"spark.sql.shuffle.partitions": "2"},
-    )
+    """The one JVM of the test session, which does not live long enough to compile its code well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        session = spark_session(
+            master="local[2]",
+            remote=None,
+            driver_memory="2g",
+            config={"spark.sql.shuffle.partitions": "2"},
+        )
     yield session
     session.stop()
 
