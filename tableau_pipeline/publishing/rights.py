@@ -62,7 +62,7 @@ def on_site(site: TableauSite) -> Iterator[Finding]:
     )
     yield judged("user", f"{name}, {role or 'its role is not told'}", is_fine=may, remedy=do)
     limit = site.payload_limit
-    text = f"up to {megabytes(limit)}" if limit else "none: every refresh sends the whole file"
+    text = f"up to {megabytes(limit)}" if limit else "none: every refresh publishes the full file"
     yield judged("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
 
 
