@@ -164,11 +164,12 @@ def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int, int]]:
 
 
 def without_alternatives(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema with each union replaced by all keys of its members, and open to others.
+    """Return a JSON schema with each union replaced by all keys of its members.
 
-    A JSON schema validator can only report that a value is "not valid under any of the given
-    schemas", or that an unknown key "was unexpected". The keys still serve completion in editors,
-    and the component's own validators report what is wrong, and what was perhaps meant.
+    It takes other keys too, and requires none. A JSON schema validator can only report that a value
+    is "not valid under any of the given schemas", that an unknown key "was unexpected", or of a
+    mistyped one that the right one "is a required property". The keys still serve completion in
+    editors, and the component's own validators report what is wrong, and what was perhaps meant.
     """
     return _plain(schema, schema.get("$defs", {}))
 
@@ -181,12 +182,9 @@ def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
     plain = {
         name: _plain(value, definitions)
         for name, value in schema.items()
-        if name not in ("anyOf", "oneOf", "discriminator", "additionalProperties")
+        if name not in ("anyOf", "oneOf", "discriminator", "additionalProperties", "required")
         or isinstance(value, dict)
     }
-    # YAML 1.1 reads a bare `on` as true, so a schema cannot require it.
-    if "on" in plain.get("required", ()):
-        plain["required"] = [name for name in plain["required"] if name != "on"]
     forms = _forms(schema, definitions)
     types = [form.get("type") for form in forms if form.keys() <= {"type"}]
     # A union of plain types alone, such as text or a number, gives short errors and is kept.
