@@ -27,19 +27,11 @@ from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.project_root import below
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Nested
-from tableau_pipeline.ingest import (
-    READ_ERRORS,
-    Files,
-    Format,
-    Reading,
-    check_options,
-    format_of,
-    found_files,
-    load,
-    reason,
-)
 from tableau_pipeline.ingest.database import check_table, read_table
+from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
 from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
+from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
@@ -209,9 +201,10 @@ def publish_files(
             store=store,
             read=lambda: _reading(context, config, spark, scratch=scratch),
             run_id=context.run.run_id,
-            mode="append" if config.mode == "append" else "replace",
             # Asked when it is this run's turn: a run before it may have published another version.
-            built_on=lambda: _published_version(context, config, tableau),
+            built_on=(lambda: _published_version(context, config, tableau))
+            if config.mode == "append"
+            else None,
             file_column=config.file_column,
             drop_bad_rows=config.bad_rows == "drop",
         )

@@ -199,7 +199,7 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
     at = found.end() if found else 0
     opened = grammar.opened.match(text, at)
     stop = opened.end() if opened else at
-    sign, options = text[stop : stop + 1], grammar.options
+    sign, sep = text[stop : stop + 1], grammar.options.sep
     if not sign:
         stop = at
         problem = f"a quote opens a value and nothing closes it up to the file's end. {_REMEDY}"
@@ -208,15 +208,10 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
             "some lines end in a carriage return alone, others in a line feed, and a value with "
             "one of them must be quoted: quote it, or use the same line end everywhere"
         )
-    elif sign == options.escape:
-        problem = (
-            f"a {sign} precedes a character that needs no escape, which has no defined meaning: "
-            f"remove reader: escape, or write {sign * 2} in the file"
-        )
     else:
         shown = text[max(0, stop - 60) : stop + 20].strip()
         problem = (
-            f"a quote ends a value, but neither {options.sep!r} nor the end of the line "
-            f"follows ({shown!r}). {_REMEDY}"
+            f"a quote ends a value, but neither {sep!r} nor the end of the line follows, or the "
+            f"sign of reader: escape escapes a character that needs none ({shown!r}). {_REMEDY}"
         )
     raise RefusedError(f"{path.name}, line {line + _line_ends(text[:stop])}: {problem}")

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.ingest import READ_ERRORS, Reading, reason
+from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
 from tableau_pipeline.snapshots.store import SnapshotStore, in_order
 from tableau_pipeline.snapshots.write import (
     UnstorableError,
@@ -32,12 +31,11 @@ class FileStore:
 
     Attributes:
         read: reads the rows once it is the data source's turn; called once.
-        mode: replace: the model has only these rows. append: they are added to the rows of
-            other files; a file's new rows replace its old ones.
-        built_on: returns the version to which append adds, None if nothing is published. Never
-            the newest one that is stored: rows that were refused must not be published with the
-            next file.
-        file_column: with append, the name of a column to add, with the name of each row's file.
+        built_on: returns the version to whose rows these are added, None if nothing is published;
+            a file's new rows replace its old ones. Never the newest one that is stored: rows that
+            were refused must not be published with the next file. Without it, the model has only
+            these rows.
+        file_column: the name of a column to add, with the name of each row's file.
         drop_bad_rows: leave out bad rows instead of refusing all.
         read_rows: the result of `read`, once it was called.
     """
@@ -45,8 +43,7 @@ class FileStore:
     store: SnapshotStore
     read: Callable[[], Reading]
     run_id: str
-    mode: Literal["replace", "append"] = "replace"
-    built_on: Callable[[], int | None] = lambda: None
+    built_on: Callable[[], int | None] | None = None
     file_column: str | None = None
     drop_bad_rows: bool = False
     read_rows: Reading | None = field(default=None, init=False)
@@ -64,8 +61,17 @@ class FileStore:
             if not self.drop_bad_rows:
                 reading.check_rows()
             try:
-                store = self._append if self.mode == "append" else self._replace
-                self._written[asset_key] = store(asset_key, reading)
+                if self.built_on:
+                    base = self._base(asset_key, self.built_on())
+                    self._written[asset_key] = self._append(asset_key, reading, base)
+                else:
+                    self._written[asset_key] = write_snapshot(
+                        reading.frame,
+                        self.store,
+                        asset_key=asset_key,
+                        run_id=self.run_id,
+                        before_commit=reading.check_unchanged,
+                    )
             except (UnstorableError, *READ_ERRORS) as error:
                 # The files are at fault, whether Spark or the store does not take them.
                 raise RefusedError(reason(error)) from error
@@ -79,36 +85,41 @@ class FileStore:
             return written
         return self.store.version(asset_key, number)
 
-    def _replace(self, asset_key: str, reading: Reading) -> Snapshot:
-        return write_snapshot(
+    def _append(self, asset_key: str, reading: Reading, base: Snapshot | None) -> Snapshot:
+        digests, frame = (
+            {path.name: digest for path, digest in reading.digests.items()},
             reading.frame,
-            self.store,
-            asset_key=asset_key,
-            run_id=self.run_id,
-            before_commit=reading.check_unchanged,
         )
-
-    def _append(self, asset_key: str, reading: Reading) -> Snapshot:
-        names = _names(reading)
-        frame = reading.frame
+        if len(digests) < len(reading.digests):
+            raise RefusedError(
+                "Two of the files have the same name, which determines the rows that a file "
+                f"replaces: rename one of {', '.join(map(str, reading.digests))}"
+            )
         if self.file_column:
-            _check_free(self.file_column, frame.columns)
+            if self.file_column.casefold() in map(str.casefold, frame.columns):
+                raise RefusedError(
+                    f'file_column "{self.file_column}": the files already have such a column. '
+                    "Choose another name"
+                )
             frame = frame.withColumn(self.file_column, F.expr(_FILE))
-        base = self._base(asset_key)
-        others = [part for part in (base.parts if base else ()) if part.partition not in names]
         kept = [
             part if part.partition else part.model_copy(update={"partition": _EARLIER})
-            for part in others
+            for part in (base.parts if base else ())
+            if part.partition not in digests
         ]
-        digests = {path.name: digest for path, digest in reading.digests.items()}
         with discard_on_error(self.store, asset_key) as folder:
             parts = stored_parts(
-                frame, self.store, folder, expression=_FILE, partitions=names, asset_key=asset_key,
-            )  # fmt: skip
+                frame,
+                self.store,
+                folder,
+                expression=_FILE,
+                partitions=[*digests],
+                asset_key=asset_key,
+            )
             reading.check_unchanged()
             if base:
                 for part in kept:
-                    _check_columns(part, base.columns, columns=columns_of(frame), names=names)
+                    _check_columns(part, part.columns or base.columns, columns_of(frame))
             named = [
                 part.model_copy(update={"digest": digests[str(part.partition)]}) for part in parts
             ]
@@ -121,8 +132,7 @@ class FileStore:
                 parts=lambda new, _: in_order([*kept, *new]),
             )
 
-    def _base(self, asset_key: str) -> Snapshot | None:
-        number = self.built_on()
+    def _base(self, asset_key: str, number: int | None) -> Snapshot | None:
         if number is None:
             return None
         base = self.store.version(asset_key, number)
@@ -134,41 +144,14 @@ class FileStore:
         return base
 
 
-def _names(reading: Reading) -> list[str]:
-    names = [path.name for path in reading.digests]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+def _check_columns(kept: Part, before: Sequence[Column], columns: Sequence[Column]) -> None:
+    """Check that the rows to add have the columns of a part of the earlier version."""
+    if tuple(before) != tuple(columns):
+        differing = [each for each in columns if each not in before]
+        differing += [each for each in before if each not in columns]
+        described = ", ".join(f"{each.name} ({each.type})" for each in differing)
         raise RefusedError(
-            f'Two of the files are called "{twice[0]}", but the name of a file determines which '
-            "rows it replaces: rename one of them"
+            f"The columns differ from those of {kept.partition}, to which rows are to be added: "
+            f"{described or 'their order differs'}. Declare the types in columns, or publish all "
+            "files again with mode: replace"
         )
-    return names
-
-
-def _check_free(name: str, columns: Sequence[str]) -> None:
-    taken = [column for column in columns if column.casefold() == name.casefold()]
-    if taken:
-        raise RefusedError(
-            f'file_column "{name}": the files already have a column "{taken[0]}". '
-            "Choose another name"
-        )
-
-
-def _check_columns(
-    kept: Part, shared: Sequence[Column], *, columns: Sequence[Column], names: Sequence[str]
-) -> None:
-    """Check that the rows to add have the columns of a part of the earlier version.
-
-    Args:
-        shared: the columns of the earlier version.
-    """
-    before = kept.columns or tuple(shared)
-    if before == tuple(columns):
-        return
-    differing = [each for each in columns if each not in before]
-    differing += [each for each in before if each not in columns]
-    described = ", ".join(f"{each.name} ({each.type})" for each in differing)
-    raise RefusedError(
-        f"The columns of {', '.join(names)} differ from those of {kept.partition}, to which the "
-        f"rows are to be added: {described or 'their order differs'}. Declare the types in "
-        "columns, or publish all files again with mode: replace"
-    )

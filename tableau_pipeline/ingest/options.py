@@ -28,11 +28,6 @@ NAMES: Mapping[Format, tuple[str, ...]] = {
     "json": _TEXT,
     "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
 }
-_INSTEAD = {
-    "delimiter": "set sep",
-    "locale": "set decimal, thousands and dateFormat",
-    "mode": "set bad_rows: refuse or drop",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +61,8 @@ def check_options(reader: Mapping[str, str], *formats: Format) -> None:
     for name in reader:
         if name.lower() not in known:
             raise RefusedError(
-                f"reader: {name} is not an option for {' and '.join(formats)} files: "
-                + _INSTEAD.get(name.lower(), f"the options are {', '.join(known.values())}")
+                f"reader: {name} is not an option for {' and '.join(formats)} files: the options "
+                f"are {', '.join(known.values())}"
             )
 
 

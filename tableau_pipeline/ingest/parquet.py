@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
@@ -42,7 +41,6 @@ def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
         try:
             with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
                 schemas.append(_plain_schema(path, file))
-                _check_int96(path, file)
                 is_beyond = _is_beyond_spark(file)
                 if is_beyond:
                     _rewrite(path, file, schemas[-1], target)
@@ -132,24 +130,3 @@ def _cast(path: Path, field: pa.Field, column: pa.Array) -> pa.Array:
         is_time = pa.types.is_timestamp(field.type)
         why = _NANOSECONDS if is_time else f"values that do not fit {field.type}"
         raise RefusedError(f'{path.name}: column "{field.name}" has {why}: {error}') from error
-
-
-def _check_int96(path: Path, file: pq.ParquetFile) -> None:
-    """Check that INT96 timestamps have whole microseconds: Spark would truncate finer ones."""
-    columns = map(file.schema.column, range(len(file.schema)))
-    for name in (each.path for each in columns if each.physical_type == "INT96"):
-        with pq.ParquetFile(path) as fine:
-            both = (each.iter_batches(columns=[name]) for each in (fine, file))
-            for batches in zip(*both, strict=True):
-                nanoseconds, microseconds = (_whole_numbers(each.column(0)) for each in batches)
-                # Both overflow alike outside of the years that nanoseconds reach.
-                if not nanoseconds.equals(pc.call_function("multiply", [microseconds, 1000])):
-                    raise RefusedError(
-                        f'{path.name}: column "{name}" has {_NANOSECONDS}: round them'
-                    )
-
-
-def _whole_numbers(array: pa.Array) -> pa.Array:
-    while not pa.types.is_timestamp(array.type):
-        array = array.field(0) if pa.types.is_struct(array.type) else array.flatten()
-    return array.cast(pa.int64())

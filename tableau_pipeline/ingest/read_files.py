@@ -107,7 +107,7 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
         type_ = T.StringType() if isinstance(each.dataType, STRINGS) else each.dataType
         stored.add(each.name, type_, metadata=each.metadata)
     frame = spark.read.schema(stored).parquet(*map(exact_path, written))
-    reading = Reading(frame, before, bad)
+    reading = Reading(frame, before, bad.total, "; ".join(bad.examples), bad.message())
     # From here on the rows come from the copy, so a later change of the files does no harm.
     reading.check_unchanged()
     return reading

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.snapshots.write import name_problems
 
 WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
@@ -67,15 +68,8 @@ def declared(columns: str) -> T.StructType:
 
 def check_names(names: Sequence[str], where: str) -> None:
     """Refuse column names that Spark cannot distinguish, or that are empty."""
-    if "" in names:
-        position = [*names].index("") + 1
-        raise RefusedError(f"{where}: the name of column {position} is empty: name it")
-    folded = [name.casefold() for name in names]
-    if twins := [f'"{name}"' for name in names if folded.count(name.casefold()) > 1]:
-        raise RefusedError(
-            f"{where}: the columns {', '.join(twins)} differ only in case, or not at all: rename "
-            "all but one"
-        )
+    if problems := name_problems(names):
+        raise RefusedError(f"{where}: {'; '.join(problems)}")
 
 
 def arrow_type(type_: T.DataType) -> pa.DataType | None:
@@ -206,11 +200,7 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
         plain = _do("replace_with_mask", plain, odd, pa.array(usual, pa.string()))
         digits = _do("replace_substring", _do("utf8_ltrim", plain, "-"), ".", "")
         plain = _where(_do("less_equal", _do("binary_length", digits), 38), plain)
-    target = cast("pa.DataType", arrow_type(type_))
-    try:
-        values = plain.cast(target)
-    except pa.ArrowInvalid:
-        values = _cast(_likely(plain, target), target)
+    values = _cast(plain, cast("pa.DataType", arrow_type(type_)))
     if digits := _HELD.get(type(type_)):
         return _where(_held(plain, values, digits=digits, as_written=as_written), values)
     return values
@@ -222,15 +212,6 @@ def _written_out(number: str) -> str:
     whole, _, fraction = digits.lstrip("-").partition(".")
     sign = "-" * digits.startswith("-")
     return f"{sign}{whole.lstrip('0') or '0'}.{fraction.rstrip('0')}".rstrip(".")
-
-
-def _likely(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return the numbers that may fit a type: often a whole column does not, which takes long."""
-    limit = 2.0 ** (type_.bit_width - 1)
-    if pa.types.is_decimal(type_):
-        limit = 10.0 ** (type_.precision - type_.scale)
-        texts = _matching(texts, rf"-?[0-9]*(?:\.[0-9]{{0,{type_.scale}}}0*)?")
-    return _where(_do("less_equal", _do("abs", texts.cast(pa.float64())), limit), texts)
 
 
 def _held(texts: pa.Array, values: pa.Array, *, digits: int, as_written: bool) -> pa.Array:
@@ -304,9 +285,8 @@ def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
         group = letters[:1].translate(str.maketrans("uxZ", "yXX"))
         if (letters and letters not in _LETTERS) or group in seen or other in ("[", "]"):
             raise RefusedError(
-                f'The format "{pattern}" has "{letters or other}", which is not known here'
-                f"{' twice' * (group in seen)}: the letters are y M d H h m s S a X, and text "
-                "stands in single quotes"
+                f'The format "{pattern}" has "{letters or other}": the letters are y M d H h m s S '
+                "a X, each once, and text stands in single quotes"
             )
         if letters:
             seen[group] = letters

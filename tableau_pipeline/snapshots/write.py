@@ -148,22 +148,24 @@ def _check_storable(schema: T.StructType, asset_key: str) -> None:
     """
     reserved = {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
-    problems += [
-        f"the name of column {position} is empty: name it"
-        for position, name in enumerate(schema.names, 1)
-        if not name
-    ]
+    problems += name_problems(schema.names)
     if not schema.fields:
         problems.append("it has no columns")
-    folded = Counter(name.casefold() for name in schema.names)
-    problems += [
-        f"columns {', '.join(repr(n) for n in schema.names if n.casefold() == name)} differ only "
-        "in case, or not at all: rename all but one"
-        for name, count in folded.items()
-        if count > 1
-    ]
     if problems:
         raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
+
+
+def name_problems(names: Sequence[str]) -> list[str]:
+    """Return what is wrong with names of columns: they are empty, or Spark takes two for one."""
+    problems = [
+        f"the name of column {at} is empty: name it" for at, name in enumerate(names, 1) if not name
+    ]
+    return problems + [
+        f"columns {', '.join(repr(each) for each in names if each.casefold() == name)} differ only "
+        "in case, or not at all: rename all but one"
+        for name, count in Counter(map(str.casefold, names)).items()
+        if count > 1
+    ]
 
 
 def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:

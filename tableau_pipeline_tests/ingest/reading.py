@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest import Files, format_of
 from tableau_pipeline.ingest.errors import BadRows
+from tableau_pipeline.ingest.options import Files, format_of
 from tableau_pipeline.ingest.read_files import as_parquet
 
 
@@ -40,7 +40,7 @@ def read(path: Path, **settings: Any) -> list[tuple]:
     """
     table, bad = read_all(path, **settings)
     if bad.total:
-        raise RefusedError("; ".join([*bad.examples, *bad.hints]))
+        raise RefusedError(bad.message())
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 

@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest import Files, Reading, load
+from tableau_pipeline.ingest.errors import Reading
 from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.ingest.options import Files
+from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 from tableau_pipeline_tests.snapshots.support.samples import rows
@@ -32,9 +34,9 @@ def files(spark: SparkSession, store: SnapshotStore, tmp_path: Path):
         def read() -> Reading:
             return load(spark, Files((path,), "csv"), tmp_path / uuid4().hex)
 
-        built_on = settings.pop("built_on", None)
-        given = {"store": store, "read": read, "run_id": "run", "built_on": lambda: built_on}
-        return FileStore(**{**given, **settings})
+        built_on, mode = settings.pop("built_on", None), settings.pop("mode", "replace")
+        add_to = (lambda: built_on) if mode == "append" else None
+        return FileStore(settings.get("store", store), read, "run", add_to)
 
     return files
 
@@ -97,9 +99,7 @@ def test_append_to_what_is_gone(files, store: SnapshotStore):
 def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     """Prevents: one bad file that blocks all later ones."""
     files("a.csv", "id,v", "1,a", mode="append").newest("model")
-    with pytest.raises(
-        RefusedError, match=r"columns of b.csv differ from those of a.csv.*id \(str"
-    ):
+    with pytest.raises(RefusedError, match=r"columns differ from those of a.csv.*id \(str"):
         files("b.csv", "id,v", "x,2.5", mode="append", built_on=1).newest("model")
     with pytest.raises(RefusedError, match="1 row does not fit"):
         files("c.csv", "id,v", "1,a,b", mode="append").newest("model")

@@ -116,10 +116,3 @@ def test_an_object_over_several_lines(file: Path):
         read(file)
     assert 'x.json, line 1: invalid JSON near "{"' in str(refused.value)
     assert "objects may span lines only in an array" in str(refused.value)
-
-
-def test_an_empty_text_is_no_date_in_any_format(file: Path):
-    """Prevents: advice to set a format of dates where a text is empty."""
-    file.write_text('{"v": ""}\n', "utf-8")
-    _, bad = read_all(file, columns="v date")
-    assert (bad.total, bad.hints) == (1, [])

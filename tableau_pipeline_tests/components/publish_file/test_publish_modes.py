@@ -11,8 +11,10 @@ from tableau_pipeline.components import publish_file as job
 from tableau_pipeline.components.publish_file import PublishFileConfig
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
-from tableau_pipeline.ingest import Files, Reading, load
 from tableau_pipeline.ingest.database import check_table
+from tableau_pipeline.ingest.errors import Reading
+from tableau_pipeline.ingest.options import Files
+from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published, write
@@ -105,7 +107,7 @@ def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path
     """Prevents: a column of the files that the names of the files replace."""
     path = write(tmp_path / "a.csv", "id,Source", "1,web")
     message = failure(publish(path=str(path), name=name, mode="append", file_column="source"))
-    assert 'the files already have a column "Source"' in message
+    assert "the files already have such a column" in message
 
 
 def test_names_that_differ_a_little_are_different():

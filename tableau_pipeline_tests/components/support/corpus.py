@@ -89,7 +89,6 @@ FILES: dict[str, Callable[[Path], None]] = {
     "compressed by brotli": _write(PLAIN, compression="brotli"),
     # From here on they are refused.
     "finer than microseconds": _write(FINE),
-    "finer int96": _write(FINE, use_deprecated_int96_timestamps=True),
     "large decimals": _one(pa.decimal256(50, 2), Decimal("1.25")),
     "times": _one(pa.time64("us"), time(12)),
     "lists": _one(pa.list_(pa.int64()), [1]),
