@@ -266,11 +266,6 @@ _PROPERTIES = {
     # Catalogs that are asked over HTTP: we have credentials of our own for the files.
     "header.X-Iceberg-Access-Delegation": "",
 }
-# Names of properties by which a catalog hands out credentials for the files of a table.
-_CREDENTIALS = re.compile(
-    r"(s3|client|gcs|adls|oss|hf)\..*"
-    r"(access-?key|account-?key|secret|token|password|credential|connection-?string).*"
-)
 # What a message about a catalog may repeat of its configuration.
 _OPEN = ("type", "uri", "warehouse")
 # No text of fewer letters is a secret, and messages are full of such texts.
@@ -281,14 +276,13 @@ def _loaded(location: InCatalog) -> Table:
     """Load a table.
 
     Raises:
-        RefusedError: pyiceberg knows no such catalog, the catalog no such table, or the catalog
-            hands out credentials.
+        RefusedError: pyiceberg knows no such catalog, or the catalog no such table.
         RefreshError: the catalog could not be asked.
     """
     known = _configuration(location)
     try:
         with load_catalog(location.catalog, **{**known, **_PROPERTIES}) as catalog:
-            table = catalog.load_table(location.table)
+            return catalog.load_table(location.table)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise RefusedError(
             f'The catalog {location.catalog} has no Iceberg table "{location.table}": correct '
@@ -302,20 +296,6 @@ def _loaded(location: InCatalog) -> Table:
             f"{location.table}: {_said(error, known)}. Check its configuration for pyiceberg and "
             "the network, then run again"
         ) from None
-    # What a catalog gave beyond its own configuration; by name, and never by value.
-    vended = sorted(
-        name
-        for name, value in table.io.properties.items()
-        if _CREDENTIALS.fullmatch(name) and known.get(name) != value
-    )
-    if vended:
-        raise RefusedError(
-            f"The catalog {location.catalog} hands out credentials for the Iceberg table "
-            f"{location.table} ({', '.join(vended)}), which are not used: they may expire while "
-            "files are read. Let the catalog give none, and give the pipeline its own by the "
-            "variables of the store, such as AWS_ACCESS_KEY_ID"
-        )
-    return table
 
 
 def _configuration(location: InCatalog) -> Mapping[str, Any]:

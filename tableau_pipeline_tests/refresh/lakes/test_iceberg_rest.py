@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tableau_pipeline.core.declaration import InCatalog
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
@@ -90,26 +90,14 @@ def test_rows_are_read(followed: Pipeline, rest: Rest):
 
 
 @pytest.mark.parametrize("where", ["config", "storage-credentials"])
-def test_credentials_of_a_catalog_are_refused(followed: Pipeline, rest: Rest, where: str):
-    """Prevents: credentials that expire while files are read; a secret in the message."""
-    given = {
-        "s3.access-key-id": "geheim1",
-        "s3.secret-access-key": "geheim2",
-        "s3.session-token": "geheim3",
-        "adls.sas-token.lake": "geheim4",
-        "gcs.oauth2.token": "geheim5",
-        "s3.region": "eu-west-1",
-    }
+def test_credentials_of_a_catalog_are_not_used(followed: Pipeline, rest: Rest, where: str):
+    """Prevents: a table that cannot be read because its catalog always hands out credentials."""
+    given = {"s3.access-key-id": "secret"}
     rest.more = {"config": given}
     if where == "storage-credentials":
         rest.more = {where: [{"prefix": "file:", "config": given}]}
-    with pytest.raises(RefusedError) as caught:
-        followed.run()
-    assert (
-        "hands out credentials for the Iceberg table db.orders (adls.sas-token.lake, "
-        "gcs.oauth2.token, s3.access-key-id, s3.secret-access-key, s3.session-token), which"
-    ) in str(caught.value)
-    assert "geheim" not in str(caught.value)
+    followed.run()
+    assert published(followed) == in_order(rest.table.scan().to_arrow())
 
 
 def test_a_page_is_no_answer(followed: Pipeline, rest: Rest):
