@@ -1,14 +1,16 @@
 import os
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
+from pydantic import ValidationError
 
 from tableau_pipeline.core.project_root import root_from
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.data_folder import shared_place
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
+
+_NO_TEXTS = ("job_timeout", "queue_timeout", "takeover")
 
 
 def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
@@ -34,20 +36,25 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     for name in TableauServerResource.model_fields:
         variable = f"TABLEAU_{name.upper()}"
         if value := os.environ.get(variable):
-            # The web UI never shows the value of an EnvVar.
-            known = _CHECKED.get(name)
-            tableau[name] = known(variable, value) if known else dg.EnvVar(variable)
-    return {
-        "spark": spark,
-        "hyper": HyperResource(memory_limit=os.environ.get("HYPER_MEMORY_LIMIT") or "50%"),
-        "tableau": TableauServerResource(**tableau),
-        "snapshots": SnapshotIOManager(
-            root=str(shared_place("snapshots")),
-            spark=spark,
-            keep_days=keep_days,
-            cache_gb=_amount("PIPELINE_CACHE_GB", os.environ.get("PIPELINE_CACHE_GB") or "10"),
-        ),
-    }
+            # The web UI never shows the value of an EnvVar, which Dagster takes for a text.
+            tableau[name] = value if name in _NO_TEXTS else dg.EnvVar(variable)
+    snapshots: dict[str, Any] = {"root": str(shared_place("snapshots")), "keep_days": keep_days}
+    if value := os.environ.get("PIPELINE_CACHE_GB"):
+        snapshots["cache_gb"] = value
+    try:
+        return {
+            "spark": spark,
+            "hyper": HyperResource(memory_limit=os.environ.get("HYPER_MEMORY_LIMIT") or "50%"),
+            "tableau": TableauServerResource(**tableau),
+            "snapshots": SnapshotIOManager(spark=spark, **snapshots),
+        }
+    except ValidationError as error:
+        found = error.errors()[0]
+        name = str(found["loc"][0]).upper()
+        raise RefusedError(
+            f"{'PIPELINE' if name == 'CACHE_GB' else 'TABLEAU'}_{name} is {found['input']!r}: "
+            f"{found['msg']}."
+        ) from None
 
 
 def tableau_project_root() -> str:
@@ -57,32 +64,3 @@ def tableau_project_root() -> str:
         RefusedError: it is not the path of a project.
     """
     return root_from(os.environ.get("TABLEAU_PROJECT_ROOT", ""))
-
-
-def _seconds(name: str, value: str) -> int:
-    if not value.isdecimal() or int(value) == 0:
-        raise RefusedError(f"{name} is {value!r}: set it to a number of seconds above 0.")
-    return int(value)
-
-
-def _amount(name: str, value: str) -> float:
-    try:
-        amount = float(value)
-    except ValueError:
-        amount = -1
-    if not 0 <= amount < float("inf"):
-        raise RefusedError(f"{name} is {value!r}: set it to a number of GB, 0 or more.")
-    return amount
-
-
-def _switch(name: str, value: str) -> bool:
-    if value not in ("true", "false"):
-        raise RefusedError(f"{name} is {value!r}: set it to true or false.")
-    return value == "true"
-
-
-_CHECKED: Mapping[str, Callable[[str, str], Any]] = {
-    "job_timeout": _seconds,
-    "queue_timeout": _seconds,
-    "takeover": _switch,
-}

@@ -133,6 +133,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     cache_gb: float = Field(
         default=10,
         ge=0,
+        allow_inf_nan=False,
         description="GB of local copies that stay of files that hyperd has read from an object "
         "store.",
     )

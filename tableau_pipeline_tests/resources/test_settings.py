@@ -30,7 +30,7 @@ def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
         ("TABLEAU_JOB_TIMEOUT", "2h"),
         ("TABLEAU_JOB_TIMEOUT", "0"),
         ("TABLEAU_QUEUE_TIMEOUT", "-1"),
-        ("TABLEAU_TAKEOVER", "yes"),
+        ("TABLEAU_TAKEOVER", "maybe"),
         ("PIPELINE_CACHE_GB", "10 GB"),
         ("PIPELINE_CACHE_GB", "-1"),
     ],
