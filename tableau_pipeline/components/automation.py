@@ -245,8 +245,8 @@ def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
         name="new_versions_of_lake_tables",
         minimum_interval_seconds=60,
         default_status=default_status(dg.DefaultSensorStatus),
-        description=f"Reports new versions of {', '.join(sorted(tables))}, on which triggers and "
-        "the lineage rest.",
+        description=f"Tells Dagster of new versions of {', '.join(sorted(tables))}, for triggers "
+        "and the lineage.",
     )
     def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         reported: dict[str, str] = json.loads(context.cursor or "{}")

@@ -16,6 +16,7 @@ from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_hist
 
 _STOPPED = ("refuse", "failed")
 _LISTED = 20
+_BEFORE = "failed before it: "
 
 
 class State(StrEnum):
@@ -194,7 +195,7 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
         text = said or (error.message.strip() if error else "") or "it says not why"
         # The web UI shows where to type it, which is not here.
         lines = [each for each in text.splitlines() if "goes into the launchpad" not in each]
-        where = "" if name == step else f"the step {name} failed before it: "
+        where = "" if name == step else f"the step {name} {_BEFORE}"
         return where + "\n".join(lines)
     return ""
 
@@ -211,10 +212,11 @@ def _checkpoint(journal: DagsterJournal, request: Record | None) -> tuple[Checkp
 
 def remedy(key: str, reason: str = "") -> str:
     """The command that lets a refused or failed refresh through, or tries it again."""
+    models = " --models" if _BEFORE in reason else ""
     accept = "".join(
         f" --accept {each}" for each in dict.fromkeys(re.findall(r"accept: \[(\w+)\]", reason))
     )
-    return f"tableau-pipeline refresh {key}{accept}"
+    return f"tableau-pipeline refresh {key}{models}{accept}"
 
 
 @dataclass(frozen=True, slots=True)

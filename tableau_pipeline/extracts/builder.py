@@ -13,7 +13,7 @@ from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.extracts.affected import TableChange, TableVersion
-from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage
+from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage, some_orphans
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, table_source
 from tableau_pipeline.hyper.build import Extract, build_extract
@@ -146,10 +146,14 @@ class Builder:
         }
         every = self._sources(desired, desired)
         found = count_orphans(self.hyper(), self.declaration, every, changes=changes, known=known)
-        for edge, count in found.items():
-            if count:
+        for edge in self.declaration.relationships:
+            if count := found.get(str(edge), 0):
                 rows = "1 row has" if count == 1 else f"{count:,} rows have"
-                self.log.warning("Relationship %s: %s no match", edge, rows)
+                told = f"Relationship {edge}: {rows} no match"
+                if not changes:
+                    # An update need not read all keys again.
+                    told += f", for instance {some_orphans(self.hyper(), edge, every)}"
+                self.log.warning(told)
         return {edge: count for edge, count in (known | found).items() if count}
 
     def _clear(self) -> None:

@@ -24,6 +24,7 @@ from tableau_pipeline.hyper.build import (
     Relationship,
     key_problem,
     null_problem,
+    orphan_keys,
     orphans,
     shared_key_problem,
 )
@@ -436,6 +437,15 @@ def _all_orphans(
 ) -> int:
     many, one = select_sql(sources[edge.many]), select_sql(sources[edge.one])
     return orphans(hyper, many, one, edge.on)
+
+
+def some_orphans(
+    hyper: HyperProcess, edge: Relationship, sources: Mapping[str, TableSource]
+) -> str:
+    """Name some keys without a match, as `carrier AA, DL`."""
+    many, one = select_sql(sources[edge.many]), select_sql(sources[edge.one])
+    columns = " / ".join(left for left, _ in edge.on)
+    return f"{columns} {orphan_keys(hyper, many, one, edge.on)}"
 
 
 def _orphans(

@@ -335,15 +335,35 @@ def orphans(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, st
         many: a relation, as SQL; like `one`.
         on: pairs (column of `many`, column of `one`).
     """
+    with connect(hyper) as connection:
+        count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {_unmatched(many, one, on)}")
+    return count
+
+
+def orphan_keys(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, str]]) -> str:
+    """Name the first keys of `many` that `one` lacks."""
+    key = ", ".join(f"m.{escape_name(left)}" for left, _ in on)
+    with connect(hyper) as connection:
+        found = connection.execute_list_query(
+            f"SELECT DISTINCT {key} {_unmatched(many, one, on)} ORDER BY {key} LIMIT {_SAMPLES}"
+        )
+    return ", ".join(map(_quoted, found))
+
+
+def _unmatched(many: str, one: str, on: Sequence[tuple[str, str]]) -> str:
     pairs = [(escape_name(left), escape_name(right)) for left, right in on]
     same = " AND ".join(f"m.{left} = o.{right}" for left, right in pairs)
     pointing = " AND ".join(f"m.{left} IS NOT NULL" for left, _ in pairs)
-    with connect(hyper) as connection:
-        count: Any = connection.execute_scalar_query(
-            f"SELECT COUNT(*) FROM {many} m WHERE {pointing} "  # noqa: S608
-            f"AND NOT EXISTS (SELECT 1 FROM {one} o WHERE {same})"
-        )
-    return count
+    return (
+        f"FROM {many} m WHERE {pointing} AND NOT EXISTS "  # noqa: S608
+        f"(SELECT 1 FROM {one} o WHERE {same})"
+    )
+
+
+def _quoted(values: Sequence[Any]) -> str:
+    # Quotes show where a value begins and ends.
+    texts = (text if text.strip() == text != "" else f'"{text}"' for text in map(str, values))
+    return " / ".join(texts)
 
 
 def _not_unique(
@@ -351,10 +371,5 @@ def _not_unique(
 ) -> str | None:
     if not repeated:
         return None
-    samples = []
-    for *values, count in repeated:
-        # Quotes show where a value begins and ends.
-        texts = (text if text.strip() == text != "" else f'"{text}"' for text in map(str, values))
-        samples.append(f"{' / '.join(texts)} ({count} times)")
-    found = ", ".join(samples)
+    found = ", ".join(f"{_quoted(values)} ({count} times)" for *values, count in repeated)
     return f'table "{table.name}": {", ".join(key)} is not unique, for instance {found}'

@@ -13,6 +13,7 @@ import pytest
 
 from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.support.models import flights
 
@@ -192,3 +193,19 @@ def test_a_url_that_is_none():
     with pytest.raises(ValueError, match="number 2 is no URL that Apprise knows") as raised:
         Notify(urls=("json://127.0.0.1", "sesame"))
     assert "sesame" not in str(raised.value)
+
+
+def test_a_model_that_failed_runs_again():
+    """Prevents: a remedy that publishes the last rows once more, and not those of the model."""
+
+    @dg.asset
+    def sales_rows() -> None:
+        raise ValueError("no such file")
+
+    @dg.asset(deps=[sales_rows])
+    def sales() -> None: ...
+
+    instance = dg.DagsterInstance.ephemeral()
+    run = dg.materialize([sales_rows, sales], instance=instance, raise_on_error=False)
+    told = remedy("sales", failure_of(instance, run.run_id, "sales"))
+    assert told == "tableau-pipeline refresh sales --models"

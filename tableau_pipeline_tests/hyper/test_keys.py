@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.hyper.build import key_problem, orphans
+from tableau_pipeline.hyper.build import key_problem, orphan_keys, orphans
 from tableau_pipeline.hyper.parquet import select_sql
 from tableau_pipeline_tests.hyper.samples import source
 
@@ -33,10 +33,13 @@ def test_null_in_any_part_of_a_key_is_counted(
 
 
 def test_rows_without_a_partner_are_counted(hyper: HyperProcess, tmp_path: Path) -> None:
-    """Prevents: a warning for rows that point nowhere on purpose, or for a composite key's half."""
+    """Prevents: a warning for rows that point nowhere on purpose, or for a composite key's half;
+    or one that leaves a person to find out for which."""
     one = source(tmp_path, "one", {"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [0, 0, 0]})
     columns = {"k": [1, 1, 2, 2, None, 2], "l": ["x", "y", "x", "y", "z", None]}
     many = source(tmp_path, "many", columns, files=2)
-    assert orphans(hyper, select_sql(many), select_sql(one), [("k", "a"), ("l", "b")]) == 1
+    both = [("k", "a"), ("l", "b")]
+    assert orphans(hyper, select_sql(many), select_sql(one), both) == 1
+    assert orphan_keys(hyper, select_sql(many), select_sql(one), both) == "2 / y"
     assert orphans(hyper, select_sql(many), select_sql(one), [("k", "a")]) == 0
     assert orphans(hyper, select_sql(many), select_sql(replace(one, files=())), [("l", "b")]) == 5
