@@ -1,7 +1,7 @@
 """What a server reports of data sources and jobs, and whether a change of one is our own."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -44,22 +44,6 @@ class RemoteDatasource:
     def state(self) -> tuple[object, ...]:
         """The values that show whether another user changed, renamed or moved it."""
         return self.luid, self.name, self.project_id, self.stamp
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """The content of a data source's `.tds`.
-
-    Attributes:
-        digest: changes when a user edits calculated fields, captions or folders. Equal
-            metadata has equal digests, however it is written or packed.
-        columns: pairs (table, column) of the published file; None if the `.tds` lists none.
-        work: the names of what people made in it, by kind, such as "calculated fields".
-    """
-
-    digest: str
-    columns: frozenset[tuple[str, str]] | None
-    work: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

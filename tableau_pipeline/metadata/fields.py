@@ -1,16 +1,143 @@
-"""The YAML values of fields, and what they ask for."""
+"""What a declaration says of fields: the values that YAML holds, and what they ask for."""
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.keys import keyed, written_as
-from tableau_pipeline.metadata.merge import OnConflict, Values
+from tableau_pipeline.keys import guess, keyed, written_as
+from tableau_pipeline.metadata.formulas import (
+    field_name,
+    fields_in,
+    quoted,
+    unquoted,
+    with_fields,
+)
+from tableau_pipeline.metadata.merge import OnConflict, Path, Values
 
 Role = Literal["dimension", "measure"]
+Aggregation = Literal[
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "median",
+    "count",
+    "countd",
+    "stdev",
+    "stdevp",
+    "var",
+    "varp",
+    "attr",
+]
+DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
+# Tableau's own words, where they are not ours with a capital.
+_AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
+
+_FORMAT = (
+    'Number format, "#,##0.00", "0.0%" or "$#,##0"; date format, "yyyy-MM-dd"; or a format as '
+    "Tableau itself writes it, 'c\"€\"#,##0'. Default: Tableau's."
+)
+
+
+@keyed
+class FieldMetadata:
+    """What Tableau shows of a column."""
+
+    # In YAML, it is the key that holds the field.
+    name: SkipJsonSchema[str] = ""
+    caption: str = Field(default="", description="The name that people see. Default: the column's.")
+    description: str = Field(
+        default="", description="Shown when people point at the field. Default: none."
+    )
+    format: str = Field(default="", description=_FORMAT)
+    role: Role | None = Field(
+        default=None,
+        description="Default: measure for numbers, dimension for all else.",
+    )
+    aggregation: Aggregation | None = Field(
+        default=None, description="How a measure is aggregated. Default: sum for numbers."
+    )
+    hidden: bool = Field(default=False, description="Do not show it.")
+    folder: str = Field(default="", description="The folder that shows it. Default: none.")
+
+
+@keyed
+class Calculation:
+    """A calculated field. A field of this name that somebody else made stays as it is."""
+
+    # In YAML, it is the key that holds the calculation; and its caption.
+    name: SkipJsonSchema[str] = ""
+    formula: str = Field(
+        default="",
+        min_length=1,
+        validate_default=True,
+        description="In Tableau's language. It names columns, [net] or, of several tables, "
+        "[orders.net]; captions; and other calculations.",
+    )
+    type: DataType = Field(default="real", description="The type of its values.")
+    role: Role | None = Field(
+        default=None, description="Default: measure for numbers, dimension for all else."
+    )
+    format: str = Field(default="", description=_FORMAT)
+    description: str = Field(
+        default="", description="Shown when people point at the field. Default: none."
+    )
+    hidden: bool = Field(default=False, description="Do not show it.")
+    folder: str = Field(default="", description="The folder that shows it. Default: none.")
+
+
+@keyed
+class Members:
+    """Fields under a name: those of a hierarchy, from its top down, or of a folder."""
+
+    name: SkipJsonSchema[str]
+    fields: tuple[str, ...] = Field(min_length=1)
+
+
+@keyed
+class MetadataPolicy:
+    """What happens to metadata that people edited."""
+
+    on_conflict: OnConflict = Field(
+        default="keep",
+        description="Where both the declaration and a person changed a value. keep: the person's "
+        "stays, and a check reports both. replace: the declaration's is published. refuse: the "
+        "refresh is refused. What only a person changed always stays.",
+    )
+
+
+def by_name(kind: Any) -> Any:
+    """Return the type of values that have a name, which in YAML is the key of each."""
+
+    def with_names(found: Mapping[str, Any]) -> Any:
+        return tuple(
+            kind(
+                name=name,
+                **{key: getattr(each, key) for key in kind.__pydantic_fields__ if key != "name"},
+            )
+            for name, each in found.items()
+        )
+
+    return Annotated[tuple[kind, ...], written_as(dict[str, kind], with_names)]
+
+
+Fields = by_name(FieldMetadata)
+Calculations = by_name(Calculation)
+Groups = Annotated[
+    tuple[Members, ...],
+    written_as(
+        dict[str, Annotated[list[str], Field(min_length=1)]],
+        lambda found: tuple(Members(name=name, fields=tuple(each)) for name, each in found.items()),
+    ),
+]
 
 
 class FieldError(RefusedError):
@@ -25,42 +152,9 @@ class FieldError(RefusedError):
         self.at = at
 
 
-@keyed
-class FieldMetadata:
-    """What Tableau shows of a column."""
-
-    # In YAML, it is the key that holds the field.
-    name: SkipJsonSchema[str] = ""
-    caption: str = ""
-    description: str = ""
-    format: str = ""
-    role: Role | None = None
-    aggregation: str = ""
-    hidden: bool = False
-    folder: str = ""
-
-
-@keyed
-class Calculation:
-    """A calculated field."""
-
-    name: SkipJsonSchema[str] = ""
-    formula: str = ""
-
-
-@keyed
-class Members:
-    """Fields under a name: a hierarchy, from its top down, or a folder."""
-
-    name: SkipJsonSchema[str] = ""
-    fields: tuple[str, ...] = ()
-
-
-@keyed
-class MetadataPolicy:
-    """What becomes of metadata that both the declaration and a person changed."""
-
-    on_conflict: OnConflict = Field(default="keep")
+_NOTHING: Mapping[tuple[str, str], str] = MappingProxyType({})
+# Characters that XML cannot hold.
+_NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def wanted(
@@ -70,17 +164,185 @@ def wanted(
     hierarchies: Sequence[Members],
     folders: Sequence[Members],
     columns: Mapping[str, Sequence[str]],
-    descriptions: Mapping[tuple[str, str], str],
+    published: Callable[[str], str],
+    descriptions: Mapping[tuple[str, str], str] = _NOTHING,
 ) -> Values:
-    """Return the values that a declaration asks for, by the tables' names in the file.
-
-    `Declaration.wanted(columns, descriptions)` calls it, with the tables' declared names.
+    """Return the values that a declaration asks for; `Declaration.wanted` calls it with its parts.
 
     Args:
         columns: all columns of each table.
+        published: returns the name of a table in the file.
         descriptions: inherited ones, by table and column; a declared one beats them.
 
     Raises:
         FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
     """
-    raise NotImplementedError
+    names = _Names(columns, published, fields, calculations)
+    formulas = {
+        each.name: names.translated(each.formula, ("calculations", each.name, "formula"))
+        for each in calculations
+    }
+    _check(fields, calculations, formulas)
+    values: dict[Path, str] = {
+        ("field", published(table), column, "description"): text
+        for (table, column), text in descriptions.items()
+        if column in columns.get(table, ())
+    }
+    for table, declared in fields.items():
+        for each in declared:
+            if each.name not in columns[table]:
+                raise FieldError(
+                    ("tables", table, "fields", each.name),
+                    f'"{each.name}" is not a column of the table "{table}": '
+                    f"{guess(each.name, columns[table])}Its columns are "
+                    f"{', '.join(columns[table])}",
+                )
+            values |= _parts(("field", published(table), each.name), each)
+    for each in calculations:
+        path = ("calculation", each.name)
+        own = {"caption": each.name, "type": each.type, "formula": formulas[each.name]}
+        values |= _parts(path, each) | {(*path, part): value for part, value in own.items()}
+    values |= _members(names, hierarchies, folders, values)
+    clean = {path: _NO_TEXT.sub("", value).strip() for path, value in values.items()}
+    return {path: value for path, value in clean.items() if value}
+
+
+def _members(
+    names: "_Names", hierarchies: Sequence[Members], folders: Sequence[Members], values: Values
+) -> dict[Path, str]:
+    """The values of hierarchies and folders, which name their fields."""
+    found: dict[Path, str] = {}
+    for each in hierarchies:
+        members = [names.shown(names.path(one, ("hierarchies", each.name))) for one in each.fields]
+        found["hierarchy", each.name, "fields"] = json.dumps(members, ensure_ascii=False)
+    for each in folders:
+        for one in each.fields:
+            at = ("folders", each.name)
+            path = (*names.path(one, at), "folder")
+            if other := found.get(path, values.get(path)):
+                raise FieldError(at, f'"{one}" is in the folder "{other}", too: a field has one')
+            found[path] = each.name
+    return found
+
+
+def _parts(path: Path, declared: FieldMetadata | Calculation) -> dict[Path, str]:
+    """The values of a field that columns and calculations have alike."""
+    given = getattr(declared, "aggregation", None)
+    parts = {
+        "caption": getattr(declared, "caption", ""),
+        "description": declared.description,
+        "format": tableau_format(declared.format),
+        "role": declared.role or "",
+        "aggregation": _AGGREGATIONS.get(given, given.capitalize()) if given else "",
+        "hidden": "true" if declared.hidden else "",
+        "folder": declared.folder,
+    }
+    return {(*path, part): value for part, value in parts.items() if value}
+
+
+class _Names:
+    """What each name in a formula, a hierarchy or a folder means."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, Sequence[str]],
+        published: Callable[[str], str],
+        fields: Mapping[str, Sequence[FieldMetadata]],
+        calculations: Sequence[Calculation],
+    ) -> None:
+        self._single = len(columns) == 1
+        self._found: dict[str, list[Path]] = defaultdict(list)
+        for table, names in columns.items():
+            for column in names:
+                path = ("field", published(table), column)
+                self._found[f"{table}.{column}"].append(path)
+                self._found[column].append(path)
+        columns_alone = set(self._found)
+        for each in calculations:
+            if each.name in columns_alone:
+                raise FieldError(
+                    ("calculations", each.name),
+                    f'a column is named "{each.name}": give the calculation another name',
+                )
+            self._found[each.name].append(("calculation", each.name))
+        for table, declared in fields.items():
+            for each in declared:
+                # A name beats a caption.
+                if each.caption and each.caption not in self._found:
+                    self._found[each.caption].append(("field", published(table), each.name))
+
+    def path(self, name: str, at: tuple[str, ...]) -> Path:
+        """The path of a field by its name.
+
+        Raises:
+            FieldError: there is no such field, or several.
+        """
+        found = self._found.get(name, [])
+        if not found:
+            raise FieldError(
+                at,
+                f'"{name}" is neither a column nor a calculation: '
+                f"{guess(name, self._found)}The known fields are {', '.join(self._found)}",
+            )
+        if len(found) > 1:
+            listed = " or ".join(f"{path[1]}.{name}" for path in found)
+            raise FieldError(at, f'several tables have a column "{name}": write {listed}')
+        return found[0]
+
+    def shown(self, path: Path) -> str:
+        """The name of a field in formulas and hierarchies."""
+        return field_name(path, single=self._single)
+
+    def translated(self, formula: str, at: tuple[str, ...]) -> str:
+        """The formula with the fields' own names."""
+        return with_fields(formula, lambda name: quoted(self.shown(self.path(unquoted(name), at))))
+
+
+def _check(
+    fields: Mapping[str, Sequence[FieldMetadata]],
+    calculations: Sequence[Calculation],
+    formulas: Mapping[str, str],
+) -> None:
+    """Check that no two fields have the same caption, and no calculation needs itself.
+
+    Raises:
+        FieldError: they have, or it does.
+    """
+    captions = [
+        (each.caption, ("tables", table, "fields", each.name, "caption"))
+        for table, declared in fields.items()
+        for each in declared
+        if each.caption
+    ]
+    seen = {each.name for each in calculations}
+    for caption, at in captions:
+        if caption in seen:
+            raise FieldError(
+                at, f'two fields have the caption "{caption}": they need different ones'
+            )
+        seen.add(caption)
+    needs = {name: map(unquoted, fields_in(formula)) for name, formula in formulas.items()}
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        listed = " -> ".join(error.args[1])
+        raise FieldError(("calculations", error.args[1][0]), f"it needs itself: {listed}") from None
+
+
+# Formats that begin as Tableau writes them.
+_TABLEAUS_OWN = re.compile(r"[*ncpCLS]")
+_CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
+
+
+def tableau_format(text: str) -> str:
+    """Return a format as Tableau writes it: with its kind before it."""
+    if not text or _TABLEAUS_OWN.match(text):
+        return text
+    unquoted_part = re.sub(r'"[^"]*"', "", text)
+    if not re.search("[0#]", unquoted_part):
+        return f"*{text}"
+    if "%" in unquoted_part:
+        return f"p{text}"
+    if currency := _CURRENCY.match(text):
+        return f'c"{currency[1] or currency[2]}"{currency[3]}'
+    return f"n{text}"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
+
 # ("field", table, column, "caption"), ("calculation", "Margin", "formula"),
 # ("hierarchy", "Route", "fields"): the tables have their names in the published file.
 Path = tuple[str, ...]
@@ -102,3 +104,14 @@ def _parts(values: Values) -> Mapping[Path, Values]:
         for unit in (path, path[:2]):
             parts[unit][path] = value
     return parts
+
+
+def shown(path: Path) -> str:
+    """Return a path in words: "caption of flights.net_amount", "hierarchy Route"."""
+    match path:
+        case ("field", table, column, part):
+            return f"{part} of {column if table == EXTRACT_SCHEMA else f'{table}.{column}'}"
+        case ("hierarchy", name, _):
+            return f"hierarchy {name}"
+        case _:
+            return " of ".join(reversed(path[1:]))

@@ -18,8 +18,9 @@ from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, ProjectLuid, megabytes, project_path
-from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
+from tableau_pipeline.core.server import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.metadata.digest import LARGEST, Metadata, read_metadata
 from tableau_pipeline.publishing import counts, rest
 from tableau_pipeline.publishing.errors import (
     SESSION_GONE,
@@ -28,7 +29,7 @@ from tableau_pipeline.publishing.errors import (
     translate_errors,
 )
 from tableau_pipeline.publishing.http import ServerClock, downloads_up_to
-from tableau_pipeline.publishing.rest import LARGEST, read_metadata
+from tableau_pipeline.publishing.rest import tds_in
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -456,7 +457,7 @@ class TableauSite:
             with downloads_up_to(LARGEST):
                 file = self.tsc.datasources.download(luid, folder, include_extract=False)
             try:
-                return read_metadata(Path(file))
+                return read_metadata(tds_in(Path(file)))
             except ValueError as error:
                 raise RefreshError(
                     f"The server sent data source {luid} in a form that cannot be read: {error}."

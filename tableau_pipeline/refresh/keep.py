@@ -6,8 +6,9 @@ from tempfile import TemporaryDirectory
 
 import obstore
 
-from tableau_pipeline.core.server import Metadata, RemoteDatasource
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.metadata.digest import Metadata
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.objects.stores import opened, store_errors
 from tableau_pipeline.publishing.site import TableauSite

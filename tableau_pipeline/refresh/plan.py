@@ -9,10 +9,11 @@ from typing import ClassVar
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table, megabytes
 from tableau_pipeline.core.project_root import root_of
-from tableau_pipeline.core.server import Metadata, RemoteDatasource
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import RowCounts, Size
+from tableau_pipeline.metadata.digest import Metadata
 from tableau_pipeline.refresh.observe import Base
 
 # Each sentence names the key of its guard. `publish_file` has none that could be changed.

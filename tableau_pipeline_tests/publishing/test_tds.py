@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.server import Metadata
-from tableau_pipeline.publishing.rest import read_metadata
+from tableau_pipeline.metadata.digest import Metadata, read_metadata
+from tableau_pipeline.publishing.rest import tds_in
 
 # Of the form that Tableau's products write, with two tables and what an analyst adds to them.
 TDS = """<?xml version='1.0' encoding='utf-8' ?>
@@ -101,7 +101,7 @@ def read(tds: str | bytes, *, name: str = "x.tds") -> Metadata:
     with TemporaryDirectory() as folder:
         file = Path(folder, name)
         file.write_bytes(tds if isinstance(tds, bytes) else tds.encode())
-        return read_metadata(file)
+        return read_metadata(tds_in(file))
 
 
 def packed(tds: str, *, level: int = 9, year: int = 1980, extra: bool = False) -> bytes:
@@ -280,4 +280,4 @@ def test_package_without_a_tds(tmp_path: Path):
     with zipfile.ZipFile(file, "w") as package:
         package.writestr("x.txt", "nothing")
     with pytest.raises(ValueError, match=r"0 \.tds"):
-        read_metadata(file)
+        read_metadata(tds_in(file))

@@ -9,8 +9,9 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.metadata.digest import read_metadata
 from tableau_pipeline.objects.stores import opened
-from tableau_pipeline.publishing.rest import read_metadata
+from tableau_pipeline.publishing.rest import tds_in
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.s3 import S3Server
@@ -56,7 +57,7 @@ def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
     assert other_users.CALCULATION[:24] in pipeline.tds()
     (file,) = saved(pipeline)
     assert str(file) in str(report.warnings)
-    assert read_metadata(file).work == {"calculated fields": ("Delayed",)}
+    assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
     pipeline.declare(adopt=False)
     assert isinstance(pipeline.run().plan, NoChange)
 
@@ -78,7 +79,7 @@ def test_adoption_names_what_it_would_drop(pipeline: Pipeline, rows: object):
     assert mode_of(pipeline, Accept.OVERWRITE) is PublishMode.OVERWRITE
     assert pipeline.wrong() == []
     (file,) = saved(pipeline)
-    assert read_metadata(file).work == {"calculated fields": ("Delayed",)}
+    assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 
 def test_adoption_by_a_server_that_keeps_nothing_is_red(new_pipeline: Callable[..., Pipeline]):
@@ -120,7 +121,7 @@ def test_work_is_kept_in_an_object_store(
         file = tmp_path / "kept.tdsx"
         file.write_bytes(bytes(obstore.get(opened(url), found["path"]).bytes()))
     opened.cache_clear()
-    assert read_metadata(file).work == {"calculated fields": ("Delayed",)}
+    assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 
 def test_column_that_another_user_published_is_not_dropped_unasked(pipeline: Pipeline):

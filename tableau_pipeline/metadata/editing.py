@@ -1,0 +1,254 @@
+"""Changes of values in a `.tds`, each where Tableau's schema has it."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from lxml import etree
+from lxml.etree import _Element as Element
+
+from tableau_pipeline.metadata.columns import (
+    default_role,
+    folder_items,
+    forget,
+    local_names,
+    place,
+    remove,
+    scale_of,
+    set_type,
+)
+from tableau_pipeline.metadata.digest import plain, records
+from tableau_pipeline.metadata.formulas import field_name, quoted, unquoted, with_fields
+from tableau_pipeline.metadata.merge import Path
+
+# The order of elements in a data source, as in Tableau's schema of workbooks.
+ORDER = (
+    "document-format-change-manifest",
+    "repository-location",
+    "connection",
+    "utility-dimensions",
+    "dimension",
+    "overridable-settings",
+    "aliases",
+    "column",
+    "column-instance",
+    "group",
+    "mapped-images",
+    "drill-paths",
+    "folder",
+    "folders-common",
+    "folders-parameters",
+    "actions",
+    "calculated-members",
+    "extract",
+    "layout",
+    "style",
+    "semantic-values",
+    "date-options",
+    "default-date-format",
+    "default-sorts",
+    "sort-orders",
+    "datasource-dependencies",
+    "filter",
+    "analytic-model",
+    "object-graph",
+)
+# What Tableau writes before the end of a line in formatted text.
+LINE_END = "\u00c6"
+ATTRIBUTES = MappingProxyType(
+    {"caption": "caption", "format": "default-format", "hidden": "hidden"}
+)
+
+
+def local_name(calculation: str) -> str:
+    """Return the name in the `.tds` of a calculation that we make."""
+    digest = hashlib.sha256(calculation.encode()).digest()
+    # Of the form of Tableau's own.
+    return f"[Calculation_{int.from_bytes(digest[:8]) % 10**18:018}]"
+
+
+class Names:
+    """The local names of columns and our calculations, and the names that people write."""
+
+    def __init__(self, root: Element, calculations: Iterable[str]) -> None:
+        columns = local_names(root)
+        single = len({table for table, _ in columns}) == 1
+        self._locals = {local_name(each): each for each in calculations}
+        self._locals |= {
+            local: field_name(("field", *path), single=single) for path, local in columns.items()
+        }
+        self._named = {name: local for local, name in self._locals.items()}
+
+    def shown(self, local: str) -> str:
+        """Return what people write; the local name of a field that somebody else made."""
+        return self._locals.get(local, local)
+
+    def shown_in_brackets(self, local: str) -> str:
+        """Return what people write in a formula."""
+        return quoted(self._locals[local]) if local in self._locals else local
+
+    def local(self, name: str) -> str | None:
+        """Return the local name of what people write; None if there is no such field of ours."""
+        return self._named.get(name)
+
+
+class Editing:
+    """Changes of a data source in place."""
+
+    def __init__(self, root: Element, changes: Mapping[Path, str | None]) -> None:
+        self._root, self._changes = root, changes
+        self._columns = {each.get("name", ""): each for each in root if plain(each) == "column"}
+        self._names = Names(root, [path[1] for path in changes if path[0] == "calculation"])
+        self._locals = local_names(root)
+        self._types = {
+            self._locals[table, column]: texts.get("local-type", "string")
+            for table, column, texts in records(root)
+        }
+
+    def apply(self) -> None:
+        """Make the changes."""
+        for path, value in self._changes.items():
+            is_formula = path[0] == "calculation" and path[2] == "formula"
+            if is_formula and value and local_name(path[1]) not in self._columns:
+                self._add(local_name(path[1]), "real").set("caption", path[1])
+        # The role depends on the type.
+        for path, value in sorted(self._changes.items(), key=lambda each: each[0][-1] != "type"):
+            if path[0] == "hierarchy":
+                self._set_hierarchy(path[1], json.loads(value) if value else ())
+            elif local := self._known(path):
+                self._set(local, path[-1], value)
+        for path, value in self._changes.items():
+            if path[0] == "calculation" and path[2] == "formula" and not value:
+                local = local_name(path[1])
+                forget(self._root, local)
+                if local in self._columns:
+                    remove(self._columns[local])
+
+    def _known(self, path: Path) -> str | None:
+        """The local name of a field; None if the published file does not have it."""
+        if path[0] == "field":
+            return self._locals.get((path[1], path[2]))
+        local = local_name(path[1])
+        return local if local in self._columns else None
+
+    def _add(self, local: str, datatype: str) -> Element:
+        role = default_role(datatype)
+        attributes = {"datatype": datatype, "name": local, "role": role}
+        column = etree.Element("column", {**attributes, "type": scale_of(role, datatype)})
+        insert(self._root, column)
+        self._columns[local] = column
+        return column
+
+    def _set(self, local: str, part: str, value: str | None) -> None:
+        if part == "folder":
+            self._set_folder(local, value)
+            return
+        column = self._columns.get(local)
+        if column is None:
+            if value is None:
+                return
+            column = self._add(local, self._types.get(local, "string"))
+        match part:
+            case "description":
+                _describe(column, value)
+            case "type":
+                set_type(column, value or "real")
+            case "role":
+                datatype = column.get("datatype", "")
+                role = value or default_role(datatype)
+                column.set("role", role)
+                column.set("type", scale_of(role, datatype))
+            case "formula":
+                inner = column.find("calculation")
+                if inner is None:
+                    inner = etree.Element("calculation", {"class": "tableau"})
+                    place(column, 0, inner)
+                inner.set("formula", with_fields(value or "", self._in_formula))
+            case _:
+                attribute = ATTRIBUTES.get(part, part)
+                if value is None:
+                    column.attrib.pop(attribute, None)
+                else:
+                    column.set(attribute, value)
+
+    def _local(self, name: str) -> str | None:
+        if known := self._names.local(name):
+            return known
+        # A calculation of ours that does not change.
+        ours = local_name(name)
+        return ours if ours in self._columns else None
+
+    def _in_formula(self, name: str) -> str:
+        return self._local(unquoted(name)) or name
+
+    def _set_folder(self, local: str, name: str | None) -> None:
+        for item in list(folder_items(self._root, local)):
+            folder = item.getparent()
+            remove(item)
+            if folder is not None and len(folder) == 0:
+                remove(folder)
+        if name is None:
+            return
+        common = next((each for each in self._root if plain(each) == "folders-common"), None)
+        old = [each for each in self._root if plain(each) == "folder"]
+        container = self._root if common is None and old else common
+        if container is None:
+            container = etree.Element("folders-common")
+            insert(self._root, container)
+        folder = next(
+            (each for each in container if plain(each) == "folder" and each.get("name") == name),
+            None,
+        )
+        if folder is None:
+            folder = etree.Element("folder", {"name": name})
+            if container is self._root:
+                # Old folders hold either dimensions or measures.
+                column = self._columns.get(local)
+                role = default_role(self._types.get(local, "string"))
+                role = role if column is None else column.get("role", role)
+                folder.set("role", f"{role}s")
+                insert(container, folder)
+            else:
+                place(container, len(container), folder)
+        item = etree.Element("folder-item", {"name": local, "type": "field"})
+        place(folder, len(folder), item)
+
+    def _set_hierarchy(self, name: str, members: Sequence[str]) -> None:
+        paths = self._root.find("./drill-paths")
+        if paths is None:
+            paths = etree.Element("drill-paths")
+            insert(self._root, paths)
+        path = next((each for each in paths if each.get("name") == name), None)
+        if path is None:
+            path = etree.Element("drill-path", {"name": name})
+            place(paths, len(paths), path)
+        for each in list(path):
+            path.remove(each)
+        for member in members:
+            etree.SubElement(path, "field").text = self._local(member) or member
+        if not members:
+            remove(path)
+        if len(paths) == 0:
+            remove(paths)
+
+
+def insert(root: Element, new: Element) -> None:
+    """Insert an element of a data source where Tableau's schema has it."""
+    rank = ORDER.index(new.tag)
+    before = [
+        number
+        for number, each in enumerate(root, start=1)
+        if plain(each) in ORDER and ORDER.index(plain(each)) <= rank
+    ]
+    place(root, max(before, default=0), new)
+
+
+def _describe(column: Element, text: str | None) -> None:
+    for each in column.findall("desc"):
+        column.remove(each)
+    if text is not None:
+        desc = etree.Element("desc")
+        place(column, len(column), desc)
+        run = etree.SubElement(etree.SubElement(desc, "formatted-text"), "run")
+        run.text = text.replace("\n", f"{LINE_END}\n")
