@@ -24,7 +24,7 @@ from tableau_pipeline.components.triggers import (
     default_status,
 )
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import LakeTable
+from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.tables import current_version
 

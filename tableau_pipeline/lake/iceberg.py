@@ -21,7 +21,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, NestedField
 from pyiceberg.utils.config import Config
 
-from tableau_pipeline.core.declaration import InCatalog
+from tableau_pipeline.core.lake_table import InCatalog
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.parquet import StoredColumn

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from tableau_pipeline.core.declaration import Declaration, InCatalog, LakeFormat, LakeTable
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.lake_table import InCatalog, LakeFormat, LakeTable
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local import LocalCopies

@@ -4,11 +4,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from tableau_pipeline.errors import RefusedError
@@ -114,30 +115,19 @@ class MetadataPolicy:
     )
 
 
-def by_name(kind: Any) -> Any:
-    """Return the type of values that have a name, which in YAML is the key of each."""
-
-    def with_names(found: Mapping[str, Any]) -> Any:
-        return tuple(
-            kind(
-                name=name,
-                **{key: getattr(each, key) for key in kind.__pydantic_fields__ if key != "name"},
-            )
-            for name, each in found.items()
-        )
-
-    return Annotated[tuple[kind, ...], written_as(dict[str, kind], with_names)]
+def by_name(kind: Any) -> BeforeValidator:
+    """Return a validator of values that have a name, which in YAML is the key of each."""
+    return written_as(
+        dict[str, kind],
+        lambda found: tuple(replace(each, name=name) for name, each in found.items()),
+    )
 
 
-Fields = by_name(FieldMetadata)
-Calculations = by_name(Calculation)
-Groups = Annotated[
-    tuple[Members, ...],
-    written_as(
-        dict[str, Annotated[list[str], Field(min_length=1)]],
-        lambda found: tuple(Members(name=name, fields=tuple(each)) for name, each in found.items()),
-    ),
-]
+# In YAML, lists of fields by name.
+MEMBERS = written_as(
+    dict[str, Annotated[list[str], Field(min_length=1)]],
+    lambda found: tuple(Members(name=name, fields=tuple(each)) for name, each in found.items()),
+)
 
 
 class FieldError(RefusedError):

@@ -10,8 +10,6 @@ from tableau_pipeline.core.declaration import (
     Diff,
     Feed,
     Guard,
-    InCatalog,
-    LakeTable,
     Partitions,
     Reconcile,
     ReplaceAll,
@@ -19,6 +17,7 @@ from tableau_pipeline.core.declaration import (
     Retain,
     Table,
 )
+from tableau_pipeline.core.lake_table import InCatalog, LakeTable
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Relationship

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from tableau_pipeline.core.declaration import InCatalog, LakeTable
+from tableau_pipeline.core.lake_table import InCatalog, LakeTable
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline_tests.environments import run

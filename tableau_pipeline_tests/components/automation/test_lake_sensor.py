@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.automation import lake_sensors
 from tableau_pipeline.core import declaration
-from tableau_pipeline.core.declaration import LakeTable
+from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.location import Location

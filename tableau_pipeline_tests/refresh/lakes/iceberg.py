@@ -14,7 +14,7 @@ from pyiceberg.partitioning import _to_partition_representation
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from tableau_pipeline.core.declaration import InCatalog
+from tableau_pipeline.core.lake_table import InCatalog
 
 CATALOG = "lake"
 

@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tableau_pipeline.core.declaration import (
-    Diff,
-    Guard,
-    InCatalog,
-    LakeFormat,
-    LakeTable,
-    Policy,
-    Reconcile,
-)
+from tableau_pipeline.core.declaration import Diff, Guard, Policy, Reconcile
+from tableau_pipeline.core.lake_table import InCatalog, LakeFormat, LakeTable
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 
 LAX = Guard(min_rows=0, max_shrink=1)

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from tableau_pipeline.core.declaration import InCatalog
+from tableau_pipeline.core.lake_table import InCatalog
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

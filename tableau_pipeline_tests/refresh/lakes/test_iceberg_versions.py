@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.declaration import InCatalog
+from tableau_pipeline.core.lake_table import InCatalog
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline_tests.refresh.lakes.iceberg import folder_of, in_catalog
 from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.declaration import InCatalog, LakeFormat, LakeTable
+from tableau_pipeline.core.lake_table import InCatalog, LakeFormat, LakeTable
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.lake import files as lake_files

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.declaration import InCatalog, LakeFormat
+from tableau_pipeline.core.lake_table import InCatalog, LakeFormat
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.refresh.lakes import spark_tables
