@@ -81,7 +81,13 @@ def follow(root: Element, tables: Tables) -> None:
             f"{', '.join(sorted(tables))}"
         )
     used = {local for columns in have.values() for local in columns.values()}
-    used |= {each.get("name", "") for each in root if plain(each) == "column"}
+    # The field of a column that was there before may be left, and is taken up again.
+    used |= {
+        each.get("name", "")
+        for each in root
+        if plain(each) == "group"
+        or (plain(each) == "column" and each.find("calculation") is not None)
+    }
     gone: set[str] = set()
     for table, columns in tables.items():
         locals_, added = have[table], list[str]()
@@ -91,6 +97,7 @@ def follow(root: Element, tables: Tables) -> None:
                 used.add(local)
                 _add(root, [*locals_.values(), *added], name, local, type_)
                 added.append(local)
+                _set_field_type(root, local, _type(type_)[0][0])
             else:
                 _retype(root, local, type_)
         gone |= {local for name, local in locals_.items() if name not in dict(columns)}
@@ -166,24 +173,27 @@ def _add(root: Element, neighbours: Sequence[str], name: str, local: str, type_:
 
 def _retype(root: Element, local: str, type_: str) -> None:
     types, remote = _type(type_)
-    changed = False
-    for record in _records(root, local):
-        if _text(record, "local-type") in types:
-            continue
-        changed = True
-        texts = {
-            "local-type": types[0],
-            "remote-type": remote,
-            "aggregation": AGGREGATIONS.get(types[0], "Count"),
-        }
+    texts = {
+        "local-type": types[0],
+        "remote-type": remote,
+        "aggregation": AGGREGATIONS.get(types[0], "Count"),
+    }
+    known = ("", *types)
+    wrong = [each for each in _records(root, local) if _text(each, "local-type") not in known]
+    for record in wrong:
         for child in list(record):
             if plain(child) in texts:
                 child.text = texts[plain(child)]
             elif plain(child) in ("precision", "scale", "width", "collation", "attributes"):
                 record.remove(child)
+    if wrong:
+        _set_field_type(root, local, types[0])
+
+
+def _set_field_type(root: Element, local: str, datatype: str) -> None:
     for column in root:
-        if changed and plain(column) == "column" and column.get("name") == local:
-            set_type(column, types[0])
+        if plain(column) == "column" and column.get("name") == local:
+            set_type(column, datatype)
 
 
 def _remove(root: Element, gone: set[str]) -> None:

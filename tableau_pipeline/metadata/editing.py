@@ -183,6 +183,8 @@ class Editing:
         return self._local(unquoted(name)) or name
 
     def _set_folder(self, local: str, name: str | None) -> None:
+        common = next((each for each in self._root if plain(each) == "folders-common"), None)
+        is_old = common is None and any(plain(each) == "folder" for each in self._root)
         for item in list(folder_items(self._root, local)):
             folder = item.getparent()
             remove(item)
@@ -190,9 +192,7 @@ class Editing:
                 remove(folder)
         if name is None:
             return
-        common = next((each for each in self._root if plain(each) == "folders-common"), None)
-        old = [each for each in self._root if plain(each) == "folder"]
-        container = self._root if common is None and old else common
+        container = self._root if is_old else common
         if container is None:
             container = etree.Element("folders-common")
             insert(self._root, container)

@@ -37,6 +37,8 @@ TDS = """<?xml version='1.0' encoding='utf-8' ?>
         <remote-name>carrier</remote-name>
         <local-name>[carrier]</local-name>
         <parent-name>[flights]</parent-name>
+        <ordinal>0</ordinal>
+        <local-type>string</local-type>
         <_.fcp.ObjectModelEncapsulateLegacy.true...object-id>[flights_A]</_.fcp.ObjectModelEncapsulateLegacy.true...object-id>
       </metadata-record>
       <metadata-record class='column'>

@@ -1,0 +1,256 @@
+import json
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.digest import read_metadata
+from tableau_pipeline.metadata.editing import ORDER
+from tableau_pipeline.metadata.merge import TAKEN, Values, merge
+from tableau_pipeline.metadata.tds import Tds, pack
+from tableau_pipeline_tests.metadata.test_digest import TDS
+
+TABLES: Tables = {
+    "flights": [("carrier", "TEXT"), ("delay", "BIGINT"), ("day", "DATE")],
+    "air]lines": [("[odd]", "TEXT")],
+}
+# The form that it has when the columns are those of `TABLES`.
+FILE = Tds(Tds(TDS.encode()).edited({}, TABLES))
+WANTED: Values = {
+    ("field", "flights", "delay", "caption"): "Delay <in> 'minutes' & more",
+    ("field", "flights", "delay", "format"): "n#,##0.00",
+    ("field", "flights", "delay", "description"): "of the plane,\nat its arrival",
+    ("field", "flights", "delay", "aggregation"): "Avg",
+    ("field", "flights", "delay", "folder"): "Facts",
+    ("field", "flights", "day", "role"): "measure",
+    ("field", "flights", "day", "hidden"): "true",
+    ("field", "air]lines", "[odd]", "caption"): "Odd",
+    ("calculation", "Share", "caption"): "Share",
+    ("calculation", "Share", "type"): "real",
+    ("calculation", "Share", "formula"): "[Twice] / SUM([flights.delay]) // [delay] '[delay]'",
+    ("calculation", "Share", "folder"): "Facts",
+    ("calculation", "Twice", "caption"): "Twice",
+    ("calculation", "Twice", "type"): "integer",
+    ("calculation", "Twice", "formula"): 'IF [air]]lines.[odd]]] = "[x]" THEN 2 END',
+    ("hierarchy", "Route", "fields"): json.dumps(["flights.carrier", "air]lines.[odd]", "Twice"]),
+}
+
+
+def canonical(content: bytes | etree._Element) -> str:
+    root = etree.fromstring(content) if isinstance(content, bytes) else content
+    return etree.canonicalize(root, strip_text=True, with_comments=True)
+
+
+def applied(file: Tds, wanted: Values, tables: Tables = TABLES) -> Tds:
+    return Tds(file.edited(dict(wanted), tables))
+
+
+def test_what_is_written_is_read():
+    # Prevents: a value that was set is set again at each refresh, or passes for a person's edit.
+    edited = applied(FILE, WANTED)
+    found = edited.values(WANTED, [WANTED])
+    assert {path: found.get(path) for path in WANTED} == WANTED
+    assert not merge(WANTED, [WANTED], found, on_conflict="refuse").changes
+    assert applied(edited, {}).content is edited.content
+    tags = [etree.QName(each).localname for each in etree.fromstring(edited.content)]
+    places = [ORDER.index(tag.rpartition("...")[2]) for tag in tags]
+    assert places == sorted(places)
+
+
+def test_what_is_taken_back_leaves_nothing():
+    # Prevents: a folder, hierarchy or calculation without content stays, and looks like an edit.
+    # Each field has its `<column>` by now.
+    before = applied(
+        FILE,
+        {path: "x" for path in WANTED if path[0] == "field"}
+        | {("field", table, column, "role"): "measure" for table, column in [("flights", "day")]},
+    )
+    before = applied(before, {path: None for path in WANTED if path[0] == "field"})
+    edited = applied(before, WANTED)
+    assert canonical(applied(edited, dict.fromkeys(WANTED)).content) == canonical(before.content)
+
+
+def test_edits_keep_the_rest():
+    # Prevents: comments, unknown elements, prefixes of features or namespaces are lost.
+    strange = TDS.replace(
+        "<aliases enabled='yes' />",
+        "<aliases enabled='yes' /><!-- kept --><new-in-2031 user:x='1'><a>b<c/>d</a></new-in-2031>",
+    ).replace("<?xml version='1.0' encoding='utf-8' ?>", "<?xml version='1.0'?><!-- build 1 -->")
+    edited = Tds(strange.encode()).edited(
+        {("field", "flights", "carrier", "caption"): "X"},
+        {"flights": [("carrier", "TEXT")], "air]lines": [("[odd]", "TEXT")]},
+    )
+    root = etree.fromstring(edited)
+    (column,) = root.iterfind("./column[@name='[carrier]']")
+    column.set("caption", "Carrier")
+    assert canonical(root) == canonical(strange.encode())
+    assert edited.startswith(b"<?xml version='1.0' encoding='utf-8'?>\n<!-- build 1 -->")
+
+
+def test_columns_follow_the_file():
+    # Prevents: a new column has no field, or a field is left without its column.
+    file = applied(FILE, WANTED)
+    tables: Tables = {
+        "flights": [("carrier", "TEXT"), ("delay", "TIMESTAMP"), ("[odd]", "NUMERIC(10,2)")],
+        "air]lines": [("[odd]", "TEXT"), ("delay", "BOOLEAN")],
+    }
+    changed = Tds(file.edited({}, tables))
+    assert read_metadata(changed.content).columns == {
+        (table, column) for table, columns in tables.items() for column, _ in columns
+    }
+    root = etree.fromstring(changed.content)
+    assert [(each.get("key"), each.get("value")) for each in root.iter("map")] == [
+        ("[carrier]", "[flights].[carrier]"),
+        ("[delay]", "[flights].[delay]"),
+        ("[[odd]] (flights)]", "[flights].[[odd]]]"),
+    ]
+    names = [each.text for each in root.iterfind(".//metadata-record[@class='column']/local-name")]
+    assert names == [
+        "[carrier]", "[delay]", "[[odd]] (flights)]", "[[odd]]]", "[delay (air]]lines)]",
+    ]  # fmt: skip
+    ordinals = [each.text for each in root.iterfind(".//metadata-record/ordinal")]
+    assert ordinals == ["0", "1", "3"], "as many as there are columns"
+    (delay,) = root.iterfind("./column[@name='[delay]']")
+    values = [delay.get(name) for name in ("datatype", "role", "type", "caption")]
+    assert values == ["datetime", "dimension", "ordinal", "Delay <in> 'minutes' & more"]
+    assert "[day]" not in changed.content.decode()
+    wanted = {("field", "air]lines", "delay", "caption"): "Late"}
+    assert (
+        applied(changed, wanted, tables).values()["field", "air]lines", "delay", "caption"]
+        == "Late"
+    )
+
+
+def test_other_tables_cannot_be_merged():
+    # Prevents: a file is published whose fields belong to tables that it does not have.
+    with pytest.raises(ValueError, match=r"air\]lines, flights, and those to be published flights"):
+        FILE.edited({}, {"flights": TABLES["flights"]})
+
+
+def test_defaults_are_nobodys_work():
+    # Prevents: a role that Tableau gives by itself is set again and again, or is a conflict.
+    role = ("field", "flights", "delay", "role")
+    assert role not in FILE.values()
+    assert FILE.values({role: "measure"})[role] == "measure"
+    assert role not in FILE.values({role: "dimension"})
+    assert FILE.values({role: "dimension"}, [{role: "measure"}])[role] == "measure"
+    for now in ("dimension", "measure"):
+        edited = applied(FILE, {role: now})
+        again = merge({role: now}, [{role: now}], edited.values({role: now}), on_conflict="refuse")
+        assert not again.changes
+
+
+def test_a_field_of_somebody_else_with_that_name():
+    # Prevents: our calculation replaces an analyst's, or hides among two of one name.
+    wanted = {("calculation", "Late", part): "1" for part in ("formula", "caption")}
+    found = FILE.values(wanted)
+    assert found["calculation", "Late", TAKEN] == "[Calculation_1]"
+    assert found["calculation", "Late", "formula"] == "IF [flights.delay] > 15 THEN 1 END"
+    assert not merge(wanted, [], found, on_conflict="replace").changes
+
+
+def test_who_uses_a_field():
+    # Prevents: a column goes that an analyst's calculation, set or hierarchy needs.
+    assert FILE.used_by("flights", "delay") == ('calculated field "Late"',)
+    assert FILE.used_by("flights", "carrier") == ('group or set "Set 1"', 'hierarchy "Where"')
+    assert FILE.used_by("flights", "day") == FILE.used_by("flights", "gone") == ()
+    file = applied(FILE, WANTED)
+    assert file.used_by("Twice") == ('calculated field "Share"', 'hierarchy "Route"')
+    assert file.used_by("Twice", but=WANTED) == ()
+    filtered = TDS.replace("<extract", "<filter column='[x].[none:day:ok]' /><extract")
+    assert applied(Tds(filtered.encode()), {}).used_by("flights", "day") == ("a filter",)
+
+
+def test_old_folders():
+    # Prevents: a field is in two folders, of which an old product shows the other.
+    folder = (
+        "<folder name='Times' role='measures'><folder-item name='[delay]' type='field' /></folder>"
+    )
+    old = TDS.replace("<folders-common>", "").replace("</folders-common>", "")
+    assert folder in " ".join(old.split())
+    file = applied(Tds(old.encode()), {})
+    path = ("field", "flights", "delay", "folder")
+    assert file.values()[path] == "Times"
+    edited = applied(file, {path: "Facts"})
+    assert edited.values()[path] == "Facts"
+    root = etree.fromstring(edited.content)
+    assert [(each.get("name"), each.get("role")) for each in root.iter("folder")] == [
+        ("Facts", "measures")
+    ]
+
+
+@given(seed=st.integers(0, 2**32))
+def test_any_edits(seed: int):
+    # Prevents: some edits, one after the other, end in other values than were set.
+    chance = random.Random(seed)
+    file, now = FILE, dict(FILE.values(WANTED))
+    for _ in range(5):
+        changes = {
+            path: chance.choice([WANTED[path], None])
+            for path in chance.sample([*WANTED], 4)
+            if path[0] != "calculation"
+        }
+        file = applied(file, changes)
+        now.update(changes)
+    found = file.values(WANTED)
+    expected = {path: value for path, value in now.items() if value is not None}
+    assert {path: found.get(path) for path in WANTED} == {
+        path: expected.get(path) for path in WANTED
+    }
+
+
+BOMB = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;&a;'>]>"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        BOMB + "<datasource caption='&b;'>&b;</datasource>",
+        "<!DOCTYPE x SYSTEM 'file:///etc/passwd'><datasource />",
+        "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><datasource>&a;</datasource>",
+        (BOMB + "<datasource />").encode("utf-16"),
+        f"<datasource>{'<a>' * 1000}{'</a>' * 1000}</datasource>",
+        f"<datasource>{' ' * 16_000_000}</datasource>",
+    ],
+    ids=["entities", "DTD", "file", "UTF-16", "deep", "large"],
+)
+def test_hostile_files(content: str | bytes):
+    # Prevents: a file of another person reads ours, or takes all the memory.
+    raw = content if isinstance(content, bytes) else content.encode()
+    with pytest.raises(ValueError, match="it is not a"):
+        Tds(raw)
+    with pytest.raises(ValueError, match="it is not a"):
+        read_metadata(raw)
+
+
+@pytest.mark.parametrize(
+    ("named", "packed"),
+    [
+        ("Data/Extracts/Flights.hyper", "Data/Extracts/Flights.hyper"),
+        ("Data\\Extracts\\Flights.hyper", "Data/Extracts/Flights.hyper"),
+        ("C:/Users/ann/Flights.hyper", "Data/Extracts/x.hyper"),
+        ("../../etc/x.hyper", "Data/Extracts/x.hyper"),
+    ],
+)
+def test_package(tmp_path: Path, named: str, packed: str):
+    # Prevents: the server does not find the rows, or unpacks them outside of the package.
+    hyper = tmp_path / "x.hyper"
+    hyper.write_bytes(b"rows")
+    tds = TDS.replace("Data/Extracts/Flights.hyper", named)
+    pack(tds.encode(), hyper, tmp_path / "x.tdsx")
+    with zipfile.ZipFile(tmp_path / "x.tdsx") as package:
+        files = {each: package.read(each) for each in package.namelist()}
+    assert files.pop(packed) == b"rows"
+    (content,) = files.values()
+    connection = etree.fromstring(content).find(".//connection[@class='hyper']")
+    assert connection is not None
+    assert connection.get("dbname", "").replace("\\", "/") == packed
+    with pytest.raises(ValueError, match="no connection"):
+        pack(
+            b"<datasource><connection class='sqlserver' /></datasource>", hyper, tmp_path / "y.tdsx"
+        )
