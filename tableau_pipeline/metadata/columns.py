@@ -27,6 +27,7 @@ _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "DATE": (("date",), "133"),
         "TIMESTAMP": (("datetime",), "135"),
         "TIMESTAMPTZ": (("datetime",), "135"),
+        "GEOGRAPHY": (("spatial",), "WKB"),
     }
 )
 _TEXT = (("string",), "129")
@@ -244,9 +245,13 @@ def forget(root: Element, local: str) -> None:
         each for each in root.iterfind("./drill-paths/drill-path/field") if each.text == local
     ]
     for item in items:
-        parent: Element | None = item
-        while parent is not None and parent is not root:
-            above = parent.getparent()
-            if len(parent) == 0 or parent is item:
-                remove(parent)
-            parent = above
+        take_out(root, item)
+
+
+def take_out(root: Element, item: Element) -> None:
+    """Remove an element, and those around it that have nothing else."""
+    above = item.getparent()
+    remove(item)
+    while above is not None and above is not root and len(above) == 0:
+        item, above = above, above.getparent()
+        remove(item)

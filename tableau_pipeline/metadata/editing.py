@@ -17,6 +17,7 @@ from tableau_pipeline.metadata.columns import (
     remove,
     scale_of,
     set_type,
+    take_out,
 )
 from tableau_pipeline.metadata.digest import plain, records
 from tableau_pipeline.metadata.formulas import field_name, quoted, unquoted, with_fields
@@ -183,54 +184,50 @@ class Editing:
         return self._local(unquoted(name)) or name
 
     def _set_folder(self, local: str, name: str | None) -> None:
-        common = next((each for each in self._root if plain(each) == "folders-common"), None)
-        is_old = common is None and any(plain(each) == "folder" for each in self._root)
+        tags = {plain(each) for each in self._root}
+        # Old folders hold either dimensions or measures.
+        is_old = "folder" in tags and "folders-common" not in tags
         for item in list(folder_items(self._root, local)):
-            folder = item.getparent()
-            remove(item)
-            if folder is not None and len(folder) == 0:
-                remove(folder)
+            take_out(self._root, item)
         if name is None:
             return
-        container = self._root if is_old else common
-        if container is None:
-            container = etree.Element("folders-common")
-            insert(self._root, container)
-        folder = next(
-            (each for each in container if plain(each) == "folder" and each.get("name") == name),
-            None,
-        )
-        if folder is None:
-            folder = etree.Element("folder", {"name": name})
-            if container is self._root:
-                # Old folders hold either dimensions or measures.
-                column = self._columns.get(local)
-                role = default_role(self._types.get(local, "string"))
-                role = role if column is None else column.get("role", role)
-                folder.set("role", f"{role}s")
-                insert(container, folder)
-            else:
-                place(container, len(container), folder)
+        folders = self._root if is_old else self._section("folders-common")
+        folder = _child(folders, "folder", name)
+        if is_old:
+            column = self._columns.get(local)
+            role = default_role(self._types.get(local, "string"))
+            folder.set("role", f"{role if column is None else column.get('role', role)}s")
         item = etree.Element("folder-item", {"name": local, "type": "field"})
         place(folder, len(folder), item)
 
     def _set_hierarchy(self, name: str, members: Sequence[str]) -> None:
-        paths = self._root.find("./drill-paths")
-        if paths is None:
-            paths = etree.Element("drill-paths")
-            insert(self._root, paths)
-        path = next((each for each in paths if each.get("name") == name), None)
-        if path is None:
-            path = etree.Element("drill-path", {"name": name})
-            place(paths, len(paths), path)
+        path = _child(self._section("drill-paths"), "drill-path", name)
         for each in list(path):
             path.remove(each)
         for member in members:
             etree.SubElement(path, "field").text = self._local(member) or member
         if not members:
-            remove(path)
-        if len(paths) == 0:
-            remove(paths)
+            take_out(self._root, path)
+
+    def _section(self, tag: str) -> Element:
+        found = next((each for each in self._root if plain(each) == tag), None)
+        if found is None:
+            found = etree.Element(tag)
+            insert(self._root, found)
+        return found
+
+
+def _child(parent: Element, tag: str, name: str) -> Element:
+    """The child of this name, which is made if there is none."""
+    for each in parent:
+        if plain(each) == tag and each.get("name") == name:
+            return each
+    child = etree.Element(tag, {"name": name})
+    if parent.tag == "datasource":
+        insert(parent, child)
+    else:
+        place(parent, len(parent), child)
+    return child
 
 
 def insert(root: Element, new: Element) -> None:

