@@ -1,5 +1,6 @@
 """The three-way merge of metadata: what is wanted, what was last written, and what is there."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,3 +116,30 @@ def shown(path: Path) -> str:
             return f"hierarchy {name}"
         case _:
             return " of ".join(reversed(path[1:]))
+
+
+def shown_value(path: Path, value: str | None) -> str:
+    """Return a value in words: the fields of a hierarchy from the top down; "" for none."""
+    return " > ".join(json.loads(value)) if value and path[0] == "hierarchy" else value or ""
+
+
+def rows(wanted: Values, found: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
+    """Return what is declared beside what is there, and what becomes of it, as rows of a table."""
+    conflicts = {conflict.path for conflict in merged.conflicts}
+    fates = {
+        **dict.fromkeys(merged.changes, "to be published"),
+        **dict.fromkeys(merged.kept, "edited, stays"),
+        **{
+            path: f"conflict, {'to be replaced' if path in merged.changes else 'stays'}"
+            for path in conflicts
+        },
+    }
+    return [
+        (
+            shown(path),
+            shown_value(path, wanted.get(path)),
+            shown_value(path, found.get(path)),
+            fates.get(path, ""),
+        )
+        for path in dict.fromkeys([*wanted, *fates])
+    ]

@@ -165,7 +165,7 @@ def _description(column: Element) -> str:
 
 
 def _users(root: Element, local: str, but: frozenset[Path]) -> Iterator[str]:
-    changed = {local_name(path[1]) for path in but if path[0] == "calculation"}
+    changed = {local_name(path[1]) for path in but if path[::2] == ("calculation", "formula")}
     for each in root:
         inner = each.find("calculation")
         kind, name = plain(each), each.get("name", "")

@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -185,6 +185,7 @@ def test_old_folders():
 
 
 @given(seed=st.integers(0, 2**32))
+@settings(max_examples=30)
 def test_any_edits(seed: int):
     # Prevents: some edits, one after the other, end in other values than were set.
     chance = random.Random(seed)

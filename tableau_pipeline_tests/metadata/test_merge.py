@@ -3,7 +3,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.metadata.merge import TAKEN, Conflict, Values, merge
+from tableau_pipeline.metadata.merge import TAKEN, Conflict, Values, merge, rows
 
 CAPTION = ("field", "flights", "net", "caption")
 FORMULA = ("calculation", "Margin", "formula")
@@ -109,3 +109,24 @@ def test_before_it_is_known_whether_a_publish_took_effect():
             {CAPTION: "newer"}, [{CAPTION: "new"}, {CAPTION: "old"}, {}], found, on_conflict="keep"
         )
         assert merged.changes == {CAPTION: "newer"}
+
+
+def test_rows():
+    # Prevents: a page that does not tell what stays of an edit, or shows JSON.
+    route, caption = ("hierarchy", "Route", "fields"), ("field", "Extract", "net", "caption")
+    wanted = {route: '["a", "t.b"]', caption: "Net", FORMULA: "1", CAPTION: "x"}
+    found = {caption: "Nett", FORMULA: "2", CAPTION: "x"}
+    merged = merge(wanted, [{caption: "Net"}], found, on_conflict="keep")
+    assert rows(wanted, found, merged) == [
+        ("hierarchy Route", "a > t.b", "", "to be published"),
+        ("caption of net", "Net", "Nett", "edited, stays"),
+        ("formula of Margin", "1", "2", "conflict, stays"),
+        ("caption of flights.net", "x", "x", ""),
+    ]
+    merged = merge(wanted, [{caption: "Net"}], found, on_conflict="replace")
+    assert rows(wanted, found, merged)[2] == (
+        "formula of Margin",
+        "1",
+        "2",
+        "conflict, to be replaced",
+    )

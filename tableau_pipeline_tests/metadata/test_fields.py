@@ -1,0 +1,105 @@
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.metadata.fields import (
+    Calculation,
+    FieldError,
+    FieldMetadata,
+    Members,
+    tableau_format,
+    wanted,
+)
+from tableau_pipeline.metadata.merge import Values
+
+COLUMNS = {"orders": ["net", "gross", "who"], "people": ["who", "a]b"]}
+
+
+def values(*, columns: dict[str, list[str]] = COLUMNS, **parts: Any) -> Values:
+    empty: dict[str, Any] = {"fields": {}, "calculations": [], "hierarchies": [], "folders": []}
+    return wanted(**{**empty, **parts}, columns=columns, published=lambda table: table)
+
+
+def calculation(formula: str, name: str = "Margin") -> Calculation:
+    return Calculation(name=name, formula=formula)
+
+
+@pytest.mark.parametrize(
+    ("formula", "found"),
+    [
+        ("SUM([net]) / SUM([orders.gross])", "SUM([orders.net]) / SUM([orders.gross])"),
+        ("[Net amount] + [a]]b]", "[orders.net] + [people.a]]b]"),
+        ("2 * [Other]", "2 * [Other]"),
+        ("\"[nte]\" + '[nte]' // [nte]", "\"[nte]\" + '[nte]' // [nte]"),
+        ("/* [nte]\n*/ [net]", "/* [nte]\n*/ [orders.net]"),
+        ("[Parameters].[Top n] - [net]", "[Parameters].[Top n] - [orders.net]"),
+        ("'it''s [nte]' + STR([net])", "'it''s [nte]' + STR([orders.net])"),
+    ],
+)
+def test_formulas(formula: str, found: str):
+    # Prevents: a formula names another field in the data source than its author meant.
+    fields = {"orders": [FieldMetadata(name="net", caption="Net amount")]}
+    asked = values(fields=fields, calculations=[calculation(formula), calculation("1", "Other")])
+    assert asked["calculation", "Margin", "formula"] == found
+
+
+def test_a_single_table_needs_no_name():
+    # Prevents: the one table, which has another name in the file, shows in people's formulas.
+    asked = values(columns={"Extract": ["net"]}, calculations=[calculation("[net]")])
+    assert asked["calculation", "Margin", "formula"] == "[net]"
+
+
+@pytest.mark.parametrize(
+    ("parts", "at", "message"),
+    [
+        ({"calculations": [calculation("[nte]")]}, ("calculations", "Margin", "formula"),
+         '"nte" is neither a column nor a calculation: did you mean "net"'),
+        ({"calculations": [calculation("[who]")]}, ("calculations", "Margin", "formula"),
+         r"several tables have a column .* write orders\.who or people\.who"),
+        ({"calculations": [calculation("[B]", "A"), calculation("[A]", "B")]},
+         ("calculations", "A"), "needs itself: A -> B -> A"),
+        ({"calculations": [calculation("1", "net")]}, ("calculations", "net"), "a column is named"),
+        ({"fields": {"orders": [FieldMetadata(name="nte")]}}, ("tables", "orders", "fields", "nte"),
+         'not a column of the table "orders": did you mean "net"'),
+        ({"fields": {"orders": [FieldMetadata(name="net", caption="Margin")]},
+          "calculations": [calculation("1")]},
+         ("tables", "orders", "fields", "net", "caption"), "two fields have the caption"),
+        ({"fields": {"orders": [FieldMetadata(name="net", folder="A")]},
+          "folders": [Members(name="B", fields=("net",))]}, ("folders", "B"), 'in the folder "A"'),
+        ({"hierarchies": [Members(name="R", fields=("net", "x"))]}, ("hierarchies", "R"), '"x"'),
+    ],
+)  # fmt: skip
+def test_mistakes(parts: dict[str, Any], at: tuple[str, ...], message: str):
+    # Prevents: a field that does not exist is published, or its mistake cannot be found.
+    with pytest.raises(FieldError, match=message) as caught:
+        values(**parts)
+    assert caught.value.at == at
+
+
+def test_descriptions():
+    # Prevents: an inherited description beats the declared one, or stands at no column.
+    fields = {"orders": [FieldMetadata(name="net", description="Ours\x00\n")]}
+    inherited = {("orders", "net"): "Theirs", ("orders", "who"): "Who", ("orders", "gone"): "x"}
+    assert values(fields=fields, descriptions=inherited) == {
+        ("field", "orders", "net", "description"): "Ours",
+        ("field", "orders", "who", "description"): "Who",
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("#,##0.00", "n#,##0.00"),
+        ("0.0%", "p0.0%"),
+        ("$#,##0", 'c"$"#,##0'),
+        ('"kr "#,##0', 'c"kr "#,##0'),
+        ('#,##0 "km"', 'n#,##0 "km"'),
+        ("yyyy-MM-dd", "*yyyy-MM-dd"),
+        ('"Q"q yyyy', '*"Q"q yyyy'),
+        ("*00000", "*00000"),
+        ("C1033%", "C1033%"),
+    ],
+)
+def test_formats(written: str, found: str):
+    # Prevents: a format that Tableau takes for another kind of format, and ignores.
+    assert tableau_format(written) == found
