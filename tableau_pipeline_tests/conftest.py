@@ -78,7 +78,7 @@ def _databases_of_dagster_are_known() -> Iterator[None]:
 def spark() -> Iterator[SparkSession]:
     """The one JVM of the test session, which does not live long enough to compile its code well."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
         session = spark_session(
             master="local[2]",
             remote=None,

@@ -84,9 +84,9 @@ def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch
 
 KILLED = """
 import os
-from tableau_pipeline.resources import work_dir
-(work_dir(keep=False) / "extract.hyper").touch()
-print(work_dir(keep=False), flush=True)
+from tableau_pipeline.objects.local import scratch
+(scratch() / "extract.hyper").touch()
+print(scratch(), flush=True)
 os._exit(9)
 """
 

@@ -13,6 +13,7 @@ import tableau_pipeline.components, tableau_pipeline.lake, tableau_pipeline.scri
 """
 
 
+@pytest.mark.slow
 def test_location_without_lakes():
     """Prevents: a deployment without the extras of lakes cannot load any code location."""
     run(sys.executable, "-c", WITHOUT)
