@@ -9,6 +9,8 @@ SLOW_IN_PARALLEL := --numprocesses 3 $(GROUPS)
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
 export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
+# Otherwise each of the many processes compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo cluster test test-all test-long contract dev check docs bench lowest dist clean python java postgresql
 

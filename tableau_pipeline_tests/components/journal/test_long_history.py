@@ -13,7 +13,15 @@ from sqlalchemy import text
 
 from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Intent, Owner, Record, Recovered
+from tableau_pipeline.core.journal import (
+    Claim,
+    ClaimRelease,
+    Intent,
+    Owner,
+    Record,
+    Recovered,
+    read_history,
+)
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,
@@ -105,9 +113,9 @@ def test_checkpoint_is_found_after_10_000_observations(location: Location, reads
 
 def interrupted(location: Location, times: int) -> None:
     """Add the records of refreshes that were killed while they sent, one after another."""
-    base = location.checkpoint("busy")
+    base, known = location.checkpoint("busy"), records_of(location.instance, "busy")
     for _ in range(times):
-        history = location.history("busy")
+        history = read_history(known)
         number = history.number + 1
         recovered = history.recovered
         for each in history.intents:
@@ -124,6 +132,7 @@ def interrupted(location: Location, times: int) -> None:
         )
         records: list[Record] = [Claim(refresh=number, owner=Owner(run_id="gone"))]
         records += [recovered.recorded_by(number)] if history.intents else []
+        known += (*records, intent)
         for record in (*records, intent):
             store(location, record)
 
