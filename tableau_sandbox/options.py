@@ -103,6 +103,7 @@ class Options(Quirks):
     )
     product_version: str = option("2025.3.0", "the server version that it reports")
     build: str = "20253.25.1021.0000"
+    time_zone: str = option("UTC", "the zone of the times of schedules")
     session_minutes: float = option(240, "the duration of a session")
     one_session_per_token: bool = option(
         True, "a second sign-in with a personal access token ends the first"

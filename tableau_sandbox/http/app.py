@@ -17,6 +17,7 @@ from tableau_sandbox.rest import (
     quality_warnings,
     sign_in,
     sites,
+    tasks,
     update_data,
     uploads,
 )
@@ -34,6 +35,7 @@ API_ROUTES = (
     *uploads.ROUTES,
     *update_data.ROUTES,
     *jobs.ROUTES,
+    *tasks.ROUTES,
     *permissions.ROUTES,
     *quality_warnings.ROUTES,
     *other_content.ROUTES,

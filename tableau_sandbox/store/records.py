@@ -239,3 +239,16 @@ class Job(Record):
     def parameters(self) -> dict[str, Any]:
         """The parameters of the job, in the form of its kind."""
         return json.loads(self.payload)
+
+
+@dataclass(frozen=True)
+class RefreshTask(Record):
+    """The refresh of a data source by a schedule of the server, or by its own in XML."""
+
+    TABLE = "refresh_task"
+
+    luid: str
+    site: str
+    datasource: str
+    schedule: str
+    times: str

@@ -185,3 +185,10 @@ CREATE TRIGGER IF NOT EXISTS rules_of_datasource AFTER DELETE ON datasource BEGI
     DELETE FROM rule WHERE luid = OLD.luid;
     DELETE FROM rule_set WHERE luid = OLD.luid;
 END;
+CREATE TABLE IF NOT EXISTS refresh_task (
+    luid TEXT PRIMARY KEY,
+    site TEXT NOT NULL REFERENCES site,
+    datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
+    schedule TEXT NOT NULL,
+    times TEXT NOT NULL
+);

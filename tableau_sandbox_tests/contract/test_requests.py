@@ -95,6 +95,7 @@ def _rule(capability: str, *, to: str = "<user id='{user}'/>", mode: str = "Allo
         "encoded-filter",
         ("GET projects?filter=topLevelProject%3Aeq%3Atrue%2Cname%3Aeq%3Ano+such+name", _NONE),
     ),
+    ("tasks-to-refresh-extracts", "GET tasks/extractRefreshes"),
     ("first-page-of-nothing", ("GET datasources?filter=name:eq:no-such-name&pageNumber=1", _NONE)),
     ("unknown-parameters", "GET datasources?noSuch=true"),
     ("unknown-path", ("GET noSuchThings", "404003")),

@@ -41,12 +41,19 @@ BODIES = {
     "POST groups": '<group name="G"/>',
     "POST {group}/users": '<user id="%s"/>',
     "POST datasource/{datasource}": '<dataQualityWarning type="STALE"/>',
+    "PUT {schedule}/datasources": '<task><datasource id="%d"/></task>',
+    "POST extractRefreshes": (
+        '<extractRefresh><datasource id="%d"/></extractRefresh>'
+        '<schedule><frequencyDetails start="06:00:00"/></schedule>'
+    ),
 }
 
 
-def body_of(method: str, pattern: str, *, user: str, file: Path) -> tuple[bytes, dict[str, str]]:
+def body_of(
+    method: str, pattern: str, *, user: str, item: str, file: Path
+) -> tuple[bytes, dict[str, str]]:
     """A good body for a method of the API, and its headers."""
-    if pattern.endswith(("datasources", "{upload}")) and "default" not in pattern:
+    if pattern.endswith(("{site}/datasources", "{upload}")):
         text = '<tsRequest><datasource name="Mine"/></tsRequest>'
         if pattern.endswith("{upload}"):
             return multipart(("request_payload", "", ""), ("tableau_file", "file", b"block"))
@@ -62,7 +69,7 @@ def body_of(method: str, pattern: str, *, user: str, file: Path) -> tuple[bytes,
     )
     if body[:1] == "{":
         return body.encode(), {"Content-Type": "application/json"}
-    return f"<tsRequest>{body.replace('%s', user)}</tsRequest>".encode(), {}
+    return f"<tsRequest>{body.replace('%s', user).replace('%d', item)}</tsRequest>".encode(), {}
 
 
 def everything(server: tsc.Server, item: tsc.DatasourceItem) -> list[str]:
@@ -72,7 +79,7 @@ def everything(server: tsc.Server, item: tsc.DatasourceItem) -> list[str]:
     server.datasources.populate_connections(found)
     server.datasources.populate_dqw(found)
     server.projects.populate_permissions(first := server.projects.get()[0][0])
-    lists = (server.jobs, server.datasources, server.groups)
+    lists = (server.jobs, server.datasources, server.groups, server.tasks)
     counted = [len(each.get()[0]) for each in lists]
     shown = (
         vars(found),
@@ -107,6 +114,7 @@ def test_those_without_rights_change_nothing(
         "datasource": item.id,
         "connection": item.connections[0].id,
         "label": "a",
+        "schedule": "5ced0000-0000-4000-8000-000000000001",
         "upload": server.fileuploads.initiate(),
         "grantees": "users",
         "capability": "Read",
@@ -121,7 +129,8 @@ def test_those_without_rights_change_nothing(
     for route in API_ROUTES:
         if route.method == "GET" or "auth/" in route.pattern or "graphql" in route.pattern:
             continue
-        body, headers = body_of(route.method, route.pattern, user=str(server.user_id), file=one_row)
+        about = {"user": str(server.user_id), "item": item.id, "file": one_row}
+        body, headers = body_of(route.method, route.pattern, **about)
         url = f"{sandbox.url}/api/3.27/{route.pattern.format_map(known)}"
         headers |= {"X-Tableau-Auth": token, "RequestID": str(uuid4())}
         answer = requests.request(route.method, url, data=body, headers=headers, timeout=TIMEOUT)
