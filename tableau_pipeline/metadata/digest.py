@@ -56,12 +56,15 @@ class Metadata:
         columns: pairs (table, column) of the published file; None if the `.tds` lists none.
         work: the names of what people made in it, by kind, such as "calculated fields".
         tds: the file itself; b"" where it is not known.
+        source: the class of the database that it connects to, such as "postgres"; None if its
+            data are in Hyper alone.
     """
 
     digest: str
     columns: frozenset[tuple[str, str]] | None
     work: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tds: bytes = field(default=b"", repr=False, compare=False)
+    source: str | None = None
 
 
 def read_metadata(tds: bytes) -> Metadata:
@@ -72,7 +75,8 @@ def read_metadata(tds: bytes) -> Metadata:
     """
     root = parsed(tds, comments=False)
     columns = frozenset(_columns(root))
-    return Metadata(_digest(root, columns), columns or None, _work(root), tds)
+    found = _digest(root, columns), columns or None, _work(root)
+    return Metadata(*found, tds, _source(root))
 
 
 def parsed(tds: bytes, *, comments: bool = True) -> etree._Element:
@@ -180,14 +184,20 @@ def _captions(root: etree._Element) -> dict[str, str]:
     return {table.get("id", ""): table.get("caption", "") for table in tables}
 
 
+def _source(root: etree._Element) -> str | None:
+    classes = (each.get("class") for each in root.iterfind("connection//connection"))
+    found = (*classes, *(each.get("class") for each in root.iterfind("connection")))
+    return next((each for each in found if each not in (None, "federated", "hyper")), None)
+
+
 def _columns(root: etree._Element) -> Iterator[tuple[str, str]]:
-    """Yield pairs (table, column) of the connection; those of the extract only if it has none."""
+    """Yield pairs (table, column) of the extract; those of the connection only if it has none."""
     return ((table, column) for table, column, _ in records(root))
 
 
 def records(root: etree._Element) -> list[tuple[str, str, dict[str, str]]]:
-    """Return (table, column, texts by tag) of the connection; of the extract if it has none."""
-    for path in ("connection", "extract"):
+    """Return (table, column, texts by tag) of the extract; of the connection if it has none."""
+    for path in ("extract", "connection"):
         found = []
         for record in root.iterfind(f"./{path}//metadata-record[@class='column']"):
             texts = {plain(child): child.text or "" for child in record}

@@ -162,7 +162,17 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     )
     if not changed:
         return NoChange("no row has changed since the last refresh")
+    if base.metadata and base.metadata.source:
+        return Publish(PublishMode.REPLACE, _of_a_database(changed, base.metadata))
     return Changed(changed, checkpoint)
+
+
+def _of_a_database(changed: Sequence[str], metadata: Metadata) -> str:
+    return (
+        f"full publish: {_new_content(changed)}; by its metadata, which was kept, it is an extract "
+        f"of {metadata.source}, which takes no updates. To let it take them, run once with full: "
+        f"true and accept: [overwrite], which drops {work_in(metadata)}"
+    )
 
 
 def _taken_over(facts: Facts, options: Options) -> Publish:

@@ -149,7 +149,11 @@ def test_columns_of_an_extract():
         "<parent-name>[Extract]</parent-name></metadata-record>"
     )
     extract = f"<extract><connection>{record}</connection></extract>"
-    assert read(f"<datasource>{extract}</datasource>").columns == {("Extract", "a")}
+    of_a_table = f"<connection class='postgres'>{record.replace('Extract', 'a table')}</connection>"
+    for around in ("", of_a_table):
+        found = read(f"<datasource>{around}{extract}</datasource>")
+        assert found.columns == {("Extract", "a")}
+        assert found.source == ("postgres" if around else None)
     assert read("<datasource><connection /></datasource>").columns is None
 
 

@@ -12,7 +12,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.digest import read_metadata
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.publishing.rest import tds_in
-from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.refresh.support import other_users
@@ -60,6 +60,28 @@ def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
     pipeline.declare(adopt=False)
     assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_adopted_extract_of_a_database(pipeline: Pipeline):
+    """Prevents: the second refresh of what was an extract drops the work that the first kept, or
+    sends an update that no server applies to an extract."""
+    other_users.publishes(pipeline, flights(5), user=ADMIN)
+    other_users.makes_it_an_extract(pipeline)
+    pipeline.declare(adopt=True)
+    assert mode_of(pipeline) is PublishMode.REPLACE
+    assert isinstance(pipeline.run().plan, NoChange)
+    pipeline.model("flights", flights(8, delay=1))
+    plan = pipeline.run().plan
+    assert isinstance(plan, Publish)
+    assert plan.mode is PublishMode.REPLACE
+    assert "takes no updates" in plan.reason
+    assert pipeline.wrong() == []
+    assert other_users.CALCULATION[:24] in pipeline.tds()
+    # To let it take updates, its metadata has to go: that is asked for.
+    assert mode_of(pipeline, Accept.OVERWRITE, full=True) is PublishMode.OVERWRITE
+    pipeline.model("flights", flights(8, delay=2))
+    assert isinstance(pipeline.run().plan, UpdateTables)
+    assert pipeline.wrong() == []
 
 
 @pytest.mark.parametrize("rows", [OTHER_SCHEMA, flights(8).drop_columns("delay")])

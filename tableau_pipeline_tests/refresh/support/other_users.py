@@ -26,6 +26,24 @@ CALCULATION = (
 )
 
 
+def _records(table: str) -> str:
+    return "".join(
+        f"<metadata-record class='column'><remote-name>{name}</remote-name>"
+        f"<parent-name>[{table}]</parent-name></metadata-record>"
+        for name in ("flight_id", "carrier", "delay")
+    )
+
+
+# Both name the columns: the table of the database, and the extract.
+EXTRACT_TDS = (
+    "<datasource><connection class='federated'><named-connections><named-connection name='p'>"
+    "<connection class='postgres' dbname='air'/></named-connection></named-connections>"
+    f"{_records('flights')}</connection>{CALCULATION}<extract enabled='true'>"
+    f"<connection class='hyper' dbname='Data/Extracts/e.hyper'>{_records('Extract')}</connection>"
+    "</extract></datasource>"
+)
+
+
 def publishes(
     pipeline: Pipeline, rows: pa.Table, *, user: tuple[str, str] = ANN, tag: str = ""
 ) -> TSC.DatasourceItem:
@@ -60,6 +78,19 @@ def _with_calculation(package: Path) -> Path:
                 content = content.replace(b"<aliases", CALCULATION.encode() + b"<aliases", 1)
             new.writestr(member, content)
     return edited
+
+
+def makes_it_an_extract(pipeline: Pipeline) -> None:
+    """Publish it again as Desktop does: the extract of a table in PostgreSQL, with a field."""
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
+        package, edited = site.download(str(item.id), Path(folder)), Path(folder) / "edited.tdsx"
+        with zipfile.ZipFile(package) as old, zipfile.ZipFile(edited, "w") as new:
+            (data,) = (each for each in old.namelist() if each.endswith(".hyper"))
+            new.writestr("Data/Extracts/e.hyper", old.read(data))
+            new.writestr("e.tds", EXTRACT_TDS)
+        target = TSC.DatasourceItem(item.project_id, name=item.name)
+        site.tsc.datasources.publish(target, edited, "Overwrite")
 
 
 def deletes_a_flight(sandbox: Sandbox, luid: str) -> None:
