@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from tableau_pipeline.command_line.adopt import adopt
 from tableau_pipeline.command_line.diff import diff
 from tableau_pipeline.command_line.doctor import doctor
 from tableau_pipeline.command_line.output import Output
@@ -34,7 +35,7 @@ def tableau_pipeline(context: click.Context, module: str | None) -> None:
     context.obj = module
 
 
-for each in (status, plan, diff, refresh, doctor, remove):
+for each in (status, plan, diff, refresh, doctor, adopt, remove):
     tableau_pipeline.add_command(each)
 
 

@@ -36,9 +36,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Project:
-    """A code location, and the instance that has its history."""
+    """A code location, the folder of its module, and the instance that has its history."""
 
     definitions: dg.Definitions
+    folder: Path
     instance: dg.DagsterInstance
 
     @cached_property
@@ -140,7 +141,7 @@ def opened(module: str | None, *, without_records: bool = False) -> Generator[Pr
     with ExitStack() as stack:
         is_empty = without_records and not os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.ephemeral() if is_empty else _instance())
-        yield Project(_definitions(location), instance)
+        yield Project(*_definitions(location), instance)
 
 
 def prepare(root: Path | None) -> None:
@@ -178,7 +179,7 @@ def _module(root: Path | None) -> str:
     return found.get("code_location_target_module") or f"{found['root_module']}.definitions"
 
 
-def _definitions(module: str) -> dg.Definitions:
+def _definitions(module: str) -> tuple[dg.Definitions, Path]:
     # Without a context of its own, the instance would be asked about each file of the project.
     context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
     with warnings.catch_warnings(), DefinitionsLoadContext.scoped(context):
@@ -193,7 +194,8 @@ def _definitions(module: str) -> dg.Definitions:
             ) from error
         for value in vars(loaded).values():
             if isinstance(value, LazyDefinitions | dg.Definitions):
-                return evaluated(value, Path(str(loaded.__file__)).parent)
+                folder = Path(str(loaded.__file__)).parent
+                return evaluated(value, folder), folder
     raise RefusedError(f"The module {module} has no dg.Definitions")
 
 

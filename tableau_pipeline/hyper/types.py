@@ -307,6 +307,30 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
     return f'{name} COLLATE "{collation}"' if collation else name
 
 
+# Of the Spark types that are published as a Hyper type, the one to write a model with.
+_SPARK = {
+    "BOOLEAN": "boolean",
+    "SMALLINT": "smallint",
+    "INTEGER": "int",
+    "BIGINT": "bigint",
+    "REAL": "float",
+    "DOUBLE PRECISION": "double",
+    "BYTES": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp_ntz",
+    "TIMESTAMPTZ": "timestamp",
+}
+
+
+def spark_type(sql_type: str) -> str | None:
+    """Return the Spark type that is published as this SQL type; None if there is none."""
+    if sql_type.startswith("NUMERIC("):
+        return sql_type.replace("NUMERIC", "decimal")
+    # Text of a length or with a collation is published without.
+    is_text = sql_type.startswith(("TEXT", "CHAR", "VARCHAR"))
+    return "string" if is_text else _SPARK.get(sql_type)
+
+
 Nested = Literal["refuse", "json"]
 
 _NESTED = re.compile(r"(array|map|struct)<.*|variant", re.DOTALL)

@@ -21,7 +21,7 @@ from tableau_pipeline.core.declaration import Project, ProjectLuid, megabytes, p
 from tableau_pipeline.core.server import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.digest import LARGEST, Metadata, read_metadata
-from tableau_pipeline.publishing import counts, rest
+from tableau_pipeline.publishing import counts, rest, tasks
 from tableau_pipeline.publishing.errors import (
     SESSION_GONE,
     UPLOAD_REMEDIES,
@@ -30,6 +30,7 @@ from tableau_pipeline.publishing.errors import (
 )
 from tableau_pipeline.publishing.http import ServerClock, downloads_up_to
 from tableau_pipeline.publishing.rest import tds_in
+from tableau_pipeline.publishing.tasks import RefreshTask
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -113,13 +114,13 @@ class TableauSite:
         """The LUID of the user signed in."""
         return str(self.tsc.user_id)
 
-    @_asks("Asking for the user signed in")
-    def user(self) -> tuple[str, str]:
-        """Return the name and the site role of the user; its id and "" if it may not ask."""
+    @_asks("Asking for a user")
+    def user(self, luid: str = "") -> tuple[str, str]:
+        """Return name and site role of a user, or of who is signed in; id and "" if not told."""
         with suppress(TSC.ServerResponseError):
-            user = self.tsc.users.get_by_id(self.user_id)
+            user = self.tsc.users.get_by_id(luid or self.user_id)
             return str(user.name), user.site_role or ""
-        return self.user_id, ""
+        return luid or self.user_id, ""
 
     @_asks("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
@@ -235,6 +236,21 @@ class TableauSite:
             for item in items.values()
             if any(tag.startswith(prefix) for tag in item.tags)
         ]
+
+    @_asks("Listing the data sources of the project")
+    def in_project(self, project_id: str) -> Sequence[RemoteDatasource]:
+        """Return the data sources in a project, as far as this user may see them, by name."""
+        found = {
+            str(e.id): e for e in rest.every(self.tsc.datasources) if e.project_id == project_id
+        }
+        listed = (rest.remote_datasource(self.tsc, each, revision=False) for each in found.values())
+        return sorted(listed, key=lambda each: (each.name.casefold(), each.luid))
+
+    def refresh_tasks(self) -> Mapping[str, Sequence[RefreshTask]] | None:
+        """Return the tasks that refresh extracts, by LUID; None if this user may not list them."""
+        with suppress(RefusedError, SignInError):
+            return self._ask("Listing the refresh tasks", lambda: tasks.refresh_tasks(self.tsc))
+        return None
 
     def upload(self, file: Path) -> str:
         """Upload a file, which changes nothing yet; return the id by which one call may use it."""

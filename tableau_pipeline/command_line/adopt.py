@@ -1,0 +1,79 @@
+"""The command `adopt`: propose declarations for what others have published."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from os.path import relpath
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from tableau_pipeline.command_line.output import Output, columns, signed
+from tableau_pipeline.command_line.project import opened
+from tableau_pipeline.components.adoption import Proposal, proposals
+
+_TASKS = "Tasks go on until they are deleted: on the page of their data source in Tableau, or by"
+
+
+@click.command()
+@click.option("--project", "path", metavar="PATH", required=True, help='Such as "Sales/Curated".')
+@click.option("--write", is_flag=True, help="Write the files; none that exists is changed.")
+@click.option("--max-mb", default=1000, show_default=True, help="Download no file above this.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@click.pass_obj
+def adopt(module: str | None, path: str, *, write: bool, max_mb: int, as_json: bool) -> int:
+    """Propose declarations for the data sources of a project that others have published.
+
+    It changes nothing on the site.
+
+    Exit code: 0 each has a proposal, 1 some have none, and the reason is told.
+    """
+    output, found = Output(as_json=as_json), list[Proposal]()
+    with (
+        opened(module, without_records=True) as project,
+        project.resources() as resources,
+        resources.tableau.session() as site,
+    ):
+        place, hyper = project.folder / "defs", resources.hyper.process
+        for each in proposals(site, hyper, path, project.datasources, largest=max_mb):
+            output.progress(each.name)
+            found.append(each)
+    written = [each.name for each in found if write and _written(place, each)]
+    tasks = [(each, task) for each in found for task in each.tasks or ()]
+    left = sum(1 for each in found if each.why_not)
+    rows = [(e.name, sum(e.rows.values()), e.megabytes, e.owner, _when(e)) for e in found]
+    output.result(
+        {"datasources": [asdict(each) | {"written": each.name in written} for each in found]},
+        columns(("DATA SOURCE", ">ROWS", ">MB", "OWNER", "REFRESHED"), rows),
+        *(line for each in found for line in _told(each, place / each.key / "defs.yaml")),
+        Text(_TASKS) if tasks else None,
+        *(signed("-", f"DELETE {task.url}  ({each.name}, {task.when})") for each, task in tasks),
+        Text(f"{len(found) - left} proposed, {len(written)} of them written, {left} not."),
+    )
+    return int(left > 0)
+
+
+def _written(place: Path, proposal: Proposal) -> bool:
+    """Write the files of a proposal into a folder of its own; False if it is there, or none."""
+    folder = place / proposal.key
+    if not proposal.files or folder.exists():
+        return False
+    folder.mkdir(parents=True)
+    for name, text in proposal.files.items():
+        (folder / name).write_text(text, "utf-8")
+    return True
+
+
+def _when(proposal: Proposal) -> str:
+    if proposal.tasks is None:
+        return "not known"
+    return "; ".join(each.when for each in proposal.tasks) or "-"
+
+
+def _told(proposal: Proposal, file: Path) -> Iterator[Text]:
+    if proposal.why_not:
+        yield signed("x", f"{proposal.name}: {proposal.why_not}")
+        return
+    is_there = "is there" if file.exists() else "would be written"
+    yield signed("+", f"{proposal.name}: {relpath(file)} {is_there}")
+    yield from (Text(f"    {note}") for note in proposal.notes)
