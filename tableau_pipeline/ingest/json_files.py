@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -31,24 +31,16 @@ class _Number(str):
     __slots__ = ()
 
 
-class _Objects(NamedTuple):
-    """Some objects of a file, with their places such as "line 3", and places that are none."""
-
-    places: list[str]
-    objects: list[dict[str, Any]]
-    problems: list[tuple[str, str]]
-
-
 def json_schema(paths: Sequence[Path], options: Options) -> T.StructType:
     """Return the columns of files, sorted by name; refuse names that differ only in case."""
     guesses: dict[str, Guess] = {}
     problem = ""
     for path in paths:
-        for _, objects, problems in _chunks(path, options):
+        for objects, problems in _chunks(path, options):
             # They are reported when the rows are read.
             problem = problem or "".join(f". {path.name}, {': '.join(p)}" for p in problems[:1])
-            for name in {name for each in objects for name in each}:
-                texts = [_json(each[name]) for each in objects if each.get(name) is not None]
+            for name in {name for _, each in objects for name in each}:
+                texts = [_json(each[name]) for _, each in objects if each.get(name) is not None]
                 guesses.setdefault(name, Guess(options)).see(pa.array(texts, pa.string()))
     first = paths[0].name
     if not guesses:
@@ -65,13 +57,13 @@ def json_chunks(
     Raises:
         RefusedError: an array is broken, or the bytes are not text in the encoding.
     """
-    for places, objects, problems in _chunks(path, options):
-        seen.update(*objects)
+    for objects, problems in _chunks(path, options):
+        seen.update(*(row for _, row in objects))
         columns = [
-            pa.array([_text(row.get(each.name), each.dataType) for row in objects], pa.string())
+            pa.array([_text(row.get(each.name), each.dataType) for _, row in objects], pa.string())
             for each in schema
         ]
-        yield Chunk(columns, problems, lambda places=places: places)
+        yield Chunk(columns, problems, lambda objects=objects: [place for place, _ in objects])
 
 
 def check_seen(seen: set[str], columns: Sequence[str]) -> None:
@@ -104,24 +96,27 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _chunks(path: Path, options: Options) -> Iterator[_Objects]:
+def _chunks(
+    path: Path, options: Options
+) -> Iterator[tuple[list[tuple[str, dict[str, Any]]], list[tuple[str, str]]]]:
+    """Yield some objects with their places, such as "line 3", and places that are none."""
     with open_text(path, options.encoding) as text:
         first = next((line for line in text if line.strip(_BLANKS)), "")
         text.seek(0)
         of_array = first.lstrip(_BLANKS).startswith("[")
         values = _of_array(path, text.read()) if of_array else _of_lines(text)
         while chunk := [*islice(values, _AT_ONCE)]:
-            found = _Objects([], [], [])
+            objects, problems = [], []
             for place, value in chunk:
-                if isinstance(value, dict):
-                    found.places.append(place)
-                    found.objects.append(value)
-                elif isinstance(value, ValueError):
-                    found.problems.append((place, str(value)))
-                else:
-                    problem = f"{printable(_json(value)[:80])} is not an object"
-                    found.problems.append((place, problem))
-            yield found
+                match value:
+                    case dict():
+                        objects.append((place, value))
+                    case ValueError():
+                        problems.append((place, str(value)))
+                    case _:
+                        shown = printable(_json(value)[:80])
+                        problems.append((place, f"{shown} is not an object"))
+            yield objects, problems
 
 
 def _of_lines(text: TextIO) -> Iterator[tuple[str, Any]]:

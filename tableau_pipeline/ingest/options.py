@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from pydantic.alias_generators import to_camel
+
 from tableau_pipeline.errors import RefusedError
 
 Format = Literal["csv", "json", "parquet"]
@@ -19,15 +21,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 )
 COMPRESSED = (".gz", ".bz2")
-_TEXT = ("encoding", "dateFormat", "timestampFormat")
-NAMES: Mapping[Format, tuple[str, ...]] = {
-    "csv": (
-        *("sep", "header", "quote", "escape", "comment", "nullValue", "decimal", "thousands"),
-        *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", *_TEXT),
-    ),
-    "json": _TEXT,
-    "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +46,13 @@ class Options:
     date_format: str = ""
     timestamp_format: str = ""
     encoding: str = ""
+
+
+NAMES: Mapping[Format, tuple[str, ...]] = {
+    "csv": tuple(to_camel(each.name) for each in fields(Options)),
+    "json": ("encoding", "dateFormat", "timestampFormat"),
+    "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
+}
 
 
 def check_options(reader: Mapping[str, str], *formats: Format) -> None:

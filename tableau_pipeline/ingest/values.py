@@ -95,8 +95,7 @@ def converted(
     """Return the values of texts, NULL for those that are not exactly a value of the type.
 
     Args:
-        as_written: a number written again must be the same text, up to zeros at its end: no 007,
-            and no 0.10000000000000001 for 0.1.
+        as_written: only numbers as programs write them: no codes such as 007.
     """
     match type_:
         case T.StringType():
@@ -202,7 +201,7 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
         plain = _where(_do("less_equal", _do("binary_length", digits), 38), plain)
     values = _cast(plain, cast("pa.DataType", arrow_type(type_)))
     if digits := _HELD.get(type(type_)):
-        return _where(_held(plain, values, digits=digits, as_written=as_written), values)
+        return _where(_held(plain, values, digits), values)
     return values
 
 
@@ -214,7 +213,7 @@ def _written_out(number: str) -> str:
     return f"{sign}{whole.lstrip('0') or '0'}.{fraction.rstrip('0')}".rstrip(".")
 
 
-def _held(texts: pa.Array, values: pa.Array, *, digits: int, as_written: bool) -> pa.Array:
+def _held(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
     """Return whether each value, rounded to as many digits as its text has, is the number in it.
 
     So 0.1 and 0.10000000000000001 are held, as programs write the same double either way, but not
@@ -226,8 +225,7 @@ def _held(texts: pa.Array, values: pa.Array, *, digits: int, as_written: bool) -
             return True
         number = Decimal(text)
         length = len("".join(map(str, number.as_tuple().digits)).rstrip("0"))
-        rounded = repr(value) if as_written else f"{value:.{max(length - 1, 0)}e}"
-        return Decimal(rounded) == number
+        return Decimal(f"{value:.{max(length - 1, 0)}e}") == number
 
     held = _do("match_substring_regex", texts, rf"\A[0-9.-]{{1,{digits}}}\z")
     unsure = _do("invert", held).fill_null(False)

@@ -85,6 +85,7 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
         (("true", "False"), (True, False)),
         (("2024-01-01", "2024-02-29"), (date(2024, 1, 1), date(2024, 2, 29))),
         (("01.02.2024",), ("01.02.2024",)),
+        (("0.30000000000000004", "0.10000000000000001"), (0.1 + 0.2, 0.1)),
         (("nan", "1"), ("nan", "1")),
         (("-0",), (-0.0,)),
     ],
@@ -158,7 +159,7 @@ def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: st
 @pytest.mark.parametrize(
     ("reader", "message"),
     [
-        ({"maxColumns": "3"}, "the options are sep, header"),
+        ({"maxColumns": "3"}, "the options are sep, quote"),
         ({"sep": "||"}, 'sep: "||" is not one character'),
         ({"header": "maybe"}, "neither true nor false"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands are both"),

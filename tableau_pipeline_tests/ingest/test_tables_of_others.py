@@ -157,7 +157,9 @@ def _same(value: Any, before: Any) -> bool:
         case bool():
             return str(value).lower() == text.lower()
         case int() | float():
-            return Decimal(repr(value)) == Decimal(text) and not text.startswith("00")
+            # Some programs write 17 digits of a double where fewer identify it.
+            is_same = Decimal(repr(value)) == Decimal(text) or f"{value:.17g}" == text
+            return is_same and not text.startswith("00")
         case datetime():
             return value == datetime.fromisoformat(text).replace(tzinfo=UTC)
         case date():
