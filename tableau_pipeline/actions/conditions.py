@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -41,11 +41,6 @@ def schema_and_table(table: object, *, what: str) -> tuple[str | None, str]:
     schema = table.schema_name
     if schema is None:
         return None, checked_text(table.name.unescaped, what=what)
-    if schema.database_name is not None:
-        raise BatchError(
-            f"{what} {table} names a database, but the server supports only the published and the "
-            "uploaded file: use TableName(schema, table)"
-        )
     return (
         checked_text(schema.name.unescaped, what=f"the schema of {what}"),
         checked_text(table.name.unescaped, what=what),
@@ -139,7 +134,6 @@ def _datetime(value: datetime) -> str:
 
 # Longer conditions can crash a server.
 _MOST_TERMS = 5_000
-_DEEPEST = 100
 
 
 class Side(StrEnum):
@@ -174,15 +168,12 @@ _SIGNS: dict[Joint, str] = {"and": "&", "or": "|"}
 
 
 class Condition:
-    """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses.
+    """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses."""
 
-    Attributes:
-        depth: the number of nested junctions.
-        terms: the number of comparisons.
-    """
-
-    depth = 0
-    terms = 1
+    @property
+    def terms(self) -> int:
+        """The number of comparisons."""
+        return 1
 
     def __and__(self, other: "Condition") -> "Condition":
         return _joined("and", (self, other))
@@ -226,28 +217,11 @@ class Junction(Condition):
 
     joint: Joint
     args: tuple[Condition, ...]
-    terms: int = field(init=False)
-    depth: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Check the limits of servers.
-
-        Raises:
-            BatchError: the condition is too long or too deeply nested.
-        """
-        # Kept, because every junction above this one asks for them.
-        object.__setattr__(self, "terms", sum(arg.terms for arg in self.args))
-        object.__setattr__(self, "depth", 1 + max(arg.depth for arg in self.args))
-        if self.terms > _MOST_TERMS:
-            raise BatchError(
-                f"a condition of {self.terms:,} terms is too long for a server (at most "
-                f"{_MOST_TERMS:,}): {_REMEDY}"
-            )
-        if self.depth > _DEEPEST:
-            raise BatchError(
-                f"a condition nested more than {_DEEPEST} levels is too deep for a server: "
-                f"{_REMEDY}"
-            )
+    @property
+    def terms(self) -> int:
+        """The number of comparisons."""
+        return sum(arg.terms for arg in self.args)
 
     def __str__(self) -> str:
         return f" {_SIGNS[self.joint]} ".join(f"({arg})" for arg in self.args)
@@ -285,6 +259,11 @@ def _joined(joint: Joint, conditions: tuple[Condition, ...]) -> Condition:
         args += condition.args if same else (condition,)
     if not args:
         raise BatchError(f"'{joint}' needs a condition")
+    if (terms := sum(arg.terms for arg in args)) > _MOST_TERMS:
+        raise BatchError(
+            f"a condition of {terms:,} terms is too long for a server (at most {_MOST_TERMS:,}): "
+            f"{_REMEDY}"
+        )
     return args[0] if len(args) == 1 else Junction(joint, tuple(args))
 
 
