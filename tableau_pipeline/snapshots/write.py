@@ -201,10 +201,6 @@ def _parts(type_: T.DataType) -> Iterator[T.DataType]:
             yield from _parts(type_.valueType)
 
 
-# "interval month", "interval year" and "interval year to month", in any nested type.
-_MONTHS = re.compile(r"interval (year|month)")
-
-
 def write_rows(
     hashed: DataFrame,
     model: Folder,
@@ -228,7 +224,6 @@ def write_rows(
         case LocalFolder(path):
             return _to_disk(hashed, path / folder, model=path, asset_key=asset_key, keys=keys)
         case ObjectFolder():
-            _check_months(hashed.schema, asset_key)
             return _to_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
     raise TypeError(f"{model} is not written to")
 
@@ -274,16 +269,6 @@ def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
         )
         for path in sorted(folder.glob("part-*.parquet"))
     )
-
-
-def _check_months(schema: T.StructType, asset_key: str) -> None:
-    """Refuse the one type for which Arrow has no values in Python."""
-    for field in schema:
-        if _MONTHS.search(field.dataType.simpleString()):
-            raise UnstorableError(
-                f'Model "{asset_key}": column {field.name!r} holds an interval of months, which is '
-                "not stored in an object store: cast it to a number of months."
-            )
 
 
 def _to_objects(
@@ -368,7 +353,6 @@ def write_partitions(
     run_id: str,
     keeps: Callable[[Part], bool] = lambda part: True,
     origin: Origin | None = None,
-    before_commit: Callable[[], None] = lambda: None,
 ) -> Snapshot:
     """Store the rows of some partitions of a model; its next version keeps the other partitions.
 
@@ -377,7 +361,6 @@ def write_partitions(
     Args:
         keeps: whether a partition of the earlier version still belongs to the model.
         origin: what the rows are computed from, if it is known.
-        before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
         UnstorableError: raised before anything is written; names model, column and remedy.
@@ -392,7 +375,6 @@ def write_partitions(
             partitions=partitions,
             asset_key=asset_key,
         )
-        before_commit()
 
         def parts(new: Sequence[Part], before: Snapshot | None) -> tuple[Part, ...]:
             return merged_parts(before, new, columns=columns_of(frame), keeps=keeps)

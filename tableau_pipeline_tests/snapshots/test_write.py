@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import UnstorableError, write_snapshot
+from tableau_pipeline.snapshots.write import UnstorableError
 from tableau_pipeline_tests.snapshots.support.samples import newest, store
 
 
@@ -53,24 +53,6 @@ def test_a_failed_write_leaves_no_folder(spark: SparkSession, tmp_path: Path) ->
         store(frame, tmp_path)
     assert len(list((tmp_path / "model" / "@data").iterdir())) == 1
     assert newest(tmp_path) == earlier
-
-
-def test_a_look_before_the_commit_may_end_it(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents a version that its writer has refused."""
-
-    def refuse() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        write_snapshot(
-            spark.range(3),
-            SnapshotStore(tmp_path),
-            asset_key="model",
-            run_id="run",
-            before_commit=refuse,
-        )
-    assert newest(tmp_path) is None
-    assert list((tmp_path / "model" / "@data").iterdir()) == []
 
 
 def test_an_interrupt_right_after_the_commit(

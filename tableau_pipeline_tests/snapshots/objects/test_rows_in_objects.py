@@ -22,7 +22,6 @@ from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import (
     PartitionError,
-    UnstorableError,
     write_partitions,
     write_rows,
     write_snapshot,
@@ -67,14 +66,6 @@ def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_pa
     assert found.schema == from_disk.schema
     assert from_disk.dtypes == frame.dtypes
     assert texts(found) == texts(from_disk) == texts(frame)
-
-
-def test_intervals_of_months_are_refused(spark: SparkSession, objects: SnapshotStore):
-    """Prevents: an error of Arrow's insides where a column has a type that it does not know."""
-    frame = spark.sql("SELECT array(interval '1-2' year to month) AS `since when`")
-    with pytest.raises(UnstorableError, match="'since when' holds an interval of months"):
-        write(frame, objects)
-    assert not [*objects.storage.list("")]
 
 
 def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
