@@ -31,20 +31,14 @@ def _run_all() -> list[Line]:
     from tableau_pipeline.definitions import defs
 
     _write("Loading the code location, which takes some seconds\n")
-    definitions, instance = defs(), _instance()
+    # Runs in this home are the ones that the web UI of `make dev` shows.
+    definitions, instance = defs(), dg.DagsterInstance.get()
     from_the_start()
     lines: list[Line] = []
     for chapter in CHAPTERS:
         _write(f"As of {chapter.as_of} ({chapter.title})")
         lines += refresh(chapter, definitions, instance)
     return lines
-
-
-def _instance() -> dg.DagsterInstance:
-    # Runs in this home are the ones that the web UI of `make dev` shows.
-    if os.environ.get("DAGSTER_HOME"):
-        return dg.DagsterInstance.get()
-    return dg.DagsterInstance.ephemeral()
 
 
 def _write(text: str) -> None:

@@ -172,10 +172,11 @@ class KeyTable:
         create_table(connection, self.unfinished, types)
         connection.execute_command(f"INSERT INTO {self.unfinished} {select}")
 
-    def affects(self, row: str) -> str:
-        """Return SQL that is true for matching rows of the relation with this alias."""
+    @property
+    def affects(self) -> str:
+        """SQL that is true for matching rows of the relation `source`."""
         matches = " AND ".join(
-            f"{row}.{escape_name(column)} {operator} keys.{escape_name(by)}"
+            f"source.{escape_name(column)} {operator} keys.{escape_name(by)}"
             for column, operator, by in self.matches
         )
         return f"EXISTS (SELECT 1 FROM {self.unfinished} keys WHERE {matches})"  # noqa: S608
@@ -192,9 +193,9 @@ def in_payload(schema: str, change: TableChange) -> TableName:
     return TableName(NEW, schema, change.table.name)
 
 
-def affected(keys: Sequence[KeyTable], row: str = "source") -> str:
-    """Return SQL that is true for the affected rows of the relation with this alias."""
-    return f"({' OR '.join(each.affects(row) for each in keys) or 'FALSE'})"
+def affected(keys: Sequence[KeyTable]) -> str:
+    """Return SQL that is true for the affected rows of the relation `source`."""
+    return f"({' OR '.join(each.affects for each in keys) or 'FALSE'})"
 
 
 def find_affected(

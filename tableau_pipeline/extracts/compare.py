@@ -15,6 +15,7 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import row_count, table_source
+from tableau_pipeline.hyper.build import table_names
 from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
 from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd
@@ -272,9 +273,8 @@ def count_rows(connection: Connection) -> dict[str, int]:
 def _tables(connection: Connection) -> set[TableName]:
     return {
         TableName(EXTRACT_SCHEMA, table.name)
-        for schema in connection.catalog.get_schema_names()
-        if schema.name.unescaped == EXTRACT_SCHEMA
-        for table in connection.catalog.get_table_names(schema)
+        for table in table_names(connection)
+        if table.schema_name and table.schema_name.name.unescaped == EXTRACT_SCHEMA
     }
 
 

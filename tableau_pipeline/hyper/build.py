@@ -98,20 +98,21 @@ def saved(
         )
 
 
+def table_names(connection: Connection, database: str = "") -> list[TableName]:
+    """Return the tables of all schemas; `database` may be "" if there is only one."""
+    catalog = connection.catalog
+    found = map(catalog.get_table_names, catalog.get_schema_names(database or None))
+    return [name for names in found for name in names]
+
+
 def _rows(connection: Connection, database: str = "") -> Mapping[str, int]:
     """Return the number of rows of each table of a database."""
-    catalog = connection.catalog
-    tables = [
-        table
-        for schema in catalog.get_schema_names(database or None)
-        for table in catalog.get_table_names(schema)
-    ]
     return {
         # The name of the database within the connection is left out.
         f"{table.schema_name and table.schema_name.name}.{table.name}": int(
             str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {table}"))  # noqa: S608
         )
-        for table in tables
+        for table in table_names(connection, database)
     }
 
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from tableauhyperapi import Connection, HyperException, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.hyper.build import atomic_path, comment, create_table, saved
+from tableau_pipeline.hyper.build import atomic_path, comment, create_table, saved, table_names
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.types import (
@@ -100,9 +100,7 @@ class HyperFile:
 
     def table_names(self) -> list[TableName]:
         """Return the names of the tables of all schemas, sorted."""
-        catalog = self.connection.catalog
-        found = (catalog.get_table_names(schema) for schema in catalog.get_schema_names())
-        return sorted((name for tables in found for name in tables), key=str)
+        return sorted(table_names(self.connection), key=str)
 
     def columns(self, table: TableName) -> dict[str, str]:
         """Return the SQL types of a table's columns, by name and in order."""

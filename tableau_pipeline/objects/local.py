@@ -87,18 +87,12 @@ def temporary_folder() -> Path:
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
-    permissions = stat.S_IMODE(found.st_mode)
-    if stat.S_ISLNK(found.st_mode):
-        fault = "is a link"
-    elif not stat.S_ISDIR(found.st_mode):
-        fault = "is no folder"
-    elif found.st_uid != user:
-        fault = "belongs to another user"
-    elif permissions & 0o077:
-        fault = f"is open to other users (mode {permissions:o})"
-    else:
-        return folder
-    raise RefusedError(f"{folder} {fault}. Remove it, or set TMPDIR to a folder of your own.")
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
+        raise RefusedError(
+            f"{folder} is not a folder that you alone can open ({stat.filemode(found.st_mode)}, "
+            f"user {found.st_uid}). Remove it, or set TMPDIR to a folder of your own."
+        )
+    return folder
 
 
 @cache
