@@ -164,7 +164,9 @@ def _write(
     def following() -> Chunk | None:
         return next(chunks, None)
 
-    with pq.ParquetWriter(target, schema) as writer, ThreadPoolExecutor() as pool:
+    # Nothing but Spark reads it, once and whole.
+    parquet = pq.ParquetWriter(target, schema, write_statistics=False)
+    with parquet as writer, ThreadPoolExecutor() as pool:
         ahead = pool.submit(following)
         while chunk := ahead.result():
             # The next chunk is split into values while this one is converted and written.
