@@ -1,7 +1,7 @@
 """The columns of the tables in a `.tds`, and how it follows those of the published file."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from itertools import chain, count
 from types import MappingProxyType
@@ -37,6 +37,8 @@ AGGREGATIONS = MappingProxyType(
 )
 # What a new column has in common with its neighbours.
 _OF_THE_TABLE = frozenset({"parent-name", "family", "object-id"})
+# What a column of another type does not have.
+_OF_THE_TYPE = frozenset({"precision", "scale", "width", "collation", "attributes"})
 
 
 def local_names(root: Element) -> dict[tuple[str, str], str]:
@@ -75,56 +77,106 @@ def follow(root: Element, tables: Tables) -> None:
     Raises:
         ValueError: the tables are others.
     """
-    have = _locals_by_table(root)
+    have: dict[str, dict[str, str]] = defaultdict(dict)
+    for (table, column), local in local_names(root).items():
+        have[table][column] = local
     if set(have) != set(tables):
         raise ValueError(
             f"its tables are {', '.join(sorted(have)) or 'not known'}, and those to be published "
             f"{', '.join(sorted(tables))}"
         )
-    used = {local for columns in have.values() for local in columns.values()}
-    # The field of a column that was there before may be left, and is taken up again.
-    used |= {
-        each.get("name", "")
-        for each in root
-        if plain(each) == "group"
-        or (plain(each) == "column" and each.find("calculation") is not None)
-    }
-    gone: set[str] = set()
+    following = _Following(root, {name: table for table in have for name in have[table].values()})
     for table, columns in tables.items():
-        locals_, added = have[table], list[str]()
         for name, type_ in columns:
-            if (local := locals_.get(name)) is None:
-                local = _unused(name, table, used)
-                used.add(local)
-                _add(root, [*locals_.values(), *added], name, local, type_)
-                added.append(local)
-                _set_field_type(root, local, _type(type_)[0][0])
+            if local := have[table].get(name):
+                following.retype(local, type_)
             else:
-                _retype(root, local, type_)
-        gone |= {local for name, local in locals_.items() if name not in dict(columns)}
-    _remove(root, gone)
+                following.add(table, name, type_)
+    following.remove(
+        {have[table][name] for table in have for name in have[table].keys() - dict(tables[table])}
+    )
 
 
-def _locals_by_table(root: Element) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    for (table, column), local in local_names(root).items():
-        found[table][column] = local
-    return found
+class _Following:
+    """The elements of columns, wherever a `.tds` lists them.
 
+    Args:
+        root: of the `.tds`.
+        tables: the table of each local name.
+    """
 
-def _unused(column: str, table: str, used: set[str]) -> str:
-    """A local name; the table, and a number, distinguish equal ones."""
-    numbered = (f"{column} ({table}) {number}" for number in count(1))
-    names = map(quoted, chain([column, f"{column} ({table})"], numbered))
-    return next(name for name in names if name not in used)
+    def __init__(self, root: Element, tables: Mapping[str, str]) -> None:
+        self._root = root
+        self._records: dict[str, list[Element]] = defaultdict(list)
+        # By table and list, the last record, and the last entry of a map, after which others go.
+        self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
+        self._ordinals: dict[Element, int] = defaultdict(int)
+        found = root.iterfind("./connection//metadata-record[@class='column']")
+        for record in chain(found, root.iterfind("./extract//metadata-record[@class='column']")):
+            local, parent = _text(record, "local-name"), record.getparent()
+            self._records[local].append(record)
+            if parent is not None:
+                ordinal = _text(record, "ordinal")
+                number = int(ordinal) if ordinal.isdecimal() else 0
+                self._ordinals[parent] = max(self._ordinals[parent], number)
+                self._last[tables.get(local, "")][parent] = record
+        for each in root.iterfind(".//cols/map"):
+            local, parent = each.get("key", ""), each.getparent()
+            self._records[local].append(each)
+            if parent is not None:
+                self._last[tables.get(local, "")][parent] = each
+        self._fields = {each.get("name", ""): each for each in root if plain(each) == "column"}
+        # The field of a column that was there before may be left, and is taken up again.
+        made = {name for name, each in self._fields.items() if each.find("calculation") is not None}
+        groups = {each.get("name", "") for each in root if plain(each) == "group"}
+        self._used = set(tables) | made | groups
 
+    def add(self, table: str, name: str, type_: str) -> None:
+        """Add a column after those of its table."""
+        numbered = (f"{name} ({table}) {number}" for number in count(1))
+        names = map(quoted, chain([name, f"{name} ({table})"], numbered))
+        local = next(each for each in names if each not in self._used)
+        self._used.add(local)
+        texts = {
+            **_texts(type_),
+            "remote-name": name,
+            "remote-alias": name,
+            "local-name": local,
+            "contains-null": "true",
+        }
+        for parent, neighbour in self._last[table].items():
+            new = deepcopy(neighbour)
+            if new.tag == "map":
+                new.set("key", local)
+                new.set("value", f"{new.get('value', '').rpartition('].[')[0]}].{quoted(name)}")
+            else:
+                self._ordinals[parent] += 1
+                _rewrite(new, {**texts, "ordinal": str(self._ordinals[parent])}, _OF_THE_TABLE)
+            place(parent, parent.index(neighbour) + 1, new)
+            self._last[table][parent] = new
+        if local in self._fields:
+            set_type(self._fields[local], texts["local-type"])
 
-def _records(root: Element, local: str | None = None) -> Iterator[Element]:
-    """The records of columns, of the connection and of the extract; or those of one column."""
-    for path in ("connection", "extract"):
-        for record in root.iterfind(f"./{path}//metadata-record[@class='column']"):
-            if local is None or _text(record, "local-name") == local:
-                yield record
+    def retype(self, local: str, type_: str) -> None:
+        """Give a column the type that it has in the file."""
+        known = ("", *_type(type_)[0])
+        records = [each for each in self._records[local] if _text(each, "local-type") not in known]
+        for record in records:
+            kept = {plain(child) for child in record} - _OF_THE_TYPE
+            _rewrite(record, _texts(type_), kept)
+        if records and local in self._fields:
+            set_type(self._fields[local], _texts(type_)["local-type"])
+
+    def remove(self, gone: set[str]) -> None:
+        """Remove columns, and what is about nothing else."""
+        instances = [each for each in self._root if plain(each) == "column-instance"]
+        doomed = [each for each in instances if each.get("column") in gone]
+        for local in gone:
+            doomed += self._records[local]
+            doomed += [self._fields[local]] if local in self._fields else []
+        for each in doomed:
+            remove(each)
+        forget(self._root, gone)
 
 
 def _text(record: Element, tag: str) -> str:
@@ -135,79 +187,20 @@ def _type(type_: str) -> tuple[tuple[str, ...], str]:
     return _TYPES.get(type_.partition("(")[0], _TEXT)
 
 
-def _add(root: Element, neighbours: Sequence[str], name: str, local: str, type_: str) -> None:
-    """Add a column after its neighbours, wherever they are listed."""
+def _texts(type_: str) -> dict[str, str]:
+    """What a record says of a column of this type of Hyper."""
     (datatype, *_), remote = _type(type_)
-    last: dict[Element, Element] = {}
-    for record in _records(root):
-        parent = record.getparent()
-        if parent is not None and _text(record, "local-name") in neighbours:
-            last[parent] = record
-    for parent, record in last.items():
-        numbers = [_text(each, "ordinal") for each in parent]
-        texts = {
-            "remote-name": name,
-            "remote-alias": name,
-            "local-name": local,
-            "remote-type": remote,
-            "local-type": datatype,
-            "aggregation": AGGREGATIONS.get(datatype, "Count"),
-            "contains-null": "true",
-            "ordinal": str(max((int(each) for each in numbers if each.isdecimal()), default=0) + 1),
-        }
-        new = deepcopy(record)
-        for child in list(new):
-            if plain(child) in texts:
-                child.text = texts[plain(child)]
-            elif plain(child) not in _OF_THE_TABLE:
-                new.remove(child)
-        place(parent, parent.index(record) + 1, new)
-    for cols in root.iterfind(".//cols"):
-        maps = [each for each in cols if each.get("key") in neighbours]
-        if maps:
-            new = deepcopy(maps[-1])
-            new.set("key", local)
-            table = new.get("value", "").rpartition("].[")[0]
-            new.set("value", f"{table}].{quoted(name)}")
-            place(cols, cols.index(maps[-1]) + 1, new)
+    usual = AGGREGATIONS.get(datatype, "Count")
+    return {"local-type": datatype, "remote-type": remote, "aggregation": usual}
 
 
-def _retype(root: Element, local: str, type_: str) -> None:
-    types, remote = _type(type_)
-    texts = {
-        "local-type": types[0],
-        "remote-type": remote,
-        "aggregation": AGGREGATIONS.get(types[0], "Count"),
-    }
-    known = ("", *types)
-    wrong = [each for each in _records(root, local) if _text(each, "local-type") not in known]
-    for record in wrong:
-        for child in list(record):
-            if plain(child) in texts:
-                child.text = texts[plain(child)]
-            elif plain(child) in ("precision", "scale", "width", "collation", "attributes"):
-                record.remove(child)
-    if wrong:
-        _set_field_type(root, local, types[0])
-
-
-def _set_field_type(root: Element, local: str, datatype: str) -> None:
-    for column in root:
-        if plain(column) == "column" and column.get("name") == local:
-            set_type(column, datatype)
-
-
-def _remove(root: Element, gone: set[str]) -> None:
-    """Remove columns, and what is about nothing else."""
-    doomed = [record for record in _records(root) if _text(record, "local-name") in gone]
-    doomed += [each for each in root.iterfind(".//cols/map") if each.get("key") in gone]
-    for each in root:
-        named = {"column": "name", "column-instance": "column"}.get(plain(each))
-        doomed += [each] if named and each.get(named) in gone else []
-    for each in doomed:
-        remove(each)
-    for local in gone:
-        forget(root, local)
+def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
+    """Set texts of a record, and remove all else but what is to be kept."""
+    for child in list(record):
+        if plain(child) in texts:
+            child.text = texts[plain(child)]
+        elif plain(child) not in kept:
+            record.remove(child)
 
 
 def place(parent: Element, position: int, new: Element) -> None:
@@ -229,22 +222,24 @@ def remove(element: Element) -> None:
         parent.remove(element)
 
 
-def folder_items(root: Element, local: str) -> Iterator[Element]:
-    """Yield the items of folders that are this field, in the old and new forms of folders."""
+def folder_items(root: Element) -> dict[str, list[Element]]:
+    """Return the items of folders by local name, in the old and new forms of folders."""
+    items: dict[str, list[Element]] = defaultdict(list)
     for each in root:
         if plain(each) in ("folder", "folders-common"):
             for item in each.iter():
-                if plain(item) == "folder-item" and item.get("name") == local:
-                    yield item
+                if plain(item) == "folder-item":
+                    items[item.get("name", "")].append(item)
+    return items
 
 
-def forget(root: Element, local: str) -> None:
-    """Take a field out of folders and hierarchies, and those away that have nothing else."""
-    items = list(folder_items(root, local))
-    items += [
-        each for each in root.iterfind("./drill-paths/drill-path/field") if each.text == local
+def forget(root: Element, gone: Collection[str]) -> None:
+    """Take fields out of folders and hierarchies, and those away that have nothing else."""
+    members = [
+        each for each in root.iterfind("./drill-paths/drill-path/field") if each.text in gone
     ]
-    for item in items:
+    items = folder_items(root)
+    for item in [*members, *(each for local in gone for each in items[local])]:
         take_out(root, item)
 
 

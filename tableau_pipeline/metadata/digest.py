@@ -114,7 +114,8 @@ def attributes_of(element: etree._Element) -> dict[str, str]:
 
 def plain(element: etree._Element) -> str:
     """Return the tag without a prefix of a feature; "" for a comment."""
-    return _FEATURE.sub("", element.tag) if isinstance(element.tag, str) else ""
+    tag = element.tag if isinstance(element.tag, str) else ""
+    return _FEATURE.sub("", tag) if tag.startswith("_") else tag
 
 
 def _digest(root: etree._Element, columns: Collection[tuple[str, str]]) -> str:

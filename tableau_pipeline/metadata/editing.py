@@ -55,6 +55,7 @@ ORDER = (
     "analytic-model",
     "object-graph",
 )
+_RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
 # What Tableau writes before the end of a line in formatted text.
 LINE_END = "\u00c6"
 ATTRIBUTES = MappingProxyType(
@@ -102,6 +103,9 @@ class Editing:
         self._columns = {each.get("name", ""): each for each in root if plain(each) == "column"}
         self._names = Names(root, [path[1] for path in changes if path[0] == "calculation"])
         self._locals = local_names(root)
+        self._items = folder_items(root)
+        tags = {plain(each) for each in root}
+        self._has_old_folders = "folder" in tags and "folders-common" not in tags
         self._types = {
             self._locals[table, column]: texts.get("local-type", "string")
             for table, column, texts in records(root)
@@ -122,7 +126,7 @@ class Editing:
         for path, value in self._changes.items():
             if path[0] == "calculation" and path[2] == "formula" and not value:
                 local = local_name(path[1])
-                forget(self._root, local)
+                forget(self._root, {local})
                 if local in self._columns:
                     remove(self._columns[local])
 
@@ -184,21 +188,20 @@ class Editing:
         return self._local(unquoted(name)) or name
 
     def _set_folder(self, local: str, name: str | None) -> None:
-        tags = {plain(each) for each in self._root}
-        # Old folders hold either dimensions or measures.
-        is_old = "folder" in tags and "folders-common" not in tags
-        for item in list(folder_items(self._root, local)):
+        for item in self._items.pop(local, ()):
             take_out(self._root, item)
         if name is None:
             return
-        folders = self._root if is_old else self._section("folders-common")
+        folders = self._root if self._has_old_folders else self._section("folders-common")
         folder = _child(folders, "folder", name)
-        if is_old:
+        if self._has_old_folders:
+            # They hold either dimensions or measures.
             column = self._columns.get(local)
             role = default_role(self._types.get(local, "string"))
             folder.set("role", f"{role if column is None else column.get('role', role)}s")
         item = etree.Element("folder-item", {"name": local, "type": "field"})
         place(folder, len(folder), item)
+        self._items[local] = [item]
 
     def _set_hierarchy(self, name: str, members: Sequence[str]) -> None:
         path = _child(self._section("drill-paths"), "drill-path", name)
@@ -210,7 +213,7 @@ class Editing:
             take_out(self._root, path)
 
     def _section(self, tag: str) -> Element:
-        found = next((each for each in self._root if plain(each) == tag), None)
+        found = next((each for each in reversed(self._root) if plain(each) == tag), None)
         if found is None:
             found = etree.Element(tag)
             insert(self._root, found)
@@ -232,13 +235,13 @@ def _child(parent: Element, tag: str, name: str) -> Element:
 
 def insert(root: Element, new: Element) -> None:
     """Insert an element of a data source where Tableau's schema has it."""
-    rank = ORDER.index(new.tag)
-    before = [
-        number
-        for number, each in enumerate(root, start=1)
-        if plain(each) in ORDER and ORDER.index(plain(each)) <= rank
-    ]
-    place(root, max(before, default=0), new)
+    rank = _RANKS[str(new.tag)]
+    position = len(root)
+    for each in reversed(root):
+        if _RANKS.get(plain(each), rank + 1) <= rank:
+            break
+        position -= 1
+    place(root, position, new)
 
 
 def _describe(column: Element, text: str | None) -> None:

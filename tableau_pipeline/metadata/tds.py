@@ -92,6 +92,7 @@ class _Reading:
             path[1] for side in sides for path in side if path[0] == "calculation"
         )
         self._names = Names(root, self._calculations)
+        self._items = folder_items(root)
         self._columns = {each.get("name", ""): each for each in root if plain(each) == "column"}
 
     def values(self) -> Iterator[tuple[Path, str]]:
@@ -120,11 +121,10 @@ class _Reading:
                     yield (*path, part), value
             if text := _description(element):
                 yield (*path, "description"), text
-        for item in folder_items(self._root, local):
+        for item in self._items.get(local, ())[:1]:
             folder = item.getparent()
             if folder is not None and (name := folder.get("name")):
                 yield (*path, "folder"), name
-                break
         attributes = {} if element is None else attributes_of(element)
         datatype = attributes.get("datatype", datatype)
         role = attributes.get("role", default_role(datatype))

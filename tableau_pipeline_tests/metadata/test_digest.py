@@ -287,3 +287,18 @@ def test_package_without_a_tds(tmp_path: Path):
         package.writestr("x.txt", "nothing")
     with pytest.raises(ValueError, match=r"0 \.tds"):
         read_metadata(tds_in(file))
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        "approximate-count='7'",
+        "auto-hidden='true'",
+        "is-auto-gen-lod-field='true'",
+        "_.fcp.Explain.true...explainability='x'",
+    ],
+)
+def test_what_products_maintain(attribute: str):
+    # Prevents: a server that counts values anew passes for an analyst at work.
+    for at in ("<column caption='Carrier'", "<folders-common"):
+        assert read(TDS.replace(at, f"{at} {attribute}")).digest == WHOLE.digest
