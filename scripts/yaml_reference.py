@@ -96,10 +96,8 @@ def _section(
         heading += f" with `{schema['required'][0]}`"
     heading += "\n\n" if path else ""
     required = schema.get("required", ())
-    rows = [
-        _row(name, key, known, is_required=name in required)
-        for name, key in schema["properties"].items()
-    ]
+    keys = sorted(schema["properties"].items(), key=lambda item: item[0] not in required)
+    rows = [_row(name, key, known, is_required=name in required) for name, key in keys]
     head = "| key | value | default | meaning |\n| --- | --- | --- | --- |"
     return f"{heading}{head}\n" + "".join(f"{row}\n" for row in rows)
 

@@ -1,6 +1,7 @@
 """By when data sources and their models have to be fresh, and whether they are."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -117,19 +118,40 @@ def data_age_specs(freshness: Freshness | None, published: dg.AssetKey) -> list[
     return [spec] if freshness else []
 
 
+def old_models(declaration: Declaration, freshness: Freshness, snapshots: Snapshots) -> str | None:
+    """Why the data are late although they were refreshed; None if they are not."""
+    written = _written(declaration, freshness, snapshots)
+    return "; ".join(_old(written, freshness, datetime.now(UTC))) or None
+
+
+def _written(
+    declaration: Declaration, freshness: Freshness, snapshots: Snapshots
+) -> dict[str, datetime]:
+    """When the newest version of each model that counts was written."""
+    counted = declaration.models if freshness.models is None else freshness.models
+    found = {model: snapshots.newest(model) for model in counted}
+    return {model: each.created_at for model, each in found.items() if each}
+
+
+def _old(written: Mapping[str, datetime], freshness: Freshness, now: datetime) -> list[str]:
+    return [
+        f'the newest version of the model "{model}" is of {at:%Y-%m-%d %H:%M} UTC'
+        for model, at in written.items()
+        if late(freshness.policy(), at, now)
+    ]
+
+
 def data_age(
     declaration: Declaration, freshness: Freshness, snapshots: Snapshots
 ) -> dg.AssetCheckResult:
     """Return whether the newest versions of the models meet the deadline; if not, a warning."""
-    now, hours, problems = datetime.now(UTC), {}, []
-    counted = declaration.models if freshness.models is None else freshness.models
-    for model in counted:
-        if newest := snapshots.newest(model):
-            written = newest.created_at
-            hours[f"age in hours/{model}"] = round((now - written).total_seconds() / 3600, 1)
-            if late(freshness.policy(), written, now):
-                when = f"{written:%Y-%m-%d %H:%M}"
-                problems.append(f'the newest version of the model "{model}" is of {when} UTC')
+    now = datetime.now(UTC)
+    written = _written(declaration, freshness, snapshots)
+    hours = {
+        f"age in hours/{model}": round((now - at).total_seconds() / 3600, 1)
+        for model, at in written.items()
+    }
+    problems = _old(written, freshness, now)
     remedy = "Run these models, or see why their sources have nothing new"
     return dg.AssetCheckResult(
         asset_key=dg.AssetKey.from_user_string(declaration.key),

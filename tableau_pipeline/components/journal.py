@@ -362,16 +362,22 @@ def setup_of(
     folder: Path,
 ) -> Setup:
     """The refresh of a data source in this environment, with the resources of a code location."""
+    web = os.environ.get("PIPELINE_WEB_URL")
     return Setup(
         declaration=below(declaration, tableau_project_root()),
         snapshots=snapshots,
         journal=journal,
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.
-        server=lambda: tableau.session(log, counts=declaration.needs_counts),
+        server=lambda: tableau.session(
+            log,
+            counts=declaration.needs_counts,
+            people=bool(declaration.owner or declaration.permissions),
+        ),
         hyper=lambda: hyper.process,
         folder=folder,
         kept=shared_place("kept"),
         log=log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,
+        link=f"{web.rstrip('/')}/assets/{declaration.key}" if web else None,
     )

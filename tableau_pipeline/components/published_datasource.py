@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from inspect import isclass
 from pathlib import Path
 from string import Template
@@ -13,7 +14,12 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster.components.core.decl import ComponentLoaderDecl
 from pydantic import Field, field_validator, model_validator
 
-from tableau_pipeline.components.freshness import Freshness, data_age, data_age_specs
+from tableau_pipeline.components.freshness import (
+    Freshness,
+    data_age,
+    data_age_specs,
+    old_models,
+)
 from tableau_pipeline.components.journal import setup_in_run
 from tableau_pipeline.components.reporting import (
     check_results,
@@ -39,7 +45,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
@@ -159,6 +165,7 @@ def refresh_assets(
                 tableau=tableau,
                 keep_files=config.build_only,
             )
+            setup = _with_deadline(setup, freshness)
             try:
                 report = refresh(setup, config.options())
             except RefreshError as error:
@@ -178,6 +185,13 @@ def refresh_assets(
             yield from _results(context, declaration, report, snapshots)
 
     return refresh_step
+
+
+def _with_deadline(setup: Setup, freshness: Freshness | None) -> Setup:
+    if freshness is None:
+        return setup
+    late = partial(old_models, setup.declaration, freshness, setup.snapshots)
+    return replace(setup, late=late)
 
 
 def _results(

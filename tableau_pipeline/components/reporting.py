@@ -24,7 +24,7 @@ from tableau_pipeline.refresh.report import Report, comparison, unmatched
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
-RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
+RELATIONSHIPS, RECONCILIATION, METADATA = "relationships", "reconciliation", "metadata"
 _COUNTED = {"server": "server", "download": "downloaded file"}
 # By model and column.
 Descriptions = Mapping[tuple[str, str], str]
@@ -44,6 +44,8 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
         described[RELATIONSHIPS] = "Every row finds its match in the related table."
     if declaration.reconcile:
         described[RECONCILIATION] = "The published data, counted or read back, equals the models."
+    if declaration.says:
+        described[METADATA] = "The server says what is declared; what people changed is listed."
     stopping = {check.value for check in Check}
     return [
         dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)
@@ -68,6 +70,8 @@ def check_results(
         yield _relationships(declaration, published, report)
     if declaration.reconcile:
         yield _reconciliation(published, report)
+    if declaration.says:
+        yield _result(published, METADATA, "\n".join(report.about) or None)
 
 
 def failed_checks(

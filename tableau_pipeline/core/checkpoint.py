@@ -95,6 +95,7 @@ class Checkpoint(Frozen):
             if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
         metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
+        about: what was last written about the data source: values by their paths.
         updates: the number of updates since the last full publish.
         size: bytes of the file then.
         grown: bytes of the payloads since then.
@@ -117,6 +118,7 @@ class Checkpoint(Frozen):
     declaration: str
     tables: dict[str, TableContent]
     metadata: str | None = None
+    about: tuple[tuple[tuple[str, ...], str], ...] = ()
     updates: int = 0
     size: int | None = None
     grown: int = 0

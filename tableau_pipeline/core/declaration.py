@@ -17,10 +17,7 @@ from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.hyper.build import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
-
-# Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
-TAG_PREFIX = "tableau-pipeline:"
-INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
+from tableau_pipeline.metadata.about import INSTANCE_TAG_PREFIX, TAG_PREFIX, About
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 
@@ -315,7 +312,7 @@ def _clock(value: Any) -> Any:
 
 
 @keyed
-class Declaration:
+class Declaration(About):
     """A published Tableau data source, and the models that feed it."""
 
     _: KW_ONLY
@@ -421,6 +418,8 @@ class Declaration:
                     raise mistake(("relationships", number, side), problem)
         if problem := tree_problem(names, self.relationships):
             raise mistake(("relationships",), problem)
+        if self.certify and not self.reconcile:
+            raise mistake(("certify",), "with reconcile: never, nothing is ever found equal")
         if not self.key:
             object.__setattr__(self, "key", asset_key_of(self.name))
         return self

@@ -21,6 +21,7 @@ class RemoteDatasource:
         published: who published that revision, and when, in words; None like `revision`.
         megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
         link: the URL of its page.
+        certification: the note of its certification; None if it is not certified.
     """
 
     luid: str
@@ -34,6 +35,8 @@ class RemoteDatasource:
     tags: frozenset[str]
     link: str | None
     published: str | None = None
+    description: str = ""
+    certification: str | None = None
 
     @property
     def stamp(self) -> Stamp:

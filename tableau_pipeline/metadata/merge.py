@@ -80,7 +80,7 @@ def merge(
             kept |= {path: here.get(path) for path in differing}
             record |= want
         else:
-            path = (*unit, "formula") if len(unit) == 2 else unit
+            path = (*unit, "formula") if unit[:1] + unit[2:] == ("calculation",) else unit
             conflicts.append(Conflict(path, want.get(path), here.get(path)))
             is_set = on_conflict == "replace" and not taken
             changes |= differing if is_set else {}

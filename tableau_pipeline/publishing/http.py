@@ -88,7 +88,7 @@ _NEEDED = [
     ("GET", "serverInfo", "serverInfo/t:restApiVersion"),
     ("POST", "auth/signin", "credentials/t:site"),
     ("POST", "auth/signin", "credentials/t:user"),
-    ("GET", "sites/[^/]+/(projects|datasources|jobs)", "pagination"),
+    ("GET", "sites/[^/]+/(projects|datasources|jobs|groups|users)", "pagination"),
     ("POST", "sites/[^/]+/projects", "project"),
     ("GET", _ITEM, "datasource"),
     ("GET", f"{_ITEM}/revisions", "pagination"),

@@ -88,6 +88,8 @@ def remote_datasource(
         megabytes=item.size,
         tags=frozenset(item.tags or ()),
         link=item.webpage_url,
+        description=item.description or "",
+        certification=(item.certification_note or "") if item.certified else None,
     )
 
 

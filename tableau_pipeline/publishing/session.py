@@ -42,6 +42,7 @@ _SCOPES = [
 ]
 # Not asked for without need: a server that does not know it may refuse the token.
 _COUNTING_SCOPE = "tableau:viz_data_service:read"
+_PEOPLE_SCOPES = ["tableau:groups:read", "tableau:permissions:*", "tableau:users:read"]
 # Tableau refuses tokens that live longer than 10 minutes; the session outlives the token.
 _TOKEN_LIFETIME = timedelta(minutes=5)
 
@@ -94,6 +95,7 @@ class ConnectedApp:
 
     Attributes:
         counts: whether the session may also let the server count rows.
+        people: whether it may also look up groups and users, and change permissions.
     """
 
     username: str
@@ -101,6 +103,7 @@ class ConnectedApp:
     secret_id: str
     secret_value: str = field(repr=False)
     counts: bool = False
+    people: bool = False
     remedy: ClassVar = (
         "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
         "connected app is enabled, and the clock of this host"
@@ -123,7 +126,11 @@ class ConnectedApp:
             "jti": str(uuid4()),
             "aud": "tableau",
             "sub": self.username,
-            "scp": [*_SCOPES, *([_COUNTING_SCOPE] if self.counts else [])],
+            "scp": [
+                *_SCOPES,
+                *([_COUNTING_SCOPE] if self.counts else []),
+                *(_PEOPLE_SCOPES if self.people else []),
+            ],
         }
         headers = {"kid": self.secret_id, "iss": self.client_id}
         return jwt.encode(claims, self.secret_value, algorithm="HS256", headers=headers)

@@ -78,7 +78,7 @@ def _asks(
         @wraps(method)
         def asked(self: "TableauSite", *args: _P.args, **settings: _P.kwargs) -> _T:
             given = bind(self, *args, **settings).arguments
-            return self._ask(doing.format_map(given), partial(method, self, *args, **settings))
+            return self.ask(doing.format_map(given), partial(method, self, *args, **settings))
 
         return asked
 
@@ -138,7 +138,7 @@ class TableauSite:
     def now(self) -> datetime:
         """Return the time by the server's own clock; a second or so late, never early."""
         if self.clock.now() is None:
-            self._ask("Asking for the time", self.tsc.server_info.get)
+            self.ask("Asking for the time", self.tsc.server_info.get)
         if (now := self.clock.now()) is None:
             raise RefreshError(
                 f"The answers of {self.url} lack a valid Date header. Does a proxy in between "
@@ -159,7 +159,7 @@ class TableauSite:
             RefusedError: no project has this LUID, or one on its path is missing and `create` is
                 false.
         """
-        return self._ask(
+        return self.ask(
             f'Looking for project "{project_path(project)}"',
             lambda: self._project(project, create=create),
         )
@@ -249,7 +249,7 @@ class TableauSite:
     def refresh_tasks(self) -> Mapping[str, Sequence[RefreshTask]] | None:
         """Return the tasks that refresh extracts, by LUID; None if this user may not list them."""
         with suppress(RefusedError, SignInError):
-            return self._ask("Listing the refresh tasks", lambda: tasks.refresh_tasks(self.tsc))
+            return self.ask("Listing the refresh tasks", lambda: tasks.refresh_tasks(self.tsc))
         return None
 
     def upload(self, file: Path) -> str:
@@ -257,10 +257,10 @@ class TableauSite:
         doing = f"Uploading {file.name}"
         size, sent = file.stat().st_size, 0
         block_size = rest.block_size(size)
-        upload = self._ask(doing, self.tsc.fileuploads.initiate, remedies=UPLOAD_REMEDIES)
+        upload = self.ask(doing, self.tsc.fileuploads.initiate, remedies=UPLOAD_REMEDIES)
         with file.open("rb") as opened:
             while block := opened.read(block_size):
-                self._ask(doing, partial(self._append, upload, block))
+                self.ask(doing, partial(self._append, upload, block))
                 # The answer and its request refer to each other, which keeps the block in memory.
                 gc.collect(1)
                 sent += len(block)
@@ -406,7 +406,7 @@ class TableauSite:
         """Cancel a job; return whether it is now certain never to take effect."""
         # A refusal may mean that the job has ended or is not ours. Only its status counts.
         with suppress(RefusedError, SignInError):
-            self._ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
+            self.ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
         return status is not None and status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
@@ -511,13 +511,19 @@ class TableauSite:
                 "reconcile: {by: server} asks for it"
             )
 
-    def _ask(
+    def ask(
         self,
         doing: str,
         call: Callable[[], _T],
         *,
         remedies: Mapping[str, str] = MappingProxyType({}),
     ) -> _T:
+        """Translate the errors of a call, and renew the session once if it has ended.
+
+        Args:
+            doing: what fails.
+            remedies: by the server's error codes.
+        """
         with translate_errors(doing, url=self.url, hide=self.hide, remedies=remedies):
             try:
                 return call()

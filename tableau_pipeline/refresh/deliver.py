@@ -416,6 +416,7 @@ class Delivery:
             declaration=self.content.declaration.digest(),
             tables=dict(desired),
             metadata=metadata,
+            about=before.about if before else (),
             orphans=dict(orphans),
             behaviour=before.behaviour if before else SiteBehaviour(),
             **history,
@@ -508,7 +509,7 @@ def tag(
     if others:
         server.untag(remote.luid, others)
     server.tag(remote.luid, tags)
-    return _changed(server, remote, began)
+    return changed_since(server, remote, began)
 
 
 def move(
@@ -525,19 +526,19 @@ def move(
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
     began = server.now()
     server.move(remote.luid, name=name, project_id=project_id)
-    remote, distrust = _changed(server, remote, began)
+    remote, distrust = changed_since(server, remote, began)
     if distrust:
         raise DriftError(f'"{name}" was renamed or moved, and {distrust}.')
     return remote
 
 
-def _changed(
-    server: TableauSite, remote: RemoteDatasource, began: datetime
+def changed_since(
+    server: TableauSite, remote: RemoteDatasource, began: datetime, *, changes: int = 1
 ) -> tuple[RemoteDatasource, str | None]:
-    """The data source after a change that began at that time, and what may be a user's work."""
+    """The data source after changes that began at that time, and what may be a user's work."""
     now = found(server, remote.luid)
-    # The server's time stamps have whole seconds, and may be rounded up.
-    window = Window(began, server.now() + timedelta(seconds=1))
+    # The server's time stamps have whole seconds, and may be rounded up, each to another one.
+    window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
     # Tags, a name or a project make no revision, so a new one is another user's.
     change = Change(window, remote.stamp, now.stamp, revisions=(0,), published=now.published)
     return now, change.unexplained(SiteBehaviour())

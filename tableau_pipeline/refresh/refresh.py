@@ -28,7 +28,7 @@ from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
 from tableau_pipeline.core.journal import History, Journal, Recovered, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
-from tableau_pipeline.errors import Check, DriftError, RefusedError
+from tableau_pipeline.errors import Check, DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
 from tableau_pipeline.extracts.compare import (
@@ -42,6 +42,7 @@ from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
+from tableau_pipeline.refresh.about import Seen, Teller, warn_of_failure
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, completed
 from tableau_pipeline.refresh.observe import Base, Observer, recorded, recover
@@ -81,6 +82,8 @@ class Setup:
         now: returns the time of the refresh, from which rolling windows count.
         sleep: takes seconds.
         takeover: take over data sources that another deployment publishes.
+        link: the address of the asset in Dagster's web UI; None if that is not known.
+        late: returns why the data are late; None if they are not.
     """
 
     declaration: Declaration
@@ -95,6 +98,8 @@ class Setup:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
     takeover: bool = False
+    link: str | None = None
+    late: Callable[[], str | None] = lambda: None
 
     def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""
@@ -145,6 +150,7 @@ def refresh(setup: Setup, options: Options) -> Report:
         found = None
         try:
             found = phases.reconcile(sent)
+            sent = phases.tell(sent, found)
         finally:
             # If the comparison breaks off, what was sent is known all the same.
             checkpoint = phases.record(sent, found)
@@ -191,6 +197,8 @@ class _Phases:
         # What became of its name and its project, by "rename" and "move", in every attempt.
         self._moves: dict[str, str] = {}
         self._warnings: list[str] = []
+        self._seen: Seen | None = None
+        self._problems: Sequence[str] = ()
 
     @property
     def _server(self) -> TableauSite:
@@ -217,6 +225,11 @@ class _Phases:
             log=self._setup.log,
             sleep=self._setup.sleep,
         )
+
+    @cached_property
+    def _teller(self) -> Teller:
+        setup = self._setup
+        return Teller(self._declaration, self._server, "keep", setup.link, setup.late)
 
     @cached_property
     def _sender(self) -> Sender:
@@ -286,6 +299,7 @@ class _Phases:
         if not isinstance(plan, Refuse):
             # The refusal itself says it.
             self._setup.log.info(DECISION, report.decision, report.reason)
+            self._seen = None if self._options.offline else self._teller.look(base)
         report = replace(report, orphans=self._orphans(base, desired, plan))
         return Planned(base, desired, plan, report, deltas)
 
@@ -380,6 +394,21 @@ class _Phases:
             self._setup.log.warning("Not reconciled with the models: %s", found.skipped)
         return found
 
+    def tell(self, sent: Sent, found: Reconciliation | None) -> Sent:
+        """Make the server say of the data source what is declared."""
+        if self._seen is None or sent.target is None:
+            return sent
+        is_known = not (found.skipped if found else sent.target.unreconciled)
+        with phase(self._seconds, "about"):
+            told = self._teller.tell(
+                sent, self._seen, equal=not (found and found.problem) if is_known else None
+            )
+        self._problems = told.problems
+        self._warnings += told.warnings
+        for text in (*told.problems, *told.warnings):
+            self._setup.log.warning("%s", text)
+        return told.sent
+
     def record(self, sent: Sent, found: Reconciliation | None) -> Checkpoint:
         """Close the claim with the checkpoint that was reached."""
         target = sent.target
@@ -415,6 +444,7 @@ class _Phases:
             warnings=tuple(dict.fromkeys(warnings)),
             job_id=sent.intent.job_id if sent.intent else None,
             moves=self._moves,
+            about=tuple(self._problems),
         )
         return self._ended(done)
 
@@ -459,6 +489,7 @@ def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
         elif not options.build_only:
             # Before the models, as a refresh does: a dry run tells of the same problem first.
             history = read_history(setup.journal.records())
+        stack.enter_context(_warned_of(setup, claim))
         builder = (
             # An audit compares what is published with its own versions, whatever came since.
             setup.builder({}) if options.audit else stack.enter_context(newest_models(setup))
@@ -466,6 +497,30 @@ def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
         if not options.build_only and not options.offline:
             site = stack.enter_context(setup.server())
         yield _Phases(setup, options, builder, site, claim, history)
+
+
+@contextmanager
+def _warned_of(setup: Setup, claim: HeldClaim | None) -> Generator[None]:
+    """Let the data source warn of a refresh in the block that was refused or has failed."""
+    try:
+        yield
+    except RefreshError as error:
+        if claim and setup.declaration.quality_warning:
+            setup.log.debug("Warning of %r", error)
+            _warn(setup, claim)
+        raise
+
+
+def _warn(setup: Setup, claim: HeldClaim) -> None:
+    try:
+        if not claim.is_closed:
+            # A refresh that has overtaken this one knows better.
+            claim.check_fence()
+        record = read_history(setup.journal.records()).recovered.record
+        with setup.server() as site:
+            warn_of_failure(setup.declaration, record, site)
+    except Exception as error:  # noqa: BLE001 - nothing may hide what went wrong before
+        setup.log.warning("No data quality warning was set: %s", error)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ class Report:
         seconds: by phase; "total" once the refresh has ended.
         before: rows by table that were published before; empty if they are not known.
         moves: what becomes of its name and its project, by "rename" and "move".
+        about: in what the server says other than is declared about the data source, as sentences.
         base: what the server held before; None if only the file was to be built.
         desired: what each table is to hold; empty if that was not to be decided.
         summary: all of this in one line.
@@ -54,6 +55,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     before: Mapping[str, int] = field(default_factory=dict)
     moves: Mapping[str, str] = field(default_factory=dict)
+    about: tuple[str, ...] = ()
     base: Base | None = None
     desired: Mapping[str, TableContent] = field(default_factory=dict)
     summary: str = ""

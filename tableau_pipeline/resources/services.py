@@ -94,13 +94,15 @@ class TableauServerResource(dg.ConfigurableResource):
         return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
 
     def session(
-        self, log: logging.Logger | None = None, *, counts: bool = False
+        self, log: logging.Logger | None = None, *, counts: bool = False, people: bool = False
     ) -> AbstractContextManager[TableauSite]:
         """Open a session on the site, which ends with the block; `.tsc` is the TSC client.
 
         Args:
             counts: whether a connected app asks for the right to let the server count rows;
                 others have it anyway.
+            people: whether it asks for the rights to look up groups and users, and to change
+                permissions.
 
         Raises:
             RefusedError: a setting is missing, or the server rejects the credentials.
@@ -109,12 +111,12 @@ class TableauServerResource(dg.ConfigurableResource):
         return signed_in(
             self._needed("server_url"),
             site=self.site,
-            credentials=self._credentials(counts=counts),
+            credentials=self._credentials(counts=counts, people=people),
             ca_bundle=Path(self.ca_bundle) if self.ca_bundle else None,
             log=log or logging.getLogger(__name__),
         )
 
-    def _credentials(self, *, counts: bool) -> Credentials:
+    def _credentials(self, *, counts: bool, people: bool) -> Credentials:
         if self.token_name or self.token_value:
             return PersonalAccessToken(self._needed("token_name"), self._needed("token_value"))
         # Before the password, because a connected app has a user name as well.
@@ -125,6 +127,7 @@ class TableauServerResource(dg.ConfigurableResource):
                 secret_id=self._needed("connected_app_secret_id"),
                 secret_value=self._needed("connected_app_secret_value"),
                 counts=counts,
+                people=people,
             )
         if self.username or self.password:
             return Password(self._needed("username"), self._needed("password"))

@@ -48,6 +48,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         case origin if origin in (Annotated, Union, UnionType):
             of = arguments[:1] if origin is Annotated else arguments
             return st.one_of(*map(values, of))
+        case origin if origin is tuple and Ellipsis not in arguments:
+            return st.tuples(*map(values, arguments))
         case origin if origin is tuple:
             return st.lists(values(arguments[0]), max_size=2).map(tuple)
         case origin if origin is frozenset:

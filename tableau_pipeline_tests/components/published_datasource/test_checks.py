@@ -12,10 +12,12 @@ from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.publishing import about
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.declarations import declared
 from tableau_pipeline_tests.components.support.location import MODEL, Location
 from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import session
 
 FLIGHTS = Table("flights", MODEL)
 STAR = {
@@ -259,3 +261,30 @@ def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):
     """Prevents: a promise that is never checked because it was misspelt."""
     with pytest.raises(ValueError, match=words):
         declared(freshness=freshness)
+
+
+def test_metadata_is_a_check(location: Location, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: nobody sees what both sides changed; rows of old models that pass for new."""
+    monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")
+    location.model()
+    said = {"quality_warning": True, "freshness": {"within": "24h"}}
+
+    def refreshed(text: str) -> tuple[bool, str, str]:
+        return checks(location.refresh("told", declared=said | {"description": text}))["metadata"]
+
+    assert refreshed("Ours") == (True, "WARN", "")
+    with session(location.sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name="told")
+        luid, link = str(item.id), "https://dagster.example/assets/told"
+        assert item.description == f"Ours\n\nBuilt from {MODEL}. {link}"
+        about.describe(site, luid, description="Hers")
+        age(location, MODEL, days=2)
+        passed, severity, words = refreshed("All of ours")
+        assert (passed, severity) == (False, "WARN")
+        assert "All of ours" in words
+        assert "Hers" in words
+        ((_, warning),) = about.quality_warnings(site, luid)
+        assert f'the newest version of the model "{MODEL}" is of ' in warning
+        location.model()
+        refreshed("All of ours")
+        assert about.quality_warnings(site, luid) == []

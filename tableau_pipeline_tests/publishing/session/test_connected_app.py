@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -5,6 +6,9 @@ import jwt
 import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.publishing import about
+from tableau_pipeline.publishing.errors import SignInError
 from tableau_pipeline.publishing.session import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn, published
@@ -44,6 +48,22 @@ def test_every_call_of_a_refresh(
         sandbox.wait_until_idle()
         assert site.jobs(name="Moved", since=LONG_AGO)
         cancels_a_job(site, sandbox, item.luid)
+
+
+def test_people_by_an_app(
+    sign_in: SignIn, app: ConnectedApp, sales: RemoteDatasource, tableau: TableauSite
+):
+    """Prevents: permissions work with a token, and are forbidden to a connected app."""
+    with sign_in(app) as site, pytest.raises(SignInError, match="401002"):
+        about.grantee(site, "group", "All Users")
+    with sign_in(replace(app, people=True)) as site:
+        group = str(about.grantee(site, "group", "All Users"))
+        rule = {("group", group, "Read"): "Allow"}
+        assert about.grantee(site, "user", "admin") == tableau.user_id
+        about.set_permissions(site, sales.luid, {}, remove=rule)
+        about.set_permissions(site, sales.luid, rule, remove={})
+        about.describe(site, sales.luid, description="By an app")
+        assert about.permissions(site, sales.luid).items() >= rule.items()
 
 
 def cancels_a_job(site: TableauSite, sandbox: Sandbox, luid: str) -> None:

@@ -1,0 +1,246 @@
+"""What a refresh tells the server about a data source, and what it leaves to people."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import tableauserverclient as TSC
+
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.journal import Intent
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.compare import ReconciliationError
+from tableau_pipeline.publishing import about
+from tableau_pipeline.refresh.about import Teller
+from tableau_pipeline.refresh.deliver import Sent
+from tableau_pipeline.refresh.observe import Base
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline_tests.refresh.conftest import ANALYST
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_sandbox.faults import Delay, HideRows
+
+NewPipeline = Callable[..., Pipeline]
+WRITES = ("PUT", "POST", "DELETE")
+READ = {"group": "All Users", "deny": ["VizqlDataApiAccess"], "allow": ["Read"]}
+SAID: dict[str, Any] = {
+    "description": "Flights of a year",
+    "tags": ("finance", "to the board"),
+    "certify": "after_reconcile",
+    "certification_note": "Equal to the models",
+    "permissions": (READ, {"user": "ann", "allow": ["Write"]}),
+    "reconcile": Reconcile(),
+}
+
+
+def item_of(pipeline: Pipeline) -> TSC.DatasourceItem:
+    (item,) = pipeline.found()
+    return pipeline.eyes.tsc.datasources.get_by_id(str(item.id))
+
+
+def said(pipeline: Pipeline) -> dict[str, Any]:
+    """All that the server says of the data source, in the form of a declaration."""
+    item, site = item_of(pipeline), pipeline.eyes
+    names = {
+        str(each.id): each.name for each in (*site.tsc.groups.get()[0], *site.tsc.users.get()[0])
+    }
+    rules = about.permissions(site, str(item.id))
+    return {
+        "description": item.description,
+        "owner": names[str(item.owner_id)],
+        "tags": {each for each in item.tags if not each.startswith("tableau-pipeline")},
+        "certified": (item.certification_note or "") if item.certified else None,
+        "rules": {(names[who], capability): mode for (_, who, capability), mode in rules.items()},
+    }
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
+    """Prevents: it is said wrongly or not at all; or again each night; or taken for drift."""
+    # Distinct stamps of several changes within a second are those of later seconds.
+    stamps = "shared" if moves else "distinct"
+    on = {"tags_move_stamp": moves, "edits_move_stamp": moves, "stamps_within_second": stamps}
+    pipeline = new_pipeline(on=on, owner="ann", **SAID)
+    report = pipeline.run()
+    assert (report.about, report.warnings) == ((), ())
+    told = said(pipeline)
+    assert told["description"] == "Flights of a year\n\nBuilt from flights."
+    assert (told["owner"], told["tags"]) == ("ann", {"finance", "to the board"})
+    assert told["certified"] == "Equal to the models"
+    assert told["rules"] == {
+        ("All Users", "Read"): "Allow",
+        ("All Users", "Connect"): "Allow",
+        ("All Users", "VizqlDataApiAccess"): "Deny",
+        ("ann", "Write"): "Allow",
+    }
+    writes = [Delay(method=each, path="*/datasources/*", seconds=0, times=None) for each in WRITES]
+    with ExitStack() as stack:
+        armed = [stack.enter_context(pipeline.sandbox.armed(each)) for each in writes]
+        report = pipeline.run()
+        assert (report.decision, report.warnings) == ("no change", ())
+        assert [each.seen for each in armed] == [0, 0, 0]
+    pipeline.declare(description="All flights", tags=("finance",), certification_note=None)
+    pipeline.model("flights", flights(9))
+    # What the first one has sent is no other user's, of whose changes the second would tell.
+    for decision in ("update", "no change"):
+        report = pipeline.run()
+        assert (report.decision, report.warnings, report.about) == (decision, (), ())
+    told = said(pipeline)
+    assert told["description"] == "All flights\n\nBuilt from flights."
+    assert (told["tags"], told["certified"]) == ({"finance"}, "")
+    assert pipeline.wrong() == []
+
+
+def test_what_people_say_stays(new_pipeline: NewPipeline):
+    """Prevents: people's words, tags, rules or certification are lost, or hide what changed."""
+    pipeline = new_pipeline(**SAID)
+    pipeline.run()
+    item, site = item_of(pipeline), pipeline.eyes
+    luid, group = str(item.id), str(about.grantee(site, "group", "All Users"))
+    about.describe(site, luid, description="Hers", isCertified="false")
+    site.tag(luid, ["hers"])
+    site.untag(luid, ["finance"])
+    ann = str(about.grantee(site, "user", "ann"))
+    hers = {("group", group, "SaveAs"): "Allow"}
+    about.set_permissions(site, luid, hers, remove={("user", ann, "Write"): "Allow"})
+    theirs = said(pipeline)
+    report = pipeline.run()
+    assert said(pipeline) == theirs
+    # Only who may do what is not left to people without a word.
+    assert report.about == ('Write of user "ann": declared is "Allow", and the server has none',)
+    pipeline.declare(description="Ours", tags=(), certify=None, certification_note=None)
+    pipeline.declare(permissions=())
+    report = pipeline.run()
+    assert report.about == ('description: declared is "Ours", and the server has "Hers"',)
+    del theirs["rules"]["All Users", "Read"], theirs["rules"]["All Users", "VizqlDataApiAccess"]
+    theirs["tags"] = {"hers"}
+    assert said(pipeline) == theirs
+
+
+def test_unknown_names(new_pipeline: NewPipeline):
+    """Prevents: a data source without its permissions is open to all who may see its project."""
+    permissions = ({"group": "Analyts", "allow": ["Read"]}, READ)
+    pipeline = new_pipeline(owner="bob", permissions=permissions)
+    for dry_run in (True, False):
+        with pytest.raises(RefusedError, match='no group "Analyts", no user "bob"'):
+            pipeline.run(dry_run=dry_run)
+    assert pipeline.found() == []
+    group = pipeline.eyes.tsc.groups.create(TSC.GroupItem(uuid4().hex))
+    pipeline.declare(owner=None, permissions=({"group": group.name, "allow": ["Read"]},))
+    pipeline.run()
+    pipeline.declare(permissions=({"group": "nobody", "allow": ["Read"]},))
+    with pytest.raises(RefusedError, match="nobody"):
+        pipeline.run()
+    assert (group.name, "Read") in said(pipeline)["rules"]
+
+
+def test_certified_while_equal(new_pipeline: NewPipeline):
+    """Prevents: a seal of approval on rows that differ from the models."""
+    pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile(max_mb=1e-6))
+    pipeline.run()
+    assert said(pipeline)["certified"] == ""
+    pipeline.model("flights", flights(9))
+    with pipeline.sandbox.armed(HideRows(rows=2)), pytest.raises(ReconciliationError):
+        pipeline.run(around={"sleep": lambda _: None})
+    assert said(pipeline)["certified"] is None
+    pipeline.run()
+    assert said(pipeline)["certified"] == ""
+
+
+def test_refused_by_the_server(new_pipeline: NewPipeline):
+    """Prevents: a user without rights cannot publish at all; or nobody sees what is not so."""
+    user = (ANALYST.name, ANALYST.password)
+    pipeline = new_pipeline(user=user, tags=("finance",), certify="after_reconcile", reconcile={})
+    for decision in ("publish (create)", "no change"):
+        report = pipeline.run()
+        assert report.decision == decision
+        (problem,) = report.about
+        assert "Setting isCertified, certificationNote" in problem
+        assert "403032" in problem
+        assert pipeline.wrong() == []
+    told = said(pipeline)
+    assert (told["tags"], told["certified"]) == ({"finance"}, None)
+
+
+def test_overwrite_that_forgets(new_pipeline: NewPipeline):
+    """Prevents: after a publish, what is declared is gone, and taken for the wish of people."""
+    pipeline = new_pipeline(owner="ann", **SAID)
+    first = pipeline.run()
+    before = said(pipeline)
+    setup, site = pipeline.refresh(), pipeline.eyes
+    teller = Teller(pipeline.declaration, site, "keep", None, setup.late)
+    assert first.checkpoint
+    base = Base(remote=first.remote, is_ours=True, checkpoint=first.checkpoint)
+    seen = teller.look(base)
+    assert seen
+    assert first.remote
+    luid = first.remote.luid
+    about.describe(site, luid, description="", isCertified="false", owner=site.user_id)
+    rules = about.permissions(site, luid)
+    about.set_permissions(site, luid, {}, remove=rules)
+    remote = site.find_by_luid(luid)
+    assert remote
+    intent = next(each for each in pipeline.journal.records() if isinstance(each, Intent))
+    intent = intent.model_copy(update={"mode": PublishMode.OVERWRITE})
+    told = teller.tell(Sent(first.checkpoint, remote, intent), seen, equal=True)
+    assert (told.problems, told.sent.distrust) == ([], None)
+    del before["rules"]["All Users", "Connect"]
+    assert said(pipeline) == before
+
+
+def warnings_on(pipeline: Pipeline) -> list[str]:
+    return [text for _, text in about.quality_warnings(pipeline.eyes, str(item_of(pipeline).id))]
+
+
+def test_warning_while_refused(new_pipeline: NewPipeline):
+    """Prevents: analysts trust old rows; or are warned for ever; or the refusal is hidden."""
+    pipeline = new_pipeline(quality_warning=True)
+    pipeline.run()
+    assert warnings_on(pipeline) == []
+    item = item_of(pipeline)
+    pipeline.eyes.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
+    pipeline.model("flights", flights(0))
+    texts = set()
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="min_rows"):
+            pipeline.run()
+        hers, ours = warnings_on(pipeline)
+        texts.add(ours)
+        assert hers == "Salaries"
+    (text,) = texts
+    assert "refused" in text
+    assert "UTC. (tableau-pipeline:" in text
+    pipeline.missing.add("flights")
+    with pytest.raises(RefusedError, match="has no snapshot"):
+        pipeline.run()
+    pipeline.missing.clear()
+    pipeline.model("flights", flights(9))
+    report = pipeline.run()
+    assert warnings_on(pipeline) == ["Salaries"]
+    assert (report.warnings, pipeline.run().decision) == ((), "no change")
+
+
+def test_site_without_the_license(new_pipeline: NewPipeline):
+    """Prevents: no refresh, or a warning each night, where the site has no such warnings."""
+    pipeline = new_pipeline(quality_warning=True, on={"data_management": False})
+    (told,) = pipeline.run().warnings
+    assert "`quality_warning` has no effect: " in told
+    assert "403157" in told
+    for _ in range(2):
+        assert pipeline.run().warnings == ()
+    pipeline.model("flights", flights(0))
+    with pytest.raises(RefusedError, match="min_rows"):
+        pipeline.run()
+
+
+def test_warning_while_the_models_are_old(new_pipeline: NewPipeline):
+    """Prevents: a refresh of old models takes the warning away, and the rows pass for new."""
+    pipeline = new_pipeline(quality_warning=True)
+    for late, expected in (("it is of May", ["Out of date: it is of May"]), (None, [])):
+        refresh(replace(pipeline.refresh(), late=lambda late=late: late), Options())
+        assert [text.partition(" (tab")[0] for text in warnings_on(pipeline)] == expected
