@@ -1,31 +1,23 @@
 """Audit a published data source: compare it with its checkpoint and models, and change nothing."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
-from tableauhyperapi import HyperException
-
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Diff, tags_of
+from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.affected import NotProvedError
 from tableau_pipeline.extracts.checks import TypedSnapshots
-from tableau_pipeline.extracts.compare import Reconciliation, layout_changes, published_file
-from tableau_pipeline.extracts.desired import table_source
-from tableau_pipeline.extracts.differences import Differences, differences
-from tableau_pipeline.hyper.hyper_file import table_columns
+from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import Setup, newest_models, refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
 
 # Not the log of the run, which has one line for each data source.
@@ -216,48 +208,3 @@ def _newer(setup: Setup, checkpoint: Checkpoint) -> Iterator[str]:
         newest = models.newest(table.model)
         if newest and newest.fingerprint != table.all_rows:
             yield table.model
-
-
-def compared(
-    setup: Setup, server: TableauSite, *, samples: int, tell: Callable[..., None]
-) -> tuple[list[str], dict[str, Differences]]:
-    """Download a data source, and compare each of its tables with the newest version of its model.
-
-    Args:
-        samples: how many rows to show of each column that differs.
-        tell: is told what is done, and its share if that is known.
-
-    Returns:
-        in what tables and columns differ, as phrases; and by table, how the rows differ, of the
-        columns that both sides have.
-
-    Raises:
-        RefreshError: there is nothing to compare, or it cannot be read.
-    """
-    declaration, name = setup.declaration, setup.declaration.name
-    record, rows = read_history(setup.journal.records()).checkpoint, {}
-    remote = server.find_by_luid(record.luid) if record and record.luid else None
-    if remote is None:
-        why = "it is no longer on the server" if record else "no record shows that it was published"
-        raise RefusedError(f"There is nothing of {name} to compare: {why}. Run its refresh")
-    try:
-        with newest_models(setup) as builder:
-            desired = builder.desired(record)
-            tell(f"Downloading {name}" + (f", {each} MB" if (each := remote.megabytes) else ""))
-            with published_file(server, remote) as file:
-                hyper = setup.hyper()
-                for table in declaration.tables:
-                    model = builder.models[table.model]
-                    rows[table.name] = differences(
-                        hyper,
-                        file,
-                        declaration.target(table.name),
-                        table_source(table.name, model, desired[table.name].cutoff),
-                        key=table.policy.key if isinstance(table.policy, Diff) else (),
-                        samples=samples,
-                        progress=partial(tell, f"Comparing {table.name}"),
-                    )
-                found = {each.name.unescaped: t for each, t in table_columns(hyper, file).items()}
-            return layout_changes(found, declaration, desired), rows
-    except (HyperException, NotProvedError, ValueError) as error:
-        raise RefreshError(f"{name} cannot be compared: {error}") from error

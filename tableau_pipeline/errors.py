@@ -42,3 +42,15 @@ class DamagedSnapshotError(RefusedError):
 
 class BatchError(RefusedError, ValueError):
     """No server would accept an action batch, or a condition in it."""
+
+
+# They come from a mistake in code, and from no host, file or server.
+_MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+
+def told(error: Exception) -> str:
+    """What an error says; of one that nobody has foreseen, also what it is."""
+    if isinstance(error, RefreshError):
+        return str(error)
+    whose = ". This is a mistake in code: tableau-pipeline --debug shows where"
+    return f"{type(error).__name__}: {error}{whose * isinstance(error, _MISTAKES)}"

@@ -10,7 +10,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableConte
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import Recovered, read_history
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError, told
 from tableau_pipeline.extracts.compare import schema_changes
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import recorded
@@ -78,13 +78,9 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
             reason = f"there is no snapshot of {', '.join(lacking)} here"
             return replace(nothing, kind="unknown", decision="unknown", reason=reason, notes=waits)
         return replace(nothing, reason=str(error), notes=waits)
-    except RefreshError as error:
-        return replace(nothing, kind="failed", decision="fail", reason=str(error), notes=waits)
     except Exception as error:
-        # The others are to be looked at all the same.
         setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
-        reason = f"{type(error).__name__}: {error}"
-        return replace(nothing, kind="failed", decision="fail", reason=reason, notes=waits)
+        return replace(nothing, kind="failed", decision="fail", reason=told(error), notes=waits)
     found = foreseen(declaration, report)
     possible = (site.payload_limit if site else None, declaration.payload_limit)
     limit = min(filter(None, possible), default=None) if found.kind == "update" else None

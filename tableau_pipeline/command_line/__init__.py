@@ -1,0 +1,190 @@
+"""The code location and the Dagster instance that a command reads: those of the current folder."""
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import dagster as dg
+from dagster._core.definitions.definitions_load_context import (
+    DefinitionsLoadContext,
+    DefinitionsLoadType,
+)
+from dagster._core.secrets.env_file import get_env_var_dict
+from dagster.components.definitions import LazyDefinitions
+from dagster_dg_core.context import DgContext
+
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
+from tableau_pipeline.components.loading import component_of, evaluated, specs_of
+from tableau_pipeline.components.published_datasource import snapshots_of
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.keys import guess
+from tableau_pipeline.refresh.refresh import Setup
+from tableau_pipeline.resources.data_folder import work_dir
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A code location, the folder of its module, and the instance that has its history."""
+
+    definitions: dg.Definitions
+    folder: Path
+    instance: dg.DagsterInstance
+
+    @cached_property
+    def datasources(self) -> Mapping[str, PublishedDatasource]:
+        """The declared data sources by asset key, in the order of their names."""
+        made = map(component_of, specs_of(self.definitions))
+        found = {each.key: each for each in made if isinstance(each, PublishedDatasource)}
+        return dict(sorted(found.items(), key=lambda item: item[1].name.casefold()))
+
+    @cached_property
+    def freshness(self) -> Mapping[str, dg.FreshnessPolicy]:
+        """The freshness policies of the assets that have one, by asset key."""
+        return {
+            spec.key.to_user_string(): spec.freshness_policy
+            for spec in specs_of(self.definitions)
+            if spec.freshness_policy
+        }
+
+    def named(self, names: Sequence[str]) -> Mapping[str, PublishedDatasource]:
+        """Return the data sources with these asset keys or names; all of them if none are given.
+
+        Raises:
+            click.UsageError: there is none of a name. A wrong one never stands for all.
+        """
+        if not names:
+            return self.datasources
+        keys = {each.name.casefold(): key for key, each in self.datasources.items()}
+        found = {}
+        for name in names:
+            key = name if name in self.datasources else keys.get(name.casefold())
+            if key is None:
+                declared = [*self.datasources, *(each.name for each in self.datasources.values())]
+                listed = ", ".join(self.datasources) or "none"
+                raise click.UsageError(
+                    f'No data source is called "{name}": {guess(name, declared)}'
+                    f"The declared ones are {listed}"
+                )
+            found[key] = self.datasources[key]
+        return found
+
+    def setup(
+        self, declared: PublishedDatasource, resources: Any, newest: Newest | None = None
+    ) -> Setup:
+        """The refresh of a data source, with its own session and outside of any run.
+
+        Args:
+            newest: what `newest_records` has read; its journal is read unless given.
+        """
+        graph = self.definitions.resolve_asset_graph()
+        return setup_of(
+            declared,
+            DagsterJournal(self.instance, declared.key, newest=newest),
+            snapshots=snapshots_of(declared, resources.snapshots, graph),
+            hyper=resources.hyper,
+            tableau=resources.tableau,
+            log=_LOG,
+            folder=work_dir(keep=False),
+        )
+
+    @contextmanager
+    def resources(self) -> Generator[Any]:
+        """Set up the resources `snapshots`, `hyper` and `tableau` of the location.
+
+        Raises:
+            RefusedError: it has none of a name.
+        """
+        given = dict(self.definitions.resources or {})
+        names = ("snapshots", "hyper", "tableau")
+        if missing := [name for name in names if name not in given]:
+            raise RefusedError(
+                f'The code location has no resource "{missing[0]}": add resources_from_env() of '
+                "tableau_pipeline.resources to its definitions"
+            )
+        with dg.build_resources({name: given[name] for name in names}) as found:
+            yield found
+
+
+@contextmanager
+def opened(module: str | None, *, without_records: bool = False) -> Generator[Project]:
+    """Load the code location and open the instance.
+
+    Args:
+        module: of the definitions; None for that of the project of the current folder.
+        without_records: without DAGSTER_HOME, take it that nothing was ever published.
+
+    Raises:
+        RefusedError: there is no project, or no instance; or a declaration is wrong.
+    """
+    # Of the two things that the wrong folder lacks, this is the one to be told of.
+    location = _module(prepare(), module)
+    with ExitStack() as stack:
+        is_empty = without_records and not os.environ.get("DAGSTER_HOME")
+        instance = stack.enter_context(dg.DagsterInstance.ephemeral() if is_empty else _instance())
+        yield Project(*_definitions(location), instance)
+
+
+def prepare() -> DgContext:
+    """Set the environment of the project of the current folder, as Dagster does for a run."""
+    # Without a project, its root is the current folder.
+    found = DgContext.from_file_discovery_and_command_line_config(Path.cwd(), {})
+    os.environ.update(get_env_var_dict(str(found.root_path)))
+    for folder in (found.root_path, found.root_path / "src") if found.is_project else ():
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    return found
+
+
+def _module(project: DgContext, named: str | None) -> str:
+    if named:
+        return named
+    if not project.is_project:
+        raise RefusedError(
+            f"{Path.cwd()} is no Dagster project: no pyproject.toml here or above has a table "
+            "[tool.dg.project]. Go to the folder of your project, or name the module of its "
+            "definitions by --module"
+        )
+    return project.code_location_target_module_name
+
+
+def _definitions(module: str) -> tuple[dg.Definitions, Path]:
+    # Without a context of its own, the instance would be asked about each file of the project.
+    context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
+    with warnings.catch_warnings(), DefinitionsLoadContext.scoped(context):
+        # Whoever looks at a location need not read what its author has read before.
+        warnings.simplefilter("ignore")
+        try:
+            loaded = import_module(module)
+        except ModuleNotFoundError as error:
+            raise RefusedError(
+                f"The module {module} cannot be imported: {error}. Install the project, or name "
+                "the module of its definitions by --module"
+            ) from error
+        for value in vars(loaded).values():
+            if isinstance(value, LazyDefinitions | dg.Definitions):
+                folder = Path(str(loaded.__file__)).parent
+                return evaluated(value, folder), folder
+    raise RefusedError(f"The module {module} has no dg.Definitions")
+
+
+def _instance() -> dg.DagsterInstance:
+    home = os.environ.get("DAGSTER_HOME")
+    if not home or not Path(home).is_dir():
+        lacks = f"is {home}, and there is no such folder" if home else "is not set"
+        raise RefusedError(
+            f"DAGSTER_HOME {lacks}, so nothing tells what was published: set it to the folder of "
+            "your instance, the one with dagster.yaml"
+        )
+    return dg.DagsterInstance.get()

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import Output, columns, signed
-from tableau_pipeline.command_line.project import opened
+from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line.output import Output, columns, signed, writes_json
 from tableau_pipeline.components.adoption import Proposal, proposals
 
 _TASKS = "Tasks go on until they are deleted: on the page of their data source in Tableau, or by"
@@ -19,16 +19,16 @@ _TASKS = "Tasks go on until they are deleted: on the page of their data source i
 @click.option("--project", "path", metavar="PATH", required=True, help='Such as "Sales/Curated".')
 @click.option("--write", is_flag=True, help="Write the files; none that exists is changed.")
 @click.option("--max-mb", default=1000, show_default=True, help="Download no file above this.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@writes_json
 @click.pass_obj
-def adopt(module: str | None, path: str, *, write: bool, max_mb: int, as_json: bool) -> int:
+def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Output) -> int:
     """Propose declarations for the data sources of a project that others have published.
 
     It changes nothing on the site.
 
     Exit code: 0 each has a proposal, 1 some have none, and the reason is told.
     """
-    output, found = Output(as_json=as_json), list[Proposal]()
+    found = list[Proposal]()
     with (
         opened(module, without_records=True) as project,
         project.resources() as resources,

@@ -7,10 +7,10 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from tableau_pipeline.audit import compared
-from tableau_pipeline.command_line.output import Output, columns, signed
-from tableau_pipeline.command_line.project import opened
+from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line.output import Output, columns, signed, writes_json
 from tableau_pipeline.components.standing import remedy
+from tableau_pipeline.diff import diff as compared
 from tableau_pipeline.extracts.differences import Differences
 
 
@@ -19,14 +19,13 @@ from tableau_pipeline.extracts.differences import Differences
 @click.option(
     "--sample", type=click.IntRange(0), default=0, metavar="N", help="Rows to show of each column."
 )
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@writes_json
 @click.pass_obj
-def diff(module: str | None, name: str, *, sample: int, as_json: bool) -> int:
+def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
     """Compare the rows that are published with those of the models. It changes nothing.
 
     Exit code: 0 they are equal, 1 they differ, 2 it could not look.
     """
-    output = Output(as_json=as_json)
     with opened(module) as project:
         ((key, declared),) = project.named([name]).items()
         with (

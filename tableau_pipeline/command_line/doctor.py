@@ -1,6 +1,5 @@
 """The command `doctor`: whether this host can refresh, and what it lacks. No secret is shown."""
 
-import logging
 import os
 import platform
 import re
@@ -20,31 +19,23 @@ from pyspark.sql import SparkSession
 from rich.text import Text
 from tableauhyperapi import CreateMode
 
-from tableau_pipeline.command_line.output import Output, columns
-from tableau_pipeline.command_line.project import Project, opened, prepare, project_root
+from tableau_pipeline.command_line import Project, opened, prepare
+from tableau_pipeline.command_line.output import Output, columns, writes_json
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.standing import known
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.project_root import below
 from tableau_pipeline.objects.local import temporary_folder
-from tableau_pipeline.publishing.rights import (
-    Finding,
-    judged,
-    looking,
-    on_projects,
-    on_published,
-    on_site,
-    on_upload,
-)
+from tableau_pipeline.publishing import rights
+from tableau_pipeline.publishing.rights import Finding, judged, looking
 from tableau_pipeline.resources import (
     data_dir,
+    in_object_store,
     resources_from_env,
     shared_place,
     tableau_project_root,
 )
-from tableau_pipeline.resources.data_folder import in_object_store
 
-_LOG = logging.getLogger(__name__)
 _VARIABLES = re.compile(r"(TABLEAU|PIPELINE|SPARK|HYPER|DAGSTER|TSC|JAVA)_[A-Z_]+|TMPDIR")
 _SECRETS = re.compile(r"(?!TABLEAU_TOKEN_NAME$).*(VALUE|SECRET|PASSWORD|TOKEN|KEY)")
 _JAVA, _LEAST_FREE = 17, 5e9
@@ -53,16 +44,16 @@ _JAVA, _LEAST_FREE = 17, 5e9
 @click.command()
 @click.option("--no-spark", is_flag=True, help="Do not start Spark, which takes some seconds.")
 @click.option("--upload", is_flag=True, help="Upload a file as large as the largest update.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@writes_json
 @click.pass_obj
-def doctor(module: str | None, *, no_spark: bool, upload: bool, as_json: bool) -> int:
+def doctor(module: str | None, *, no_spark: bool, upload: bool, output: Output) -> int:
     """Look at all that a refresh needs: this host, the server, the rights on each project.
 
     Exit code: 0 nothing is wrong, 1 something is.
     """
-    output, found = Output(as_json=as_json), list[Finding]()
-    before, root, project, resources = dict(os.environ), project_root(), None, None
-    prepare(root)
+    found = list[Finding]()
+    before, project, resources = dict(os.environ), None, None
+    root = prepare().root_path
     found.extend([*_host(), *_variables(root, before)])
     with ExitStack() as stack:
         with looking(found, "project", remedy="see the message"):
@@ -71,13 +62,10 @@ def doctor(module: str | None, *, no_spark: bool, upload: bool, as_json: bool) -
         with looking(found, "disk"):
             found.extend(_disk())
         with looking(found, "resources", remedy="correct the variables"):
-            given = resources_from_env() | dict(
-                project.definitions.resources or {} if project else {}
-            )
-            names = ("spark", "hyper", "tableau")
-            resources = stack.enter_context(
-                dg.build_resources({name: given[name] for name in names})
-            )
+            own = project.definitions.resources if project else None
+            given = resources_from_env() | dict(own or {})
+            wanted = {name: given[name] for name in ("spark", "hyper", "tableau")}
+            resources = stack.enter_context(dg.build_resources(wanted))
         if resources:
             output.progress("Starting hyperd" + ("" if no_spark else " and Spark"))
             with looking(found, "hyperd"):
@@ -88,14 +76,11 @@ def doctor(module: str | None, *, no_spark: bool, upload: bool, as_json: bool) -
             with looking(found, "server"):
                 _server(found, resources.tableau, project, upload=upload)
     signs = [each.sign for each in found]
-    table = columns(("", "WHAT", "FOUND"), [(e.sign, e.about, _told(e)) for e in found])
+    rows = [(e.sign, e.about, e.text + f"\n-> {e.remedy}" * bool(e.remedy)) for e in found]
+    table = columns(("", "WHAT", "FOUND"), rows)
     closing = f"{signs.count('x')} wrong, {signs.count('!')} to know, {signs.count('ok')} ok."
     output.result({"findings": [asdict(each) for each in found]}, table, Text(closing))
     return int("x" in signs)
-
-
-def _told(finding: Finding) -> str:
-    return finding.text + (f"\n-> {finding.remedy}" if finding.remedy else "")
 
 
 def _host() -> Iterator[Finding]:
@@ -113,9 +98,9 @@ def _host() -> Iterator[Finding]:
     yield judged("java", found, is_fine=version and int(version[2]) >= _JAVA, remedy=do)
 
 
-def _variables(root: Path | None, before: Mapping[str, str]) -> Iterator[Finding]:
+def _variables(root: Path, before: Mapping[str, str]) -> Iterator[Finding]:
     """Where each variable comes from; Dagster lets the file win."""
-    file = (root or Path.cwd()) / ".env"
+    file = root / ".env"
     lines = file.read_text("utf-8").splitlines() if file.is_file() else []
     places = {line.partition("=")[0].strip(): number for number, line in enumerate(lines, 1)}
     for name, value in sorted(os.environ.items()):
@@ -174,13 +159,14 @@ def _server(found: list[Finding], tableau: Any, project: Project | None, *, uplo
     declared = project.datasources if project else {}
     records = known(project.instance, declared) if project else {}
     root, counts = tableau_project_root(), any(each.needs_counts for each in declared.values())
+    places = [below(each, root) for each in declared.values()]
     with tableau.session(counts=counts) as site:
-        found.extend(on_site(site))
+        found.extend(rights.on_site(site))
         with looking(found, "upload"):
-            found.extend(on_upload(site) if upload and site.payload_limit else [])
+            found.extend(rights.on_upload(site) if upload and site.payload_limit else [])
         with looking(found, "projects"):
-            found.extend(on_projects(site, [below(each, root) for each in declared.values()]))
+            found.extend(rights.on_projects(site, places))
         # The first one of each project that is published.
         recorded = [(e.project_path, records[k].checkpoint) for k, e in [*declared.items()][::-1]]
         for checkpoint in {path: each for path, each in recorded if each and each.luid}.values():
-            on_published(found, site, checkpoint)
+            rights.on_published(found, site, checkpoint)

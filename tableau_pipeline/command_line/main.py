@@ -14,9 +14,9 @@ from tableau_pipeline.command_line.plan import plan
 from tableau_pipeline.command_line.refresh import refresh
 from tableau_pipeline.command_line.remove import remove
 from tableau_pipeline.command_line.status import status
-from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.errors import RefreshError
 
+_LOG = logging.getLogger(__name__)
 # 2 would read as "could not look" of `status`, and as "changes" of `plan`.
 WRONG_USAGE = 64
 # What a command returns if it cannot be carried out.
@@ -25,14 +25,19 @@ _FAILED = {"status": 2, "diff": 2}
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--module", metavar="MODULE", help="Module of the definitions.")
+@click.option("--debug", is_flag=True, help="Show all that is logged, and where errors come from.")
 @click.version_option(package_name="tableau_pipeline", message="%(version)s")
 @click.pass_context
-def tableau_pipeline(context: click.Context, module: str | None) -> None:
+def tableau_pipeline(context: click.Context, module: str | None, *, debug: bool) -> None:
     """See and refresh the published data sources of a code location.
 
     A NAME is the asset key of a data source, or its name on the Tableau site.
     """
     context.obj = module
+    # What a command has to tell is its output; the log is for runs.
+    logging.getLogger("tableau_pipeline").setLevel(logging.DEBUG if debug else logging.ERROR)
+    if debug:
+        logging.basicConfig()
 
 
 for each in (status, plan, diff, refresh, doctor, adopt, remove):
@@ -42,8 +47,6 @@ for each in (status, plan, diff, refresh, doctor, adopt, remove):
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
     given = list(sys.argv[1:] if args is None else args)
-    # What a command has to tell is its output; the log is for runs.
-    logging.getLogger("tableau_pipeline").setLevel(logging.ERROR)
     command = next((each for each in given if each in tableau_pipeline.commands), "")
     output = Output(as_json="--json" in given)
     try:
@@ -53,7 +56,8 @@ def run(args: Sequence[str] | None = None) -> int:
         return WRONG_USAGE
     except click.exceptions.Abort:
         return 130
-    except (RefreshError, DeclarationError) as error:
+    except RefreshError as error:
+        _LOG.debug("", exc_info=error)
         output.problem(str(error))
         if output.as_json:
             output.result({"error": str(error)})

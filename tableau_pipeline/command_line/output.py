@@ -10,6 +10,7 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import click
 from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.table import Table
@@ -44,10 +45,6 @@ class Output:
             if each is not None:
                 self._console.print(each, soft_wrap=not isinstance(each, Table))
 
-    def text(self, text: str) -> None:
-        """Write text as it is, such as Markdown."""
-        sys.stdout.write(text)
-
     def progress(self, text: str) -> None:
         """Tell a person what is being done."""
         if not self.as_json:
@@ -71,7 +68,17 @@ class Output:
         self._errors.print(text, style="red", soft_wrap=True)
 
 
-class LogLines(logging.Handler):
+# An option of every command.
+writes_json = click.option(
+    "--json",
+    "output",
+    is_flag=True,
+    callback=lambda _context, _option, given: Output(as_json=given),
+    help="Write one JSON object.",
+)
+
+
+class LogLines(logging.Logger):
     """Shows what a refresh logs, without the run and the step that Dagster puts before it.
 
     Args:
@@ -79,24 +86,16 @@ class LogLines(logging.Handler):
     """
 
     def __init__(self, output: Output, shows: Callable[[str], bool]) -> None:
-        super().__init__()
+        super().__init__("command line")
         self._output, self._shows, self._started = output, shows, time.monotonic()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def handle(self, record: logging.LogRecord) -> None:
         """Show a message with the seconds that have passed."""
         if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
             meta = getattr(record, "dagster_meta", {})
             text = str(meta.get("orig_message") or record.getMessage())
             if self._shows(text):
                 self._output.progress(f"{time.monotonic() - self._started:6.1f} s  {text}")
-
-
-def logger(output: Output, shows: Callable[[str], bool]) -> logging.Logger:
-    """A logger of its own, with these lines."""
-    # getLogger would return the same logger each time, and each would add another handler.
-    made = logging.Logger("command line")
-    made.addHandler(LogLines(output, shows))
-    return made
 
 
 def signed(sign: str, text: str) -> Text:

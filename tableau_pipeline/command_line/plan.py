@@ -8,8 +8,8 @@ from dataclasses import replace
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import Output, logger, signed
-from tableau_pipeline.command_line.project import Project, opened
+from tableau_pipeline.command_line import Project, opened
+from tableau_pipeline.command_line.output import LogLines, Output, signed, writes_json
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.revision import Look, declared_otherwise, revision
@@ -30,7 +30,7 @@ _OFFLINE = "Offline: what others changed on the server since the last refresh is
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
 @click.option("--base", metavar="REV", help="Only what is declared otherwise than in REV of git.")
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@writes_json
 @click.pass_obj
 def plan(
     module: str | None,
@@ -39,13 +39,12 @@ def plan(
     offline: bool,
     base: str | None,
     form: str,
-    as_json: bool,
+    output: Output,
 ) -> int:
     """Show what the next refreshes would do, and why. It changes nothing.
 
     Exit code: 0 nothing would change, 2 something would, 1 one would be refused or fail.
     """
-    output = Output(as_json=as_json)
     left_out: Sequence[str] = ()
     with opened(module, without_records=offline) as project:
         declared = project.named(names)
@@ -65,11 +64,9 @@ def plan(
     if past:
         closing = f"{len(found)} declared otherwise. {closing}"
     totals = {"counts": kinds, "size": size, "sizes_not_known": unknown, "left_out": left_out}
-    if form == "markdown" and not as_json:
-        output.text(_markdown(found, said, closing))
-    else:
-        shown = [*map(_tree, found), *map(Text, [*said, closing])]
-        output.result({"datasources": found, **totals}, *shown)
+    lines = [*map(_tree, found), *map(Text, [*said, closing])]
+    shown = [Text(_markdown(found, said, closing))] if form == "markdown" else lines
+    output.result({"datasources": found, **totals}, *shown)
     if kinds["refused"] or kinds["failed"]:
         return 1
     # As in Terraform. Whatever is declared otherwise is a change.
@@ -80,7 +77,7 @@ def plan(
 def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Look]:
     """A way to look at each data source as its refresh would, in one session."""
     # A token may be in use by a refresh, which takes its time.
-    waiting = logger(output, lambda text: text.startswith("Waiting"))
+    waiting = LogLines(output, lambda text: text.startswith("Waiting"))
     counts = any(each.needs_counts for each in project.datasources.values())
     with project.resources() as resources, ExitStack() as stack:
         site, newest = None, newest_records(project.instance) if offline else None
@@ -126,7 +123,7 @@ def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> s
     for each in found:
         lines.append(f"- `{_sign(each)}` **{_plain(each.name)}**: {_head(each)}")
         lines += [f"  - {_plain(branch)}" for branch in _branches(each)]
-    return "\n".join([*lines, "", *(f"{_plain(each)}\n" for each in said), f"**{closing}**", ""])
+    return "\n".join([*lines, "", *(f"{_plain(each)}\n" for each in said), f"**{closing}**"])
 
 
 def _plain(text: str) -> str:

@@ -10,8 +10,8 @@ import dagster as dg
 import requests
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import Output, logger, signed
-from tableau_pipeline.command_line.project import Project, opened
+from tableau_pipeline.command_line import Project, opened
+from tableau_pipeline.command_line.output import LogLines, Output, signed, writes_json
 from tableau_pipeline.components.published_datasource import asset_keys
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -25,7 +25,7 @@ _RUN = (
 )
 _ASSET = (
     "query($key: AssetKeyInput!) {assetNodes(assetKeys: [$key]) "
-    "{repository {name location {name}} jobNames}}"
+    "{repository {name location {name}}}}"
 )
 _EVENTS = (
     "query($id: ID!, $after: String) {runOrError(runId: $id) {...on Run {status "
@@ -48,7 +48,7 @@ _EVENTS = (
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")
 @click.option("--webserver", metavar="URL", help="Run it in the deployment of this web server.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@writes_json
 @click.pass_obj
 def refresh(
     module: str | None,
@@ -56,14 +56,13 @@ def refresh(
     *,
     models: bool,
     webserver: str | None,
-    as_json: bool,
+    output: Output,
     **given: Any,
 ) -> int:
     """Refresh a data source: in this process, as a run of this Dagster instance.
 
     Exit code: 0 it was refreshed, 1 it was refused or failed.
     """
-    output = Output(as_json=as_json)
     with opened(module) as project:
         (key,) = project.named([name])
         work = _Work(project, key, _selected(project, key, models=models, output=output), given)
@@ -113,7 +112,7 @@ def _executed(work: _Work, output: Output) -> dict[str, Any]:
     """Run it in this process."""
     project, name = work.project, work.project.datasources[work.key].name
     # The closing line is the result of the command.
-    lines = logger(output, lambda text: not text.startswith(f"{name}: "))
+    lines = LogLines(output, lambda text: not text.startswith(f"{name}: "))
     # Dagster's own logger puts run and step before each line.
     loggers = {"command_line": dg.LoggerDefinition(lambda _: lines)}
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(loggers=loggers))
@@ -173,17 +172,10 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
 
 
 def _asked(url: str, query: str, **variables: Any) -> dict[str, Any]:
-    """Ask the web server of a deployment.
-
-    Raises:
-        RefreshError: it does not answer, or does not understand.
-    """
+    """Ask the web server of a deployment."""
+    asked, endpoint = {"query": query, "variables": variables}, f"{url.rstrip('/')}/graphql"
     try:
-        answer = requests.post(
-            f"{url.rstrip('/')}/graphql",
-            json={"query": query, "variables": variables},
-            timeout=_TIMEOUT,
-        )
+        answer = requests.post(endpoint, json=asked, timeout=_TIMEOUT)
         answer.raise_for_status()
         found = answer.json()
     except (requests.RequestException, ValueError) as error:

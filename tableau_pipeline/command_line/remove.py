@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from tableau_pipeline.command_line.output import Output, signed
-from tableau_pipeline.command_line.project import opened
+from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line.output import Output, signed, writes_json
 from tableau_pipeline.components.removal import published_below, removed
 from tableau_pipeline.core.project_root import root_from
 
@@ -13,9 +13,9 @@ from tableau_pipeline.core.project_root import root_from
 @click.command()
 @click.option("--project-root", metavar="PATH", required=True, help="As TABLEAU_PROJECT_ROOT was.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@writes_json
 @click.pass_obj
-def remove(module: str | None, *, project_root: str, yes: bool, as_json: bool) -> int:
+def remove(module: str | None, *, project_root: str, yes: bool, output: Output) -> int:
     """Delete the data sources that this Dagster instance has published below a project.
 
     It deletes only what has the tags of this instance and project: not what people published
@@ -23,7 +23,7 @@ def remove(module: str | None, *, project_root: str, yes: bool, as_json: bool) -
 
     Exit code: 0 all of them are gone, 1 some are not.
     """
-    output, root = Output(as_json=as_json), root_from(project_root)
+    root = root_from(project_root)
     if not root:
         raise click.UsageError("--project-root is empty: production is not removed as a whole")
     with (

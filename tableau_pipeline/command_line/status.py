@@ -9,22 +9,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import Output, ago, columns, signed
-from tableau_pipeline.command_line.project import Project, opened
+from tableau_pipeline.command_line import Project, opened
+from tableau_pipeline.command_line.output import Output, ago, columns, signed, writes_json
+from tableau_pipeline.components import standing
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import next_refreshes
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.standing import (
-    Known,
-    Month,
-    State,
-    history,
-    known,
-    remedy,
-    savings,
-    standing,
-)
+from tableau_pipeline.components.standing import Known, Month, Standing, State, remedy
 from tableau_pipeline.core.declaration import (
     INSTANCE_TAG_PREFIX,
     TAG_PREFIX,
@@ -39,12 +31,11 @@ _SIGNS = {State.REFUSED: "x", State.FAILED: "x", State.GONE: "x"}
 _SIGNS |= {State.RUNNING: "~", State.FRESH: "="}
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Standing):
     """A data source, as `status` tells of it.
 
     Attributes:
-        why: what is wrong; "" if nothing is.
         next: what refreshes it next.
         last: the last refresh that ended well.
     """
@@ -53,10 +44,6 @@ class Line:
     name: str
     last: Ended | None
     next: str
-    state: State
-    why: str = ""
-    remedy: str = ""
-    run_id: str | None = None
 
     @property
     def needs_attention(self) -> bool:
@@ -73,33 +60,34 @@ class Line:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
 @click.option("--savings", "saved", is_flag=True, help="Show what was saved, month by month.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@writes_json
 @click.pass_obj
 def status(
-    module: str | None, names: Sequence[str], *, offline: bool, saved: bool, as_json: bool
+    module: str | None, names: Sequence[str], *, offline: bool, saved: bool, output: Output
 ) -> int:
     """Show which data sources are fresh, and which need a person. With a NAME, its history.
 
     Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
     """
-    now, problem, others, output = datetime.now(UTC), "", [], Output(as_json=as_json)
+    now, problem, others = datetime.now(UTC), "", []
     with opened(module) as project:
         declared = project.named(names)
         if saved:
-            months = {key: savings(project.instance, key) for key in declared}
+            months = {key: standing.savings(project.instance, key) for key in declared}
             output.result({"savings": months}, _savings(declared, months))
             return 0
-        found = known(project.instance, declared)
+        found = standing.known(project.instance, declared)
         next_of, lines = next_refreshes(project.definitions, project.instance), list[Line]()
         for key, each in declared.items():
-            judged = standing(key, found[key], project.freshness.get(key), now)
-            lines.append(Line(key, each.name, found[key].last, next_of(each), **asdict(judged)))
+            judged = standing.standing(key, found[key], project.freshness.get(key), now)
+            last, then = found[key].last, next_of(each)
+            lines.append(Line(key=key, name=each.name, last=last, next=then, **asdict(judged)))
         if not offline:
             try:
                 lines, others = _looked(project, lines, found, everything=not names)
             except RefreshError as error:
                 problem = str(error)
-        past = {key: history(project.instance, key) for key in declared} if names else {}
+        past = {key: standing.history(project.instance, key) for key in declared} if names else {}
     lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
     needing = [each for each in lines if each.needs_attention]
     data = {
@@ -136,11 +124,7 @@ def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[M
 def _looked(
     project: Project, lines: Sequence[Line], found: Mapping[str, Known], *, everything: bool
 ) -> tuple[list[Line], list[dict[str, str]]]:
-    """Compare with the server, by one list of its data sources; add what nothing declares.
-
-    Raises:
-        RefreshError: the server did not answer, or rejects the credentials.
-    """
+    """Compare with the server, by one list of its data sources; add what nothing declares."""
     with project.resources() as resources, resources.tableau.session() as site:
         listed = {each.luid: each for each in site.tagged(TAG_PREFIX, revisions=False)}
         looked = []

@@ -59,10 +59,10 @@ class Datasource:
 def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
     """Return the data sources that are declared in YAML."""
     found = {}
-    for spec in _specs(definitions):
+    for spec in specs_of(definitions):
         if place := _declared(spec):
             # The two assets of a data source share one place, and are one data source here.
-            found[place] = Datasource(_component(spec), *place)
+            found[place] = Datasource(component_of(spec), *place)
     return list(found.values())
 
 
@@ -70,7 +70,7 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
     """Report data sources whose asset key another asset already has."""
     places: dict[dg.AssetKey, list[str]] = defaultdict(list)
     for asset in definitions.assets or ():
-        for spec in _specs_of(asset):
+        for spec in _specs_in(asset):
             file, line = _declared(spec) or _written(asset) or ("another module", 1)
             places[spec.key].append(f"{file}:{line}")
     count = Counter(map(_place, datasources))
@@ -115,7 +115,7 @@ def _unknown_models(
 ) -> Iterator[str]:
     """Report models that no asset of this location makes and that have no stored snapshot."""
     ours = {key.to_user_string() for each in datasources for key in asset_keys(each.component.key)}
-    assets = {spec.key.to_user_string() for spec in _specs(definitions)}
+    assets = {spec.key.to_user_string() for spec in specs_of(definitions)}
     models = sorted(assets - ours)
     listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
     snapshots = _snapshots(definitions)
@@ -210,24 +210,26 @@ def _column_problems(
                 )
 
 
-def _specs(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
+def specs_of(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
+    """Yield the specs of all assets, those of other locations among them."""
     for asset in definitions.assets or ():
-        yield from _specs_of(asset)
+        yield from _specs_in(asset)
 
 
-def _specs_of(asset: Any) -> Iterable[dg.AssetSpec]:
+def _specs_in(asset: Any) -> Iterable[dg.AssetSpec]:
     if isinstance(asset, dg.AssetsDefinition):
         return asset.specs
     return [asset] if isinstance(asset, dg.AssetSpec) else []
 
 
-def _component(spec: dg.AssetSpec) -> Any:
+def component_of(spec: dg.AssetSpec) -> Any:
+    """Return the component that has made an asset; None if none has."""
     return getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
 
 
 def _declared(spec: dg.AssetSpec) -> tuple[Path, int] | None:
     """Return where the declaration of a data source begins, from Dagster's code references."""
-    if isinstance(_component(spec), PublishedDatasource):
+    if isinstance(component_of(spec), PublishedDatasource):
         noted = CodeReferencesMetadataSet.extract(spec.metadata).code_references
         for each in noted.code_references if noted else ():
             if isinstance(each, dg.LocalFileCodeReference):

@@ -12,6 +12,8 @@ import yaml
 from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_position
 from pydantic import BaseModel, GetJsonSchemaHandler, RootModel, TypeAdapter, ValidationError
 
+from tableau_pipeline.errors import RefusedError
+
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
 # Modules that the file itself refers to: `template_vars_module: .vars`, or `type:
 # .local.Component`.
@@ -20,7 +22,7 @@ _NAMED = re.compile(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", re.MULTIL
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class DeclarationError(ValueError):
+class DeclarationError(RefusedError, ValueError):
     """A declaration is wrong; the message names file, line and key, and what is allowed there."""
 
 

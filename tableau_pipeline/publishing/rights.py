@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, megabytes
+from tableau_pipeline.errors import told
 from tableau_pipeline.publishing.site import TableauSite
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def looking(found: list[Finding], about: str, sign: str = "x", remedy: str = "")
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is
         _LOG.debug("Looking at %s", about, exc_info=error)
-        found.append(Finding(sign, about, str(error) or repr(error), remedy))
+        found.append(Finding(sign, about, told(error), remedy))
 
 
 def on_site(site: TableauSite) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.audit import compared
 from tableau_pipeline.core.declaration import Append, Diff, Policy
+from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.differences import Differences
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
@@ -28,7 +28,7 @@ def look(
     told: list[float] = [] if shares is None else shares
     setup = pipeline.refresh(hyper=hyper)
     with session(pipeline.sandbox) as site:
-        layout, found = compared(
+        layout, found = diff(
             setup, site, samples=samples, tell=lambda _, *share: told.extend(share)
         )
     return layout, found["flights"]
