@@ -17,7 +17,13 @@ _NOTHING: Mapping[Check, str] = MappingProxyType({})
 
 
 class RefreshError(Exception):
-    """The refresh could not be carried out; another run may succeed."""
+    """The refresh could not be carried out; another run may succeed.
+
+    Attributes:
+        decision: what is recorded of a refresh that it has stopped.
+    """
+
+    decision = "failed"
 
 
 class DriftError(RefreshError):
@@ -31,9 +37,17 @@ class RefusedError(RefreshError):
         failed: what each failed check found; empty if the reason is another one.
     """
 
+    decision = "refuse"
+
     def __init__(self, message: str, failed: Mapping[Check, str] = _NOTHING) -> None:
         super().__init__(message)
         self.failed = failed
+
+
+class CredentialsError(RefusedError):
+    """The server does not let this user sign in, which says nothing about the data."""
+
+    decision = "failed"
 
 
 class DamagedSnapshotError(RefusedError):

@@ -108,6 +108,9 @@ class Options(Quirks):
     one_session_per_token: bool = option(
         True, "a second sign-in with a personal access token ends the first"
     )
+    token_days: float | None = option(
+        None, "personal access tokens are listed, as by Tableau Cloud; they end in so many days"
+    )
     upload_hours: float = 24
     upload_blocks: _Count = option(1000, "blocks that an uploaded file may have")
     job_delay: float = option(0, "seconds that a job stays in progress before it takes effect")

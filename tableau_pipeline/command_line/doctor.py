@@ -27,7 +27,7 @@ from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.project_root import below
 from tableau_pipeline.objects.local import temporary_folder
 from tableau_pipeline.publishing import rights
-from tableau_pipeline.publishing.rights import Finding, judged, looking
+from tableau_pipeline.publishing.rights import Finding, judged, look, looking
 from tableau_pipeline.resources import (
     data_dir,
     in_object_store,
@@ -56,11 +56,10 @@ def doctor(module: str | None, *, no_spark: bool, upload: bool, output: Output) 
     root = prepare().root_path
     found.extend([*_host(), *_variables(root, before)])
     with ExitStack() as stack:
-        with looking(found, "project", remedy="see the message"):
+        with looking(found, "project"):
             project = stack.enter_context(opened(module))
             found.extend(_instance(project))
-        with looking(found, "disk"):
-            found.extend(_disk())
+        look(found, "disk", _disk())
         with looking(found, "resources", remedy="correct the variables"):
             own = project.definitions.resources if project else None
             given = resources_from_env() | dict(own or {})
@@ -68,10 +67,8 @@ def doctor(module: str | None, *, no_spark: bool, upload: bool, output: Output) 
             resources = stack.enter_context(dg.build_resources(wanted))
         if resources:
             output.progress("Starting hyperd" + ("" if no_spark else " and Spark"))
-            with looking(found, "hyperd"):
-                found.append(_hyperd(resources.hyper))
-            with looking(found, "spark"):
-                found.extend([] if no_spark else _spark(resources.spark))
+            look(found, "hyperd", _hyperd(resources.hyper))
+            look(found, "spark", () if no_spark else _spark(resources.spark))
             output.progress("Asking the server")
             with looking(found, "server"):
                 _server(found, resources.tableau, project, upload=upload)
@@ -131,12 +128,12 @@ def _disk() -> Iterator[Finding]:
         yield judged(about, text, is_fine=free >= _LEAST_FREE, sign="!", remedy=do)
 
 
-def _hyperd(hyper: Any) -> Finding:
+def _hyperd(hyper: Any) -> Iterator[Finding]:
     with TemporaryDirectory() as folder:
         file = hyper.connect(Path(folder) / "doctor.hyper", CreateMode.CREATE)
         with file as connection:
             found = connection.execute_scalar_query("SELECT version()")
-    return Finding("ok", "hyperd", f"{found}, may take {hyper.memory_limit} of the memory")
+    yield Finding("ok", "hyperd", f"{found}, may take {hyper.memory_limit} of the memory")
 
 
 def _spark(spark: Any) -> Iterator[Finding]:
@@ -162,10 +159,9 @@ def _server(found: list[Finding], tableau: Any, project: Project | None, *, uplo
     places = [below(each, root) for each in declared.values()]
     with tableau.session(counts=counts) as site:
         found.extend(rights.on_site(site))
-        with looking(found, "upload"):
-            found.extend(rights.on_upload(site) if upload and site.payload_limit else [])
-        with looking(found, "projects"):
-            found.extend(rights.on_projects(site, places))
+        look(found, "token", rights.on_token(site, tableau.token_name or ""), "!")
+        look(found, "upload", rights.on_upload(site) if upload and site.payload_limit else ())
+        look(found, "projects", rights.on_projects(site, places))
         # The first one of each project that is published.
         recorded = [(e.project_path, records[k].checkpoint) for k, e in [*declared.items()][::-1]]
         for checkpoint in {path: each for path, each in recorded if each and each.luid}.values():

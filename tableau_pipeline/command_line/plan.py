@@ -1,5 +1,6 @@
 """The command `plan`: what the next refreshes would do, and why. It changes nothing."""
 
+import os
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -11,18 +12,20 @@ from rich.text import Text
 from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import LogLines, Output, signed, writes_json
 from tableau_pipeline.components.journal import newest_records
+from tableau_pipeline.components.loading import misspelled
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.revision import Look, declared_otherwise, revision
 from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.foresee import Foreseen, foresee
+from tableau_pipeline.foresee import Foreseen, Note, foresee
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
 _KINDS = ("update", "publish", "move", "removed", "refused", "failed", "unknown", "unchanged")
 _ALWAYS = ("update", "publish", "refused", "unchanged")
 _SIGNS = {"refused": "!", "failed": "x", "unchanged": "=", "unknown": "?", "removed": "-"}
 _OFFLINE = "Offline: what others changed on the server since the last refresh is not known."
+_NO_HOME = "DAGSTER_HOME is not set: this is the plan of an instance that has published nothing."
 
 
 @click.command()
@@ -57,6 +60,7 @@ def plan(
                 found = [look(each) for each in declared.values()]
     said = [f"Nothing is declared otherwise than in {base}."] if past and not found else []
     said += [f"Not compared: {each}" for each in left_out] + [_OFFLINE] * offline
+    said += [_NO_HOME] * (not os.environ.get("DAGSTER_HOME"))
     kinds = {kind: sum(each.kind == kind for each in found) for kind in _KINDS}
     size = sum(each.size or 0 for each in found)
     unknown = sum(each.size is None and each.kind in ("update", "publish") for each in found)
@@ -90,8 +94,10 @@ def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Lo
             setup = project.setup(each, resources, newest)
             try:
                 found = foresee(replace(setup, server=lambda: nullcontext(site)), site)
+                looked = misspelled(project.definitions, each) if "snapshot" in found.reason else ()
+                guesses = (Note("model", text) for text in looked)
                 # People know it by the key without its environment.
-                return replace(found, key=each.key)
+                return replace(found, key=each.key, notes=(*found.notes, *guesses))
             finally:
                 resources.snapshots.copies.release()
 

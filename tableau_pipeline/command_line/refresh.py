@@ -66,7 +66,8 @@ def refresh(
     with opened(module) as project:
         (key,) = project.named([name])
         work = _Work(project, key, _selected(project, key, models=models, output=output), given)
-        data = _deployed(work, webserver, output) if webserver else _executed(work, output)
+        done = _deployed(work, webserver, output) if webserver else _executed(work, output)
+        data = {"key": key, **done}
     told = str(data.get("summary") or data.get("reason") or "")
     do = remedy(key, told)
     fix = Text(f"    -> {do}") if not data["success"] and "--accept" in do else None
@@ -87,9 +88,6 @@ class _Work:
     def config(self) -> dict[str, Any]:
         config = {**self.given, "accept": list(self.given["accept"])}
         return {"ops": {self.key.replace("/", "__"): {"config": config}}}
-
-    def result(self, run_id: str, *, success: bool, **told: Any) -> dict[str, Any]:
-        return {"key": self.key, "run_id": run_id, "success": success, **told}
 
 
 def _selected(project: Project, key: str, *, models: bool, output: Output) -> Sequence[dg.AssetKey]:
@@ -131,7 +129,7 @@ def _executed(work: _Work, output: Output) -> dict[str, Any]:
         if found and found.asset_key == dg.AssetKey.from_user_string(work.key):
             metadata = {name: value.value for name, value in found.metadata.items()}
             told |= {name: metadata.get(name) for name in ("summary", "decision", "reason")}
-    return work.result(done.run_id, success=done.success, **told)
+    return {"run_id": done.run_id, "success": done.success, **told}
 
 
 def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
@@ -167,8 +165,9 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
                 summary = event["message"]
                 output.progress(summary)
     if status == "SUCCESS":
-        return work.result(run_id, success=True, summary=summary)
-    return work.result(run_id, success=False, reason=reason or f"the run ended as {status}")
+        return {"run_id": run_id, "success": True, "summary": summary}
+    why = reason or f"the run ended as {status}"
+    return {"run_id": run_id, "success": False, "reason": why}
 
 
 def _asked(url: str, query: str, **variables: Any) -> dict[str, Any]:

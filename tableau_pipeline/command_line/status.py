@@ -90,13 +90,9 @@ def status(
         past = {key: standing.history(project.instance, key) for key in declared} if names else {}
     lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
     needing = [each for each in lines if each.needs_attention]
-    data = {
-        "datasources": [asdict(e) | {"needs_attention": e.needs_attention} for e in lines],
-        "undeclared": others,
-        "history": past,
-        "need_attention": len(needing),
-        **({"error": problem} if problem else {}),
-    }
+    told = [asdict(each) | {"needs_attention": each.needs_attention} for each in lines]
+    counted = {"need_attention": len(needing), **({"error": problem} if problem else {})}
+    data = {"datasources": told, "undeclared": others, "history": past, **counted}
     output.result(data, *_shown(lines, others, past, now), Text(_closing(lines, needing)))
     if problem:
         output.problem(f"The server could not be looked at: {problem}")
@@ -173,12 +169,14 @@ def _shown(
         shown += [Text(f"    {line}") for line in told]
     shown += [signed("!", f"{e['name']}: not declared here. {e['why']}") for e in others]
     for key, several in past.items():
+        if not several:
+            continue
         heads = (key.upper(), "DECISION", ">ROWS", ">SENT", ">SAVED", "SECONDS", "REASON")
         sent, saved = (
             megabytes(sum(getattr(each, name) or 0 for each in several))
             for name in ("bytes_sent", "bytes_saved")
         )
-        closing = f"{len(several)} refreshes sent {sent}, and saved {saved}."
+        closing = f"Sent {sent} in all, and saved {saved}."
         shown += [Text(""), columns(heads, map(_past, several)), Text(closing), Text("")]
     return shown
 

@@ -114,20 +114,26 @@ def _unknown_models(
     definitions: dg.Definitions, datasources: Sequence[Datasource]
 ) -> Iterator[str]:
     """Report models that no asset of this location makes and that have no stored snapshot."""
-    ours = {key.to_user_string() for each in datasources for key in asset_keys(each.component.key)}
-    assets = {spec.key.to_user_string() for spec in specs_of(definitions)}
-    models = sorted(assets - ours)
+    models = _other_assets(definitions)
     listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
     snapshots = _snapshots(definitions)
     for each in datasources:
         for keys, model in _models(each.component):
             # A stored snapshot shows that another code location makes the model.
-            if model not in assets and not (snapshots and snapshots.store.newest(model)):
+            if model not in models and not (snapshots and snapshots.store.newest(model)):
                 yield (
                     f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The '
                     f"assets of this location are {listed}. For a model of another location that "
                     f'is not materialized yet, declare dg.AssetSpec("{model}")'
                 )
+
+
+def misspelled(definitions: dg.Definitions, declared: PublishedDatasource) -> Iterator[str]:
+    """Tell which models no asset makes whose name is almost that of one."""
+    assets = _other_assets(definitions)
+    for model in declared.models:
+        if model not in assets and (meant := guess(model, assets)):
+            yield f'there is no asset "{model}": {meant.strip()}'
 
 
 def _unstored_models(
@@ -220,6 +226,11 @@ def _specs_in(asset: Any) -> Iterable[dg.AssetSpec]:
     if isinstance(asset, dg.AssetsDefinition):
         return asset.specs
     return [asset] if isinstance(asset, dg.AssetSpec) else []
+
+
+def _other_assets(definitions: dg.Definitions) -> list[str]:
+    found = {e.key.to_user_string(): component_of(e) for e in specs_of(definitions)}
+    return sorted(key for key, by in found.items() if not isinstance(by, PublishedDatasource))
 
 
 def component_of(spec: dg.AssetSpec) -> Any:

@@ -41,7 +41,7 @@ from tableau_pipeline.components.yaml_component import DeclarationError, YamlCom
 from tableau_pipeline.core.declaration import Declaration, asset_key_of
 from tableau_pipeline.core.project_root import below
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
@@ -169,8 +169,8 @@ def refresh_assets(
             try:
                 report = refresh(setup, config.options())
             except RefreshError as error:
-                decided = "refuse" if isinstance(error, RefusedError) else "failed"
-                context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
+                tags = run_tags(declaration, error.decision)
+                context.instance.add_run_tags(context.run.run_id, tags)
                 # Dagster takes no check result once the step has failed.
                 yield from failed_checks(context.instance, declaration, published, error)
                 raise

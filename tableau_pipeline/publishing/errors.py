@@ -18,7 +18,7 @@ from tableauserverclient.server.exceptions import (
     ServerInfoEndpointNotFoundError,
 )
 
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
 from tableau_pipeline.publishing.http import (
     NoAnswerError,
     OtherOriginError,
@@ -197,4 +197,6 @@ def _answered(
         message = f"{message.removesuffix('.')}. {remedy}."
     if error.code in SESSION_GONE:
         return SignInError(message)
+    if error.code == SIGN_IN_REFUSED:
+        return CredentialsError(message)
     return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)

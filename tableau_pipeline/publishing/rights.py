@@ -17,7 +17,7 @@ from tableau_pipeline.publishing.site import TableauSite
 
 _LOG = logging.getLogger(__name__)
 _PUBLISHERS = re.compile("Creator|ExplorerCanPublish|.*Administrator.*|Publisher")
-_SKEW_SECONDS = 60
+_SKEW_SECONDS, _LAST_DAYS = 60, 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,12 @@ def looking(found: list[Finding], about: str, sign: str = "x", remedy: str = "")
         found.append(Finding(sign, about, told(error), remedy))
 
 
+def look(found: list[Finding], about: str, findings: Iterable[Finding], sign: str = "x") -> None:
+    """Add what a look finds; an error of it is a finding, too."""
+    with looking(found, about, sign):
+        found.extend(findings)
+
+
 def on_site(site: TableauSite) -> Iterator[Finding]:
     """Yield what holds for all data sources: the server, its clock, the user."""
     product = getattr(site.tsc.server_info.get(), "product_version", "?")
@@ -65,6 +71,14 @@ def on_site(site: TableauSite) -> Iterator[Finding]:
     limit = site.payload_limit
     text = f"up to {megabytes(limit)}" if limit else "none: every refresh publishes the full file"
     yield judged("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
+
+
+def on_token(site: TableauSite, name: str) -> Iterator[Finding]:
+    """Yield how long this personal access token still lives, if the server tells."""
+    if ends := site.token_ends().get(name):
+        days, do = (ends - site.now()).days, "make a new one under My Account Settings"
+        text = f"{name} ends in {days} days, at {ends:%Y-%m-%d}; before, if 15 days are without use"
+        yield judged("token", text, is_fine=days >= _LAST_DAYS, sign="!", remedy=do)
 
 
 def on_upload(site: TableauSite) -> Iterator[Finding]:
@@ -103,9 +117,9 @@ def on_published(found: list[Finding], site: TableauSite, checkpoint: Checkpoint
             return
         site.metadata(luid)
         is_owner = remote.owner_id == site.user_id
-        text = "it is its owner, who may overwrite, update and tag it"
+        owner = "it is its owner, from which follows that it may overwrite, update and tag it"
         other = "another user owns it: overwriting needs Overwrite, which only a refresh tries"
-        text = text if is_owner else other
+        text = owner if is_owner else other
         found.append(judged(f"read {name}", text, is_fine=is_owner, sign="!"))
     with looking(found, f"count {name}", "!", "give it API Access; until then files are read back"):
         tables = (str(checkpoint.target(each).name.unescaped) for each in checkpoint.tables)

@@ -13,7 +13,9 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
+import defusedxml.ElementTree
 import tableauserverclient as TSC
+from tableauserverclient.datetime_helpers import parse_datetime
 from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
@@ -121,6 +123,17 @@ class TableauSite:
             user = self.tsc.users.get_by_id(luid or self.user_id)
             return str(user.name), user.site_role or ""
         return luid or self.user_id, ""
+
+    @_asks("Listing the personal access tokens")
+    def token_ends(self) -> Mapping[str, datetime]:
+        """Return when the tokens of this user end, by name; only Tableau Cloud tells it."""
+        users = self.tsc.users
+        with suppress(TSC.ServerResponseError):
+            answer = users.get_request(f"{users.baseurl}/{self.user_id}/personal-access-tokens")
+            root = defusedxml.ElementTree.fromstring(answer.content, forbid_dtd=True)
+            found = root.iterfind(".//{*}personalAccessToken")
+            return {e.attrib["tokenName"]: parse_datetime(e.attrib["expiresAt"]) for e in found}
+        return {}
 
     @_asks("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:

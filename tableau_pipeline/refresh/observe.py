@@ -197,7 +197,9 @@ def _declared_move(
         phrases["rename"] = f'renamed from "{name}" to "{declared}"'
         name = declared
     if record.project != path and place != project_id:
-        phrases["move"] = f'moved to "{path}"'
+        # Our records, which have paths instead of ids, do not tell whether it exists.
+        may_lack = project_id == path and not declaration.create_project
+        phrases["move"] = f'moved to "{path}"' + ", if that project exists" * may_lack
         place = project_id
     return Move(name, place, phrases) if phrases else None
 

@@ -2,9 +2,10 @@
 
 import json
 import re
+import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -17,8 +18,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.main import run
-from tableau_pipeline.command_line.project import opened
 from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline_tests.components.support.projects import PIPELINE, PYPROJECT
 from tableau_pipeline_tests.conftest import ROOT
@@ -92,6 +93,10 @@ class World:
             job = project.definitions.resolve_implicit_global_asset_job_def()
             assets = [dg.AssetKey(each) for key in keys for each in (key, f"{key}_extract")]
             assert job.execute_in_process(instance=project.instance, asset_selection=assets).success
+
+    def type(self, command: str) -> Told:
+        """Run a command as it is typed."""
+        return self.run(*shlex.split(command))
 
     def forget(self) -> None:
         """Let the next command load the project as a new process would."""
@@ -221,6 +226,24 @@ def masked(text: str) -> list[str]:
     for pattern, mask in _MASKS.items():
         text = re.sub(pattern, mask, text, flags=re.MULTILINE)
     return text.strip().splitlines()
+
+
+# Folders, versions and sizes of a host.
+_OF_A_HOST = re.compile(r"/\S+|\d+(\.\d+)+\S*|[\d,.]+ MB|\d+ s\b")
+
+
+def check_transcripts(section: str, run: Callable[[str], Told], *, block: int = 0) -> Told:
+    """Run each command in a block of a section, and compare what it writes; "..." is anything."""
+    text = page("reference/commands.md").sections[section].blocks("console")[block]
+    for part in re.split(r"^\$ tableau-pipeline ", text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        told = run(command)
+        # A table may come with an error, and progress with anything else.
+        written = told.text + told.errors * (not told.text or command.startswith("status"))
+        found, expected = ("\n".join(masked(_OF_A_HOST.sub("<here>", e))) for e in (written, shown))
+        pattern = re.escape(expected).replace(re.escape("..."), ".*")
+        assert re.fullmatch(pattern, found, re.DOTALL), f"{command} wrote\n{found}"
+    return told
 
 
 def documented(command: str, where: str = "reference/commands.md", *, number: int = 0) -> list[str]:

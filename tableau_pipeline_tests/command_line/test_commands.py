@@ -2,19 +2,28 @@
 
 import logging
 import os
+import pty
 import re
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from tableau_pipeline_tests.command_line.conftest import World, documented, masked, project
+from tableau_pipeline.command_line.main import run
+from tableau_pipeline_tests.command_line.conftest import (
+    World,
+    check_transcripts,
+    documented,
+    masked,
+    project,
+)
 from tableau_pipeline_tests.dagster_servers import dg_dev
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_sandbox.testing import running_sandbox
 
 # Neither signing in nor counting changes anything.
 _LOOKS = re.compile(r"GET |POST \S+/auth/sign(in|out) |POST /api/v1/vizql-data-service/")
-# Folders, versions and sizes of a host.
-_LONG = re.compile(r"/\S+|\d+(\.\d+)+\S*|[\d,.]+ MB|\d+ s\b")
 _MODELS = """
 from pathlib import Path
 
@@ -47,10 +56,7 @@ def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
     for name in [*os.environ]:
         if re.match("(JAVA|SPARK|HYPER|TSC)_|TMPDIR$", name):
             monkeypatch.delenv(name)
-    told = morning.run("doctor", "--no-spark")
-    assert [_LONG.sub("<here>", line) for line in masked(told.text)] == [
-        _LONG.sub("<here>", line) for line in documented("tableau-pipeline doctor --no-spark")
-    ]
+    told = check_transcripts("doctor", morning.type)
     assert told.code == 0
     assert morning.sandbox.token_secret not in told.text + told.errors
 
@@ -74,12 +80,16 @@ def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
     assert all_of_it["hyperd"]["sign"] == "ok"
 
 
-def test_no_server(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a stack trace instead of the address that does not answer."""
-    monkeypatch.setenv("TABLEAU_SERVER_URL", "http://127.0.0.1:9")
-    server = found(morning, "--no-spark")["server"]
-    assert server["sign"] == "x"
-    assert "http://127.0.0.1:9" in server["text"]
+@pytest.mark.parametrize(("days", "sign"), [(60, "ok"), (3, "!")])
+def test_the_end_of_a_token(
+    morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, sign: str
+):
+    """Prevents: the night in which all refreshes fail, because a token has ended."""
+    with running_sandbox(tmp_path, token_days=days + 0.5) as cloud:
+        monkeypatch.setenv("TABLEAU_SERVER_URL", cloud.url)
+        token = found(morning, "--no-spark")["token"]
+    assert token["sign"] == sign
+    assert token["text"].startswith(f"pipeline ends in {days} days, at 20")
 
 
 def test_where_variables_come_from(morning: World):
@@ -193,19 +203,15 @@ def test_wrong_usage(morning: World, args: tuple[str, ...]):
 
 def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: data sources that count as equal although nobody has looked."""
-    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "wrong")
-    told = morning.run("status")
-    assert told.code == 2
-    assert "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE" in told.errors
-    assert "Delays  refused" in "\n".join(masked(told.text))
-    assert morning.run("plan").code == 1
-    told = morning.run("diff", "hotels")
-    assert (told.code, masked(told.errors)) == (2, documented("tableau-pipeline diff hotels"))
+    with monkeypatch.context() as wrong:
+        wrong.setenv("TABLEAU_TOKEN_VALUE", "wrong")
+        check_transcripts("With a wrong token", morning.type)
+        check_transcripts("With a wrong token", morning.type, block=1)
+        codes = [morning.run(*each).code for each in (["status"], ["plan"], ["diff", "hotels"])]
+        assert codes == [2, 1, 2]
     morning.sandbox.stop()
     try:
-        told = morning.run("diff", "hotels")
-        there = documented("tableau-pipeline diff hotels", number=1)
-        assert (told.code, masked(told.errors)) == (2, there)
+        check_transcripts("While the server is down", morning.type)
         told = morning.run("status", "--json")
         assert told.code == 2
         assert "no connection to" in told.data["error"]
@@ -233,15 +239,48 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     empty = World(tmp_path, "nothing_yet", morning.sandbox)
-    assert masked(empty.run("status").text) == documented("tableau-pipeline status", number=2)
+    check_transcripts("On an empty instance", empty.type)
     assert empty.run("status").code == empty.run("plan").code == 0
+    empty.forget()
+    monkeypatch.chdir(morning.root)
+    check_transcripts("On an empty instance", morning.type, block=1)
+    check_transcripts("On an empty instance", morning.type, block=2)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME")
-    told = empty.run("status")
-    assert (told.code, "DAGSTER_HOME is not set" in told.errors) == (2, True)
+    for command, code in (("status", 2), ("plan", 1)):
+        told = empty.run(command)
+        assert (told.code, "DAGSTER_HOME is not set" in told.errors) == (code, True)
     # In the wrong folder, its .env is not read either.
     monkeypatch.chdir(tmp_path.parent)
     assert "is no Dagster project" in empty.run("status").errors
     empty.forget()
+
+
+def test_a_bar(morning: World):
+    """Prevents: minutes without a sign of life, or signs of life in what a program reads."""
+    for more, shows in ((), True), (("--json",), False):
+        screen, terminal = pty.openpty()
+        with open(terminal, "w") as errors, redirect_stdout(StringIO()) as told:  # noqa: PTH123
+            with redirect_stderr(errors):
+                run(["diff", "hotels", *more])
+            errors.write("\nend")
+        shown = os.read(screen, 100_000).decode()
+        os.close(screen)
+        assert ("Comparing flights" in shown) == shows
+        assert "Comparing" not in told.getvalue()
+
+
+def test_mistakes_in_code(morning: World, caplog: pytest.LogCaptureFixture):
+    """Prevents: a mistake in code that looks like one of the host, and shows no traceback."""
+    file = morning.root / morning.name / "definitions.py"
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("return", "return 1 / 0 or"), "utf-8")
+    try:
+        told = morning.run("--debug", "doctor", "--no-spark")
+    finally:
+        file.write_text(text, "utf-8")
+    assert "ZeroDivisionError: division by zero. This is a mistake in code:" in told.text
+    assert "definitions.py" in caplog.text
 
 
 def test_refresh(morning: World):
@@ -274,6 +313,15 @@ def test_mistakes_with_definitions_of_dagster(
     told = mistaken.run("plan").errors
     assert 'has no "PublishedDataSource": did you mean "PublishedDatasource"?' in told
     assert f"{file}:" in told
+    # With Dagster's own loader, a model may be in another location.
+    mistaken.declare("gates", tables={"flights": {"model": "gate_model"}})
+    (tmp_path / "mistaken" / "defs" / "models.py").write_text(
+        "import dagster as dg\n\ngates_model = dg.AssetSpec('gates_model')\n", "utf-8"
+    )
+    for option in ("--offline", "--json"):
+        assert 'no asset \\"gate_model\\": did you mean \\"gates_model\\"?' in (
+            mistaken.run("plan", option, "--json").text
+        )
     mistaken.declare("gates")
     mistaken.declare("twin", name="Gates")
     assert "each would replace the rows of the other" in mistaken.run("plan").errors

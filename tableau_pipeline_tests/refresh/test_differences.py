@@ -96,6 +96,23 @@ def test_other_columns(pipeline: Pipeline):
     assert (found.is_equal, found.both) == (True, 8)
 
 
+def test_several_tables(star: Pipeline):
+    """Prevents: a difference in a dimension that is reported of the facts, or of none."""
+    facts, dimension = star.declaration.tables
+    star.declare(tables=(replace(facts, policy=Diff(("flight_id",))), dimension))
+    star.run()
+    with session(star.sandbox) as site:
+        _, equal = diff(star.refresh(), site, samples=1, tell=print)
+        assert [each.is_equal for each in equal.values()] == [True, True]
+        changes_the_file(star, 'UPDATE "Extract"."flights" SET delay = -1 WHERE flight_id = 3')
+        changes_the_file(star, 'DELETE FROM "Extract"."airlines" WHERE carrier = \'AA\'')
+        layout, found = diff(star.refresh(), site, samples=1, tell=print)
+    assert layout == []
+    assert found["flights"].columns == {"carrier": 0, "delay": 1}
+    assert found["flights"].samples["delay"][0][:2] == [3, -1]
+    assert found["airlines"] == Differences((), 0, 1, 1, 1)
+
+
 def test_nothing_to_compare(pipeline: Pipeline):
     """Prevents: "equal" for what was never published."""
     pipeline.model("flights", flights(8))

@@ -1,7 +1,9 @@
 """The server, its sites, users and groups."""
 
+from datetime import timedelta
 from xml.etree.ElementTree import Element
 
+from tableau_sandbox.clock import stamp
 from tableau_sandbox.errors import refusal
 from tableau_sandbox.identity import new_luid
 from tableau_sandbox.rest.answers import (
@@ -15,6 +17,7 @@ from tableau_sandbox.rest.lists import list_page, text_field
 from tableau_sandbox.rest.requests import Call, name_attribute, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
+from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Group, User
 
 _USER_FIELDS = {
@@ -57,6 +60,18 @@ def get_user(services: Services, call: Call) -> Reply:
     return Reply(200, user_element(services.known(User, call.path["user"], code="404002")))
 
 
+def query_tokens(services: Services, call: Call) -> Reply:
+    """List the personal access tokens of a user, and when they end, as Tableau Cloud does."""
+    if services.options.token_days is None:
+        raise refusal("404003", "Unknown resource 'personal-access-tokens' specified in URI.")
+    if call.path["user"] != call.user.luid:
+        raise refusal("403004", "Only a user may list the user's tokens.")
+    ends = stamp(services.clock() + timedelta(days=services.options.token_days))
+    names = accounts.access_tokens(services.database, call.user.luid)
+    found = [element("personalAccessToken", {"tokenName": e, "expiresAt": ends}) for e in names]
+    return Reply(200, element("personalAccessTokens", None, *found))
+
+
 def query_groups(services: Services, call: Call) -> Reply:
     """List the groups of a site, which permission rules can be about."""
     groups = services.database.all(Group, site=call.site.luid)
@@ -92,6 +107,7 @@ ROUTES = (
     Route("GET", "sites/{site}", get_site, _SITE_SCOPES),
     Route("GET", "sites/{site}/users", query_users, ("tableau:users:read",)),
     Route("GET", "sites/{site}/users/{user}", get_user, ("tableau:users:read",)),
+    Route("GET", "sites/{site}/users/{user}/personal-access-tokens", query_tokens),
     Route("GET", "sites/{site}/groups", query_groups, ("tableau:groups:read",)),
     Route("POST", "sites/{site}/groups", create_group, ("tableau:groups:create",)),
     Route("POST", "sites/{site}/groups/{group}/users", add_to_group, ("tableau:groups:update",)),

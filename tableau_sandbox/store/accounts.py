@@ -34,6 +34,12 @@ def user_of_access_token(database: Database, name: str, secret: str) -> User | N
     return User.of(row)
 
 
+def access_tokens(database: Database, user: str) -> list[str]:
+    """Return the names of a user's personal access tokens."""
+    rows = database.rows("SELECT name FROM access_token WHERE user = ? ORDER BY name", user)
+    return [row["name"] for row in rows]
+
+
 def all_users_luid(site: str) -> str:
     """Return the LUID of the group of all users of a site."""
     return identity.seeded_luid("group", site, ALL_USERS)
@@ -141,10 +147,9 @@ def _set_administrator(database: Database, admin: UserSeed) -> None:
 
 def _is_current(database: Database, admin: UserSeed) -> bool:
     user = User(_ADMIN_LUID, admin.name, admin.site_role)
-    stored = database.rows("SELECT name FROM access_token WHERE user = ?", _ADMIN_LUID)
     return (
         user_of_password(database, admin.name, admin.password) == user
-        and {token["name"] for token in stored} == dict(admin.tokens).keys()
+        and {*access_tokens(database, _ADMIN_LUID)} == dict(admin.tokens).keys()
         and all(user_of_access_token(database, *token) == user for token in admin.tokens)
     )
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tableau_pipeline.core.declaration import Append, Diff, ReplaceAll, Retain
+from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import delta
 from tableau_pipeline.extracts.delta import RowCounts
@@ -39,7 +40,7 @@ from tableau_pipeline_tests.refresh.lakes.tables import (
     Mapped,
     dated,
 )
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 
 LAKES = (Delta, Mapped, Iceberg)
 SHIPPED = [
@@ -85,6 +86,18 @@ def test_changed_rows_are_sent(pipeline: Pipeline, lake: Any):
         assert report.tables == ({"flights": shipped} if shipped else {}), kind
         assert shipped or isinstance(report.plan, NoChange)
         assert published(pipeline) == in_order(lake.rows())
+
+
+def test_diff(pipeline: Pipeline, lake: Any):
+    """Prevents: a comparison with another version of the table, or with files that it has left."""
+    lake.change("merge", {1, 99}, 1)
+    with session(pipeline.sandbox) as site:
+        layout, tables = diff(pipeline.refresh(), site, samples=1, tell=print)
+    assert layout == []
+    (found,) = tables.values()
+    assert (found.key, found.only_published, found.only_model) == (("id",), 0, 1)
+    assert found.both - found.equal == 1
+    assert found.columns["word"] == 1
 
 
 def test_all_kinds_of_changes(pipeline: Pipeline, lake: Any):

@@ -25,6 +25,8 @@ def tables(*given: Table, **more: object) -> Declaration:
     [
         (tables(replace(TABLE, policy=Diff(("k", "day")), guard=Guard(100))), "unchanged", ""),
         (replace(BEFORE, name="All Flights", project="Other"), "move", "renamed from"),
+        (replace(BEFORE, project="Other"), "move", 'moved to "Other", if that project exists'),
+        (replace(BEFORE, project="Other", create_project=True), "move", 'moved to "Other";'),
         (tables(replace(TABLE, retain=Retain("day", 30))), "update", "new content in flights"),
         (tables(replace(TABLE, model="other")), "update", "new content in flights"),
         (tables(replace(TABLE, contract=(KEY, DELAY))), "refused", "on_schema_change: additive"),

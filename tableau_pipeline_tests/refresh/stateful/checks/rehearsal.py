@@ -20,11 +20,13 @@ class Rehearsal:
 
     Attributes:
         told: its decision and reason; None if it failed.
-        foreseen: what `plan` makes of its report; None if it was refused.
+        report: None if it was refused, or failed.
+        foreseen: what `plan` makes of its report.
         settled: how things were before and after it, if nothing was on its way.
     """
 
     told: tuple[str, str] | None
+    report: Report | None
     foreseen: Foreseen | None
     settled: tuple[Any, ...] | None
 
@@ -34,9 +36,10 @@ class Rehearsal:
         before = _settled(history)
         actor = history.actor(publisher=publisher)
         outcome = history.refresh(actor, replace(options, dry_run=True))
-        found = foreseen(actor.declaration, outcome) if isinstance(outcome, Report) else None
+        report = outcome if isinstance(outcome, Report) else None
+        found = foreseen(actor.declaration, report) if report else None
         settled = (*before, actor.day) if before and before == _settled(history) else None
-        return cls(_told(outcome), found, settled)
+        return cls(_told(outcome), report, found, settled)
 
     def check(self, history: Any, actor: Actor, outcome: Outcome) -> None:
         """Whether the run that followed has done this."""
@@ -49,6 +52,21 @@ class Rehearsal:
         # What it decided later, nobody could foresee.
         if self.foreseen and isinstance(outcome, Report) and len(actor.decided) == 1:
             self._check_rows(self.foreseen, outcome)
+            self._check_tables(outcome)
+
+    def _check_tables(self, done: Report) -> None:
+        """Whether each table got the rows that it was to get, for the reason that was told."""
+        assert self.report is not None
+        assert done.checkpoint is not None
+        require(
+            self.report.tables == done.tables,
+            f"`plan` told {self.report.tables}, but the run did {done.tables}",
+        )
+        holds = {name: each.content.rows for name, each in self.report.desired.items()}
+        require(
+            holds == done.checkpoint.rows,
+            f"`plan` told {holds}, but it holds {done.checkpoint.rows}",
+        )
 
     def _check_rows(self, told: Foreseen, report: Report) -> None:
         """Whether it has sent as many rows and bytes."""
