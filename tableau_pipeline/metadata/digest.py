@@ -145,8 +145,15 @@ def _work(root: etree._Element) -> dict[str, tuple[str, ...]]:
         for kind in kinds:
             found[kind].append(label(column))
     for path, kind in _NAMED.items():
-        found[kind] += [label(each) for each in root.iterfind(path)]
+        found[kind] += [label(each) for each in _at(root, path)]
     return {kind: tuple(names) for kind, names in found.items() if names}
+
+
+def _at(element: etree._Element, path: str) -> Iterator[etree._Element]:
+    head, _, rest = path.partition("/")
+    for child in element:
+        if plain(child) == head:
+            yield from _at(child, rest) if rest else (child,)
 
 
 def label(element: etree._Element) -> str:

@@ -56,6 +56,8 @@ ORDER = (
     "object-graph",
 )
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
+# The feature that brought folders for dimensions and measures alike.
+_FOLDERS = "SchemaViewerObjectModel"
 # What Tableau writes before the end of a line in formatted text.
 LINE_END = "\u00c6"
 ATTRIBUTES = MappingProxyType(
@@ -192,7 +194,7 @@ class Editing:
             take_out(self._root, item)
         if name is None:
             return
-        folders = self._root if self._has_old_folders else self._section("folders-common")
+        folders = self._root if self._has_old_folders else self._section("folders-common", _FOLDERS)
         folder = _child(folders, "folder", name)
         if self._has_old_folders:
             # They hold either dimensions or measures.
@@ -212,12 +214,28 @@ class Editing:
         if not members:
             take_out(self._root, path)
 
-    def _section(self, tag: str) -> Element:
+    def _section(self, tag: str, feature: str | None = None) -> Element:
+        """The part of the data source; it is made if there is none."""
         found = next((each for each in reversed(self._root) if plain(each) == tag), None)
         if found is None:
-            found = etree.Element(tag)
+            prefix = self._prefix(feature) if feature else ""
+            found = etree.Element(f"{prefix}{tag}")
             insert(self._root, found)
         return found
+
+    def _prefix(self, feature: str) -> str:
+        """What products write before elements of a feature, which the file must list."""
+        manifest = self._section("document-format-change-manifest")
+        listed = {str(each.tag) for each in manifest}
+        prefix = f"_.fcp.{feature}.true..."
+        # Products in which all of this is new write such prefixes.
+        is_new = any(
+            name.startswith(("_.fcp.ObjectModelEncapsulateLegacy", prefix)) for name in listed
+        )
+        prefix = prefix if is_new and feature not in listed else ""
+        if f"{prefix}{feature}" not in listed:
+            place(manifest, len(manifest), etree.Element(f"{prefix}{feature}"))
+        return prefix
 
 
 def _child(parent: Element, tag: str, name: str) -> Element:
@@ -235,7 +253,7 @@ def _child(parent: Element, tag: str, name: str) -> Element:
 
 def insert(root: Element, new: Element) -> None:
     """Insert an element of a data source where Tableau's schema has it."""
-    rank = _RANKS[str(new.tag)]
+    rank = _RANKS[plain(new)]
     position = len(root)
     for each in reversed(root):
         if _RANKS.get(plain(each), rank + 1) <= rank:

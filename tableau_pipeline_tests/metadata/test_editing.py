@@ -184,6 +184,31 @@ def test_old_folders():
     ]
 
 
+@pytest.mark.parametrize(
+    ("listed", "written"),
+    [
+        ("<SchemaViewerObjectModel />", "<folders-common>"),
+        ("<ObjectModelEncapsulateLegacy />", "<folders-common>"),
+        (
+            "<_.fcp.ObjectModelEncapsulateLegacy.true...ObjectModelEncapsulateLegacy />",
+            "<_.fcp.SchemaViewerObjectModel.true...folders-common>",
+        ),
+        ("", "<folders-common>"),
+    ],
+)
+def test_folders_are_listed_as_a_feature(listed: str, written: str):
+    # Prevents: Tableau ignores the folders, as the file does not say that it has such.
+    tds = TDS.replace("<folders-common>", "<!--").replace("</folders-common>", "-->")
+    old = "<_.fcp.ObjectModelEncapsulateLegacy.true...ObjectModelEncapsulateLegacy />"
+    path = ("field", "flights", "delay", "folder")
+    edited = applied(Tds(tds.replace(old, listed).encode()), {path: "Facts"})
+    assert edited.values()[path] == "Facts"
+    assert read_metadata(edited.content).work["folders"] == ("Facts",)
+    text = edited.content.decode()
+    assert written in text
+    assert text.count("SchemaViewerObjectModel/>") == 1
+
+
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=30)
 def test_any_edits(seed: int):

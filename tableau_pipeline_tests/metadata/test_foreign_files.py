@@ -181,6 +181,9 @@ def test_files_of_others_survive(files: dict[str, bytes]):
             for each in again.findall("column"):
                 if each.get("name") == field:
                     again.remove(each)
+        # Folders came with a feature that an old file does not list.
+        if b"<document-format-change-manifest" not in content:
+            again.remove(again[0])
         assert canonical(again) == canonical(etree.fromstring(content)), name
 
 
