@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from tableau_pipeline.components.audit import AuditTime, audit_definitions
 from tableau_pipeline.components.automation import triggers_of
 from tableau_pipeline.components.notifications import Notify, notification_sensor
+from tableau_pipeline.components.overdue import overdue_definitions
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.yaml_component import YamlComponent
@@ -127,7 +128,8 @@ class TableauPipeline(YamlComponent):
             sensors=[notification_sensor(self.notify, declared)] if self.notify else None,
         )
         audit = audit_definitions(self.audit, declared) if self.audit else dg.Definitions()
-        return dg.Definitions.merge(mine, triggers_of(declared), audit)
+        overdue = overdue_definitions(declared)
+        return dg.Definitions.merge(mine, triggers_of(declared), audit, overdue)
 
     def _resources(self) -> dict[str, Any]:
         made = resources_from_env(keep_days=self.keep_days)

@@ -305,10 +305,15 @@ def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> boo
     return ours.keys() != ({message} if message else set())
 
 
-def warn_of_failure(declaration: Declaration, record: Checkpoint | None, site: TableauSite) -> None:
-    """Warn that a refresh was refused or has failed, if anything is published yet."""
+def warn_of_failure(
+    declaration: Declaration,
+    record: Checkpoint | None,
+    site: TableauSite,
+    why: str = "The last refresh was refused or has failed",
+) -> None:
+    """Warn that a refresh did not come, if anything is published yet."""
     if record and record.luid:
         changed = record.changed_at
         when = f" They last changed at {changed:%Y-%m-%d %H:%M} UTC." if changed else ""
-        text = f"The last refresh was refused or has failed: these data may be out of date.{when}"
+        text = f"{why}: the rows may be out of date.{when}"
         set_warning(site, record.luid, declaration.tag, text)
