@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from itertools import starmap
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,17 @@ from tableau_pipeline.hyper.build import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
 from tableau_pipeline.metadata.about import INSTANCE_TAG_PREFIX, TAG_PREFIX, About
+from tableau_pipeline.metadata.fields import (
+    MEMBERS,
+    Calculation,
+    FieldError,
+    FieldMetadata,
+    Members,
+    MetadataPolicy,
+    by_name,
+    wanted,
+)
+from tableau_pipeline.metadata.merge import Values
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 
@@ -208,6 +220,19 @@ class Table:
         description="The model must have exactly these columns, by name and Spark type. Default: "
         "any columns.",
     )
+    fields: Annotated[tuple[FieldMetadata, ...], by_name(FieldMetadata)] = Field(
+        default=(),
+        description="What people see of columns, by column: {net: {caption: Net amount}}.",
+    )
+
+    @model_validator(mode="after")
+    def _known_fields(self) -> Self:
+        known = [column.name for column in self.contract]
+        for each in self.fields:
+            if known and each.name not in known:
+                listed = f"{guess(each.name, known)}The columns are {', '.join(known)}"
+                raise mistake(("fields", each.name), f"not a column of the contract: {listed}")
+        return self
 
     @model_validator(mode="after")
     def _no_partitions_of_a_lake(self) -> Self:
@@ -406,6 +431,23 @@ class Declaration(About):
         description="Compare the published data with the models after a refresh: {by: auto, "
         "max_mb: 100, checksums: false}; or never.",
     )
+    calculations: Annotated[tuple[Calculation, ...], by_name(Calculation)] = Field(
+        default=(),
+        description='Calculated fields, by name: {Margin: {formula: "SUM([net]) / SUM([gross])"}}.',
+    )
+    hierarchies: Annotated[tuple[Members, ...], MEMBERS] = Field(
+        default=(),
+        description="Hierarchies of columns, by name, from the top down: {Route: [origin, dest]}.",
+    )
+    folders: Annotated[tuple[Members, ...], MEMBERS] = Field(
+        default=(),
+        description="Folders of fields, by name: {Money: [net, Margin]}. The same as `folder` of "
+        "each field.",
+    )
+    metadata: MetadataPolicy = Field(
+        default_factory=MetadataPolicy,
+        description="What happens to captions, formats and other metadata that people edited.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -422,7 +464,38 @@ class Declaration(About):
             raise mistake(("certify",), "with reconcile: never, nothing is ever found equal")
         if not self.key:
             object.__setattr__(self, "key", asset_key_of(self.name))
+        if all(table.contract for table in self.tables):
+            try:
+                self.wanted(
+                    {each.name: [one.name for one in each.contract] for each in self.tables}
+                )
+            except FieldError as error:
+                raise mistake(error.at, str(error)) from None
         return self
+
+    def wanted(
+        self,
+        columns: Mapping[str, Sequence[str]],
+        descriptions: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    ) -> Values:
+        """Return the values of metadata that are declared, by the tables' names in the file.
+
+        Args:
+            columns: all columns of each table.
+            descriptions: inherited ones, by table and column; a declared one beats them.
+
+        Raises:
+            FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
+        """
+        return wanted(
+            fields={table.name: table.fields for table in self.tables},
+            calculations=self.calculations,
+            hierarchies=self.hierarchies,
+            folders=self.folders,
+            columns=columns,
+            published=self.published_name,
+            descriptions=descriptions,
+        )
 
     @property
     def types(self) -> TypePolicy:

@@ -6,6 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Partitions, ReplaceAll
+from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.metadata.fields import Members
 
 # What people call the keys; every other key is called by its name.
 _WORDS = MappingProxyType(
@@ -47,8 +49,8 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
             str(alias.get(each.name) or each.name): getattr(value, each.name)
             for each in fields(value)
         }
-        # A column is its type, by its name.
-        return None if list(named) == ["name", "type"] else named
+        # A column is its type, by its name, and a hierarchy or folder the fields in it.
+        return None if list(named) in (["name", "type"], ["name", "fields"]) else named
     if isinstance(value, tuple) and all(hasattr(each, "name") for each in value):
         return {each.name: each for each in value}
     return None
@@ -57,10 +59,12 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
 def _text(value: Any) -> str:
     if value is None or value == ():
         return "none"
-    if hasattr(value, "type"):
+    if isinstance(value, Column):
         return str(value.type)
+    if isinstance(value, Members):
+        return _text(value.fields)
     if is_dataclass(value):
-        parts = _parts(value) or {}
+        parts = {key: each for key, each in (_parts(value) or {}).items() if key != "name"}
         known = {key: each for key, each in parts.items() if each not in (None, (), "")}
         given = {key: each for key, each in known.items() if each is not False}
         listed = ", ".join(f"{key}: {_text(each)}" for key, each in given.items())
