@@ -12,6 +12,8 @@ from tableau_pipeline.core.journal import Recovered, read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefreshError, RefusedError, told
 from tableau_pipeline.extracts.compare import schema_changes
+from tableau_pipeline.metadata.merge import Values, merge
+from tableau_pipeline.metadata.publication import Merged, change_phrases, conflict_phrases
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import recorded
 from tableau_pipeline.refresh.plan import (
@@ -114,13 +116,30 @@ def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
     )
     base = recorded(now, Recovered.at(checkpoint))
     desired = _assumed(now, before)
-    plan = decide(Facts(now, desired, base), Options())
+    merged = None
+    with suppress(RefusedError):
+        was = _wanted(before)
+        merged = Merged(merge(_wanted(now), [was], was, on_conflict="keep"))
+    plan = decide(Facts(now, desired, base, metadata=merged), Options())
     if isinstance(plan, NoChange):
         plan = NoChange("what is declared otherwise changes no rows by itself")
     if isinstance(plan, Changed):
         plan = UpdateTables({}, f"new content in {', '.join(plan.tables)}")
     moves = base.move.phrases if base.move else {}
-    return replace(foreseen(now, Report(plan, base=base, moves=moves, desired=desired)), rows=0)
+    report = Report(plan, base=base, moves=moves, desired=desired)
+    changes = change_phrases(merged.merge) if merged else ()
+    notes = tuple(Note("metadata", each) for each in changes)
+    return replace(foreseen(now, report), rows=0, notes=notes)
+
+
+def _wanted(declaration: Declaration) -> Values:
+    """Its metadata; of a table without a contract, only the declared fields are known."""
+    return declaration.wanted(
+        {
+            table.name: [each.name for each in table.contract or table.fields]
+            for table in declaration.tables
+        }
+    )
 
 
 def _assumed(declaration: Declaration, other: Declaration) -> dict[str, TableContent]:
@@ -199,13 +218,19 @@ def _notes(report: Report) -> Iterator[Note]:
     if base.checkpoint:
         for change in schema_changes(report.desired, base.checkpoint.tables):
             yield Note("schema", change)
+    merged = report.merged.merge if report.merged else None
+    if merged and not isinstance(report.plan, Refuse):
+        yield from (Note("metadata", change) for change in change_phrases(merged))
+        yield from (Note("conflict", conflict) for conflict in conflict_phrases(merged))
     for table, counts in report.tables.items():
         if len(report.tables) > 1 or counts.whole:
             why = f" (all rows: {counts.whole})" if counts.whole else ""
             yield Note("table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{why}")
     for each in (*unmatched(report.orphans), *base.moved, *base.warnings):
         yield Note("warning", each)
-    overwrites = isinstance(report.plan, Publish) and report.plan.mode is PublishMode.OVERWRITE
+    plan = report.plan
+    overwrites = isinstance(plan, Publish) and plan.mode is PublishMode.OVERWRITE
+    overwrites = overwrites and not plan.merged
     if base.left and base.is_edited and base.metadata and not isinstance(report.plan, Refuse):
         work = "; ".join(f"{kind} {', '.join(names)}" for kind, names in base.metadata.work.items())
         text = work or "what others changed in its metadata"

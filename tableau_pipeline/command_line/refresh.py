@@ -39,6 +39,7 @@ _EVENTS = (
 @click.argument("name")
 @click.option("--models", is_flag=True, help="Run its models before, with all upstream of them.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
+@click.option("--metadata-only", is_flag=True, help="Publish captions and the like, no new rows.")
 @click.option(
     "--accept",
     multiple=True,

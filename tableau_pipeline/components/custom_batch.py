@@ -14,8 +14,8 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
-from tableau_pipeline.refresh.deliver import Sender
 from tableau_pipeline.refresh.observe import recover
+from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline.resources.services import as_failure
 

@@ -106,6 +106,10 @@ class RefreshConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Plan and report, but change nothing.")
     build_only: bool = Field(default=False, description="Build the full .hyper file, and stop.")
     full: bool = Field(default=False, description="Publish everything, even if nothing changed.")
+    metadata_only: bool = Field(
+        default=False,
+        description="Publish the metadata that is declared, with the rows of the last refresh.",
+    )
     accept: list[str] = Field(
         default_factory=list,
         description="What to accept once instead of refusing it: shrink, schema, overwrite, "
@@ -126,6 +130,7 @@ class RefreshConfig(dg.Config):
             dry_run=self.dry_run,
             build_only=self.build_only,
             full=self.full,
+            metadata_only=self.metadata_only,
             accept=frozenset(map(Accept, self.accept)),
         )
 

@@ -15,7 +15,7 @@ class PublishMode(StrEnum):
     """How a whole file replaces what the server holds.
 
     CREATE fails if the name is taken. REPLACE swaps the data and keeps the calculated fields,
-    captions and folders that analysts added. OVERWRITE drops those.
+    captions and folders that analysts added. OVERWRITE drops those, unless the file brings them.
     """
 
     CREATE = "create"
@@ -96,6 +96,8 @@ class Checkpoint(Frozen):
         declaration: the digest of the declared tables and relationships.
         metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
         about: what was last written about the data source: values by their paths.
+        written: names the values that the declaration has set in the `.tds`; the newest first, if
+            it is not known whether a publish took effect.
         updates: the number of updates since the last full publish.
         size: bytes of the file then.
         grown: bytes of the payloads since then.
@@ -119,6 +121,7 @@ class Checkpoint(Frozen):
     tables: dict[str, TableContent]
     metadata: str | None = None
     about: tuple[tuple[tuple[str, ...], str], ...] = ()
+    written: tuple[str, ...] = ()
     updates: int = 0
     size: int | None = None
     grown: int = 0
@@ -128,6 +131,11 @@ class Checkpoint(Frozen):
     unreconciled: str | None = "the comparison was interrupted"
     distrust: str | None = None
     behaviour: SiteBehaviour = SiteBehaviour()
+
+    @property
+    def reached(self) -> "Checkpoint":
+        """The same, once it is certain that its request has taken effect."""
+        return self.model_copy(update={"written": self.written[:1]})
 
     @property
     def versions(self) -> Iterator[tuple[str, int]]:

@@ -67,6 +67,8 @@ class Intent(JournalRecord):
         request_id: identifies the request; the record that knows most about it counts.
         recorded_at: by the server's clock.
         mode: the mode of a whole file; None for an update of the published data.
+        keeps_work: the file brings along the metadata that the server held, in which people may
+            have worked.
         name: the name of the data source on the server.
         luid: the LUID of the data source that is changed; None for one to be created.
         before: the time stamp of the data source right before, like `before_revision`.
@@ -86,6 +88,7 @@ class Intent(JournalRecord):
     recorded_at: datetime
     run_id: str
     mode: PublishMode | None
+    keeps_work: bool = False
     name: str
     project_id: str
     luid: str | None
@@ -96,6 +99,11 @@ class Intent(JournalRecord):
     job_id: str | None = None
     outcome: Outcome | None = None
     note: str | None = None
+
+    @property
+    def brings_ours(self) -> bool:
+        """Whether its file brings metadata in which nobody else has worked."""
+        return self.mode in NEW_METADATA and not self.keeps_work
 
     @property
     def action(self) -> str:
@@ -175,7 +183,7 @@ class Recovered(JournalRecord):
         match intent.outcome:
             case Outcome.DONE if target:
                 # A publish replaces all content, and with it whatever was distrusted.
-                now = now._with(rows={}, pending=None).holding(target)
+                now = now._with(rows={}, pending=None).holding(target.reached)
                 return now._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
                 return now._with(distrust=intent.distrust or "a part of it was changed")

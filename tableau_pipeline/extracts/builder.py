@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tableauhyperapi import HyperException
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
-from tableau_pipeline.errors import DamagedSnapshotError
+from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange, TableVersion
 from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage, some_orphans
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
@@ -43,6 +43,26 @@ class Builder:
         return desired_tables(
             self.hyper, self.declaration, self.models, record=record, now=self.now()
         )
+
+    def pinned(self, record: Checkpoint | None) -> tuple["Builder", Mapping[str, TableContent]]:
+        """Return the builder of what a record says is published, and that content.
+
+        Raises:
+            RefusedError: it is not known, or no longer there.
+        """
+        tables, models = record.tables if record else {}, {**self.models}
+        for table in self.declaration.tables:
+            known = tables.get(table.name)
+            found = self.snapshots.version(table.model, known.version) if known else None
+            rows = (known.columns, known.all_rows) if known else None
+            if not found or (found.columns, found.fingerprint) != rows:
+                raise RefusedError(
+                    f'The metadata of "{self.declaration.name}" cannot be published alone: the '
+                    f'rows of table "{table.name}" that the last refresh published are not known, '
+                    "or no longer there. Refresh without metadata_only"
+                )
+            models[table.model] = found
+        return replace(self, models=models), tables
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """Build the whole data source."""

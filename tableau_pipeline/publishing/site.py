@@ -286,8 +286,10 @@ class TableauSite:
         self.tsc.fileuploads.append(upload, request, content_type)
 
     @_asks('Publishing "{name}"')
-    def publish(self, upload: str, *, name: str, project_id: str, mode: PublishMode) -> str:
-        """Publish an uploaded file. The request is never sent twice.
+    def publish(
+        self, upload: str, *, name: str, project_id: str, mode: PublishMode, suffix: str = ".hyper"
+    ) -> str:
+        """Publish an uploaded file with this suffix. The request is never sent twice.
 
         Returns:
             The id of the job.
@@ -300,7 +302,7 @@ class TableauSite:
         request, content_type = RequestFactory.Datasource.publish_req_chunked(item)
         parameters = {
             "uploadSessionId": upload,
-            "datasourceType": "hyper",
+            "datasourceType": suffix.removeprefix("."),
             _MODES[mode].lower(): "true",
             # Only a job can be asked about later, if the refresh is interrupted meanwhile.
             "asJob": "true",

@@ -23,8 +23,8 @@ from tableau_pipeline.metadata.merge import Conflict, Merge, OnConflict, Path, V
 from tableau_pipeline.publishing import about
 from tableau_pipeline.publishing.errors import SignInError
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.deliver import Sent, changed_since
 from tableau_pipeline.refresh.observe import Base
+from tableau_pipeline.refresh.send import Sent, changed_since
 
 # Recorded of data quality warnings: "yes", or "refused", which is told only once.
 _WARNINGS = ("about", "quality warning")

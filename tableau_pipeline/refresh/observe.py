@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.journal import History, Intent, Recovered
 from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
@@ -282,7 +282,7 @@ class Observer:
         # Where nothing can be compared, a stamp that fits our job is enough, but no other one.
         if found.skipped and distrust:
             return replace(base, distrust=distrust)
-        brought = sent and sent.mode in NEW_METADATA and checkpoint.metadata is None
+        brought = sent and sent.brings_ours and checkpoint.metadata is None
         if brought and not unexplained and base.metadata:
             # No user has changed the metadata since our own file brought it along.
             base = replace(base, left=base.left | {base.metadata.digest})

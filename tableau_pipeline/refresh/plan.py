@@ -14,6 +14,7 @@ from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.metadata.digest import Metadata
+from tableau_pipeline.metadata.publication import Merged, conflict_phrases
 from tableau_pipeline.refresh.observe import Base
 
 # Each sentence names the key of its guard. `publish_file` has none that could be changed.
@@ -41,6 +42,7 @@ class Options:
 
     Attributes:
         build_only: build the full file, and stop.
+        metadata_only: bring the metadata up to date; the rows stay those of the last refresh.
         audit: only compare the published rows with those of the last refresh.
         offline: ask no server, but plan as if it held what our records tell. Only a dry run may.
     """
@@ -48,6 +50,7 @@ class Options:
     dry_run: bool = False
     build_only: bool = False
     full: bool = False
+    metadata_only: bool = False
     accept: frozenset[Accept] = field(default_factory=frozenset)
     audit: bool = False
     offline: bool = False
@@ -90,10 +93,15 @@ class UpdateTables:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Replace the full file."""
+    """Replace the full file.
+
+    Attributes:
+        merged: it brings the metadata that the server holds along, with what is declared.
+    """
 
     mode: PublishMode
     reason: str
+    merged: bool = False
 
     @property
     def decision(self) -> str:
@@ -126,12 +134,26 @@ class Facts:
         desired: what each table is to hold.
         differences: in what the tables of a data source that another user or another key made
             differ from ours; () if it is ours.
+        metadata: what becomes of the metadata on the server; None if there is none to keep or set.
     """
 
     declaration: Declaration
     desired: Mapping[str, TableContent]
     base: Base
     differences: Sequence[str] = ()
+    metadata: Merged | None = None
+
+    @property
+    def edits(self) -> str:
+        """What changes of the metadata alone, as a phrase; "" if nothing does."""
+        return self.metadata.phrase if self.metadata else ""
+
+    def keeps_metadata(self, options: Options) -> bool:
+        """Whether an overwrite brings the metadata of the server along."""
+        if self.metadata is None or self.metadata.problem:
+            return False
+        # What people made goes if that is asked for; without any, there is nothing to drop.
+        return Accept.OVERWRITE not in options.accept or not self.base.is_edited
 
 
 def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Refuse:
@@ -144,11 +166,8 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
         return Publish(PublishMode.CREATE, gone if checkpoint else "first publish")
     if not base.is_ours:
         return _taken_over(facts, options)
-    if changes := _new_metadata(facts):
-        return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}")
-    # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
-    if Accept.OVERWRITE in options.accept and (options.full or checkpoint is None):
-        return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
+    if overwrite := _overwritten(facts, options):
+        return overwrite
     if checkpoint is None:
         # Replace and not Overwrite: nothing tells whether analysts have worked on the metadata.
         reason = base.distrust or "no record shows what it holds"
@@ -167,6 +186,21 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     return Changed(changed, checkpoint)
 
 
+def _overwritten(facts: Facts, options: Options) -> Publish | None:
+    """The overwrite of what is ours; None if its metadata may stay as they are."""
+    base = facts.base
+    if changes := _new_metadata(facts):
+        merged = facts.keeps_metadata(options)
+        return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}", merged=merged)
+    # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
+    if Accept.OVERWRITE in options.accept and (options.full or base.checkpoint is None):
+        return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
+    if facts.edits:
+        reason = "; ".join(filter(None, [base.distrust, facts.edits]))
+        return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=True)
+    return None
+
+
 def _of_a_database(changed: Sequence[str], metadata: Metadata) -> str:
     return (
         f"full publish: {_new_content(changed)}; by its metadata, which was kept, it is an extract "
@@ -180,12 +214,15 @@ def _taken_over(facts: Facts, options: Options) -> Publish:
     how = "accept: takeover" if facts.base.other_key else "adopt"
     reason = f"first publish: takes over the data source ({how}), which has"
     if facts.differences:
-        # Its metadata describes other tables and would not fit ours.
-        others = ", ".join(facts.differences)
-        return Publish(PublishMode.OVERWRITE, f"{reason} other tables: {others}")
-    asked = options.full and Accept.OVERWRITE in options.accept
-    mode = PublishMode.OVERWRITE if asked else PublishMode.REPLACE
-    return Publish(mode, f"{reason} the same tables and columns")
+        # As it is, its metadata describes other tables and would not fit ours.
+        reason = f"{reason} other tables: {', '.join(facts.differences)}"
+        return Publish(PublishMode.OVERWRITE, reason, merged=facts.keeps_metadata(options))
+    reason = f"{reason} the same tables and columns"
+    if options.full and Accept.OVERWRITE in options.accept:
+        return Publish(PublishMode.OVERWRITE, reason)
+    if facts.edits:
+        return Publish(PublishMode.OVERWRITE, f"{reason}; {facts.edits}", merged=True)
+    return Publish(PublishMode.REPLACE, reason)
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
@@ -202,14 +239,34 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         policy = declaration.on_schema_change
         schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
     problems = guards + schema
+    if not problems and facts.metadata and declaration.metadata.on_conflict == "refuse":
+        problems = _conflicts(declaration, facts.metadata)
     # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
-        is_theirs = base.remote and not base.is_ours
-        problems = must_overwrite(base, facts.differences if is_theirs else _new_metadata(facts))
+        problems = must_overwrite(base, _dropped(facts))
     if not problems:
         return None
     failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
     return Refuse("\n".join(problems), {check: found for check, found in failed.items() if found})
+
+
+def _conflicts(declaration: Declaration, metadata: Merged) -> list[str]:
+    conflicts = conflict_phrases(metadata.merge)
+    return conflicts and [
+        f'The metadata of "{declaration.name}" were changed by its declaration, and by a person on '
+        f"the server: {'; '.join(conflicts)}. Nothing was changed (metadata: {{on_conflict: "
+        "refuse}). Declare what is on the server, or nothing of it; or set on_conflict to keep or "
+        "replace"
+    ]
+
+
+def _dropped(facts: Facts) -> Sequence[str]:
+    """Why an overwrite is needed that cannot bring all work of people along, as phrases."""
+    base, metadata = facts.base, facts.metadata
+    is_theirs = base.remote and not base.is_ours
+    if metadata is None or metadata.problem:
+        return facts.differences if is_theirs else _new_metadata(facts)
+    return [*([] if is_theirs else _foreign(facts)), *metadata.broken]
 
 
 def _new_metadata(facts: Facts) -> list[str]:
@@ -219,30 +276,35 @@ def _new_metadata(facts: Facts) -> list[str]:
         changes = schema_changes(facts.desired, checkpoint.tables)
         if checkpoint.declaration != facts.declaration.digest():
             changes.append("the declaration changed")
-    return changes or _other_columns(facts)
+    return changes or [*_lacking(facts), *_foreign(facts)]
 
 
-def _other_columns(facts: Facts) -> list[str]:
-    """In what the columns of the published metadata differ, because another user overwrote it."""
+def _columns(facts: Facts, tables: Mapping[str, TableContent]) -> set[tuple[str, str]]:
+    """The columns of tables, with the names that the tables have in the published file."""
+    name_of = facts.declaration.published_name
+    return {(name_of(name), c.name) for name, table in tables.items() for c in table.columns}
+
+
+def _lacking(facts: Facts) -> list[str]:
+    """Which columns the published metadata lacks, because another user overwrote it."""
     metadata = facts.base.metadata
     if metadata is None or metadata.columns is None:
         return []
-    wanted = {
-        (facts.declaration.published_name(name), column.name)
-        for name, table in facts.desired.items()
-        for column in table.columns
-    }
+    lacking = _columns(facts, facts.desired) - metadata.columns
+    return [f'the published metadata lacks the column "{c}" of "{t}"' for t, c in sorted(lacking)]
+
+
+def _foreign(facts: Facts) -> list[str]:
+    """Which columns another user has published in addition."""
+    base = facts.base
     # What a server lists besides our columns is not the work of people.
-    others = metadata.columns - wanted if facts.base.is_edited else frozenset()
+    if base.metadata is None or base.metadata.columns is None or not base.is_edited:
+        return []
+    published = base.checkpoint.tables if base.checkpoint else {}
+    foreign = base.metadata.columns - _columns(facts, facts.desired) - _columns(facts, published)
     return [
-        *(
-            f'the published metadata lacks the column "{column}" of "{table}"'
-            for table, column in sorted(wanted - metadata.columns)
-        ),
-        *(
-            f'the published metadata has the column "{column}" of "{table}", which is not ours'
-            for table, column in sorted(others)
-        ),
+        f'the published metadata has the column "{column}" of "{table}", which is not ours'
+        for table, column in sorted(foreign)
     ]
 
 
@@ -377,8 +439,8 @@ def not_ours(declaration: Declaration, base: Base, options: Options) -> str | No
             f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
             "this pipeline did not publish. Nothing was changed: choose another name, or set "
             "adopt: true to take it over, which replaces its data. Calculated fields, captions and "
-            "folders stay if its tables and columns are the same; otherwise the next refresh "
-            "lists what would go, and asks"
+            "folders stay if its tables are the same; otherwise the next refresh lists what would "
+            "go, and asks"
         )
     if base.other_instance and not takeover:
         return _of_another_deployment(base, remote, base.other_instance)

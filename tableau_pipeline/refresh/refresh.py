@@ -39,12 +39,14 @@ from tableau_pipeline.extracts.compare import (
 )
 from tableau_pipeline.extracts.delta import Delta, Size, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.metadata import declared_metadata, merged_metadata
 from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.metadata.publication import Declared, Merged
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.about import Seen, Teller, warn_of_failure
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, completed
+from tableau_pipeline.refresh.deliver import Delivery
 from tableau_pipeline.refresh.observe import Base, Observer, recorded, recover
 from tableau_pipeline.refresh.plan import (
     Accept,
@@ -63,6 +65,7 @@ from tableau_pipeline.refresh.plan import (
 )
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.report import Report, phase, summary
+from tableau_pipeline.refresh.send import Sender, Sent, completed
 
 # What is logged of each decision, with its reason.
 DECISION = "Decision: %s. Reason: %s"
@@ -166,6 +169,7 @@ class Planned:
     Attributes:
         desired: the content of each table.
         report: what is known so far.
+        declared: the declared metadata; `merged` is what becomes of those on the server.
         deltas: of an update, in the order in which they are sent.
     """
 
@@ -173,6 +177,8 @@ class Planned:
     desired: Mapping[str, TableContent]
     plan: Plan
     report: Report
+    declared: Declared
+    merged: Merged | None = None
     deltas: Sequence[Delta] = ()
 
 
@@ -264,14 +270,23 @@ class _Phases:
 
     def plan(self, base: Base) -> Planned:
         """Read the models, and decide; a changed table decides by the size of its update."""
-        builder, declaration = self._builder, self._declaration
+        declaration = self._declaration
         with phase(self._seconds, "plan"):
-            desired = builder.desired(base.checkpoint)
+            record = base.checkpoint if base.remote else None
+            if self._options.metadata_only:
+                self._builder, desired = self._builder.pinned(record)
+            else:
+                desired = self._builder.desired(base.checkpoint)
+            declared = declared_metadata(declaration, desired, kept=self._setup.kept)
+            merged = merged_metadata(
+                declaration, declared, base.metadata, record, is_edited=base.is_edited
+            )
             facts = Facts(
                 declaration=declaration,
                 desired=desired,
                 base=base,
                 differences=self._differences(desired, base),
+                metadata=merged,
             )
             plan, deltas = decide(facts, self._options), []
         if isinstance(plan, Changed):
@@ -286,7 +301,7 @@ class _Phases:
             # pass unchecked until the next change of the rows.
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self._seconds, "plan"):
-                builder.check_unchanged(desired, base.checkpoint, changed=changed)
+                self._builder.check_unchanged(desired, base.checkpoint, changed=changed)
         report = Report(
             plan=plan,
             remote=base.remote,
@@ -295,13 +310,14 @@ class _Phases:
             moves=base.move.phrases if base.move else {},
             base=base,
             desired=desired,
+            merged=merged,
         )
         if not isinstance(plan, Refuse):
             # The refusal itself says it.
             self._setup.log.info(DECISION, report.decision, report.reason)
             self._seen = None if self._options.offline else self._teller.look(base)
         report = replace(report, orphans=self._orphans(base, desired, plan))
-        return Planned(base, desired, plan, report, deltas)
+        return Planned(base, desired, plan, report, declared, merged, deltas)
 
     def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
         """In what the tables of a data source that is taken over differ from ours."""
@@ -367,6 +383,8 @@ class _Phases:
             raise RefusedError(planned.plan.reason, planned.plan.failed)
         self._moves |= planned.report.moves
         self._warnings += planned.base.warnings
+        if planned.merged:
+            self._warnings += planned.merged.warnings
         delivery = Delivery(
             content=self._builder,
             base=planned.base,
@@ -375,6 +393,8 @@ class _Phases:
             kept=self._setup.kept,
             now=self._setup.now,
             seconds=self._seconds,
+            declared=planned.declared,
+            merged=planned.merged,
         )
         orphans = planned.report.orphans
         sent = delivery.deliver(planned.plan, planned.deltas, planned.desired, orphans)
@@ -445,6 +465,7 @@ class _Phases:
             job_id=sent.intent.job_id if sent.intent else None,
             moves=self._moves,
             about=tuple(self._problems),
+            merged=sent.merged or planned.merged,
         )
         return self._ended(done)
 

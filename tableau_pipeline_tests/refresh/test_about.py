@@ -16,10 +16,10 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.publishing import about
 from tableau_pipeline.refresh.about import Teller
-from tableau_pipeline.refresh.deliver import Sent
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.send import Sent
 from tableau_pipeline_tests.refresh.conftest import ANALYST
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -8,6 +8,7 @@ from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Retain, 
 from tableau_pipeline.foresee import foresee_declared
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.metadata.fields import FieldMetadata
 
 KEY, DELAY, DAY = Column("k", "bigint"), Column("delay", "int"), Column("day", "date")
 TABLE = Table("flights", "flights", policy=Diff(("k",)), contract=(KEY, DELAY, DAY))
@@ -34,6 +35,11 @@ def tables(*given: Table, **more: object) -> Declaration:
             tables(replace(TABLE, contract=(KEY, DELAY)), on_schema_change="publish"),
             "publish",
             "full publish: flights.day is gone",
+        ),
+        (
+            tables(replace(TABLE, fields=(FieldMetadata("delay", caption="Delay"),))),
+            "publish",
+            "full publish: metadata: caption of delay",
         ),
         # Without a contract, nothing tells which columns there will be.
         (tables(replace(TABLE, contract=())), "unchanged", ""),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Republish
+from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Republish, Table
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.refresh.plan import Accept, Refuse
@@ -135,9 +135,11 @@ def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
     )
     pipeline.model("flights", flights(delay=1))
     assert pipeline.decide(Accept.OVERWRITE).startswith("update")
-    pipeline.model("flights", WIDER)
+    tables = (*pipeline.declaration.tables, Table("airlines", "airlines"))
+    pipeline.declare(tables=tables, relationships=STAR)
+    pipeline.model("airlines", airlines())
     found = pipeline.decide(Accept.SCHEMA)
-    for part in ("refuse: ", "flights.gate is new (int)", '"Delayed"', "accept: [overwrite]"):
+    for part in ("refuse: ", 'table "airlines" is new', '"Delayed"', "accept: [overwrite]"):
         assert part in found
     assert pipeline.decide(Accept.OVERWRITE).startswith("publish (overwrite)")
 

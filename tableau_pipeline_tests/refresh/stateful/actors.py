@@ -84,7 +84,8 @@ class Actor:
         overtaken: the moment when another one went on, since this one is said to have ended.
         meddled: somebody else did something while it ran.
         disturbed: anything at all happened to it.
-        lost_work: it took over a data source, and the server dropped the work of people in it.
+        replaced: what people had set that it has replaced, as its declaration allows.
+    lost_work: it took over a data source, and the server dropped the work of people in it.
         decided: its decisions and their reasons; it decides again if it meets somebody else.
         versions: of the models, that it builds on; and the `day` from which its windows count.
     """
@@ -113,6 +114,7 @@ class Actor:
     sendings: list[Sending] = field(default_factory=list)
     meddled: bool = False
     disturbed: bool = False
+    replaced: list[str] = field(default_factory=list)
     lost_work: bool = False
     decided: list[tuple[str, str]] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)

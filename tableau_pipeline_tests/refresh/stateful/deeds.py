@@ -11,6 +11,7 @@ from uuid import uuid4
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, needed, read_history
+from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, note_meddling, note_rows
@@ -148,6 +149,7 @@ def _meddle(history: Any, target: Any, what: str, how: str, table: int) -> None:
         "overwrites": lambda: other_user.publishes(target, how, mode="overwrite", table=table),
         "updates": lambda: other_user.updates(target, how, table=table, at_once=True),
         "sends an update": lambda: other_user.updates(target, how, table=table, at_once=False),
+        "captions": lambda: other_user.captions(target, how),
         "edits": lambda: other_user.edits(target),
         "describes": lambda: other_user.describes(target),
         "tags": lambda: other_user.tags(target, "theirs"),
@@ -166,8 +168,25 @@ def declare(history: Any, actor: Actor | None, table: int, rules: Rules) -> None
     shapes = {shape.name: shape for shape in history.scenario.shapes}
     tables = list(history.declaration.tables)
     at = table % len(tables)
-    tables[at] = shapes[tables[at].name].table(rules)
+    again = shapes[tables[at].name].table(rules)
+    tables[at] = replace(again, fields=tables[at].fields)
     history.declaration = replace(history.declaration, tables=tuple(tables))
+
+
+def caption(
+    history: Any, actor: Actor | None, table: int, column: str, text: str, on_conflict: Any
+) -> None:
+    """A column is declared with another caption, or without any."""
+    tables = list(history.declaration.tables)
+    at = table % len(tables)
+    fields = {each.name: each for each in tables[at].fields}
+    # Two fields of a data source cannot have the same caption.
+    text = f"{text} {column} of {tables[at].name}" if text else ""
+    fields |= {column: FieldMetadata(column, caption=text)}
+    tables[at] = replace(tables[at], fields=tuple(fields.values()))
+    history.declaration = replace(
+        history.declaration, tables=tuple(tables), metadata=MetadataPolicy(on_conflict)
+    )
 
 
 def relate(history: Any, actor: Actor | None, count: int, chain: bool) -> None:

@@ -9,7 +9,9 @@ from unittest import mock
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.core.server import Window
 from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.metadata.merge import Merge, merge
 from tableau_pipeline.refresh.claim import HeldClaim
+from tableau_pipeline.refresh.deliver import Delivery
 from tableau_pipeline.refresh.observe import Base, Observer
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
@@ -40,6 +42,18 @@ def _without_refusals() -> AbstractContextManager:
     return mock.patch.object(_Phases, "plan", lenient)
 
 
+def _without_conflicts() -> AbstractContextManager:
+    def careless(*sides: Any, on_conflict: str) -> Merge:
+        return replace(merge(*sides, on_conflict="replace"), conflicts=())
+
+    return mock.patch("tableau_pipeline.metadata.publication.merge", careless)
+
+
+def _with_one_past() -> AbstractContextManager:
+    written = Delivery._written
+    return mock.patch.object(Delivery, "_written", lambda *args: written(*args)[:1])
+
+
 # The last look before a sending is not among them: histories excuse what others do at that moment.
 # `deliver/test_changed_hands_while_sending.py` fails without it.
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
@@ -53,6 +67,8 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "other key of a data source": lambda: _without(Observer, "_other_key"),
     "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
     "refusals of a dry run": _without_refusals,
+    "conflicts of metadata": _without_conflicts,
+    "metadata before an unknown sending": _with_one_past,
     "reconciliation of an unverified base": lambda: _without(
         Reconciler, "compare_rows", Reconciliation()
     ),

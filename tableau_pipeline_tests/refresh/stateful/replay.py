@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
+from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
@@ -101,15 +102,14 @@ def _calm(made: History) -> None:
         model.become(repaired(model))
         made.store.store(model, again=True)
     made.store_feeds()
-    made.declaration = replace(made.declaration, adopt=True)
+    made.declaration = replace(made.declaration, adopt=True, metadata=MetadataPolicy())
     for each in made.tableau.datasources():
         ours = made.found() == each and (made.scenario.admin or each.owner_name == "worker")
         if not ours:
             made.other_user.deletes(each)
-    # Where a file cannot be replaced, it is overwritten; what nothing shows, nobody can know.
+    # What nothing shows, nobody can know.
     hidden = not all(can_be_seen(made, each) for each in made.ledger.tamperings)
-    full = hidden or made.scenario.quirks["replace"] == "refused"
-    options = Options(full=full, accept=frozenset(Accept))
+    options = Options(full=hidden, accept=frozenset(Accept))
     for is_last in (False, True):
         actor = made.actor()
         outcome = made.refresh(actor, options)

@@ -69,7 +69,8 @@ def first(chance: Random) -> Step:
         deed(deeds.materialize, table, (deed(changes.append, count, _numbers(chance)),), False)
         for table, count in enumerate(counts)
     ]
-    return Step((deed(deeds.begin, tuple(models)),), _faults(chance), Options())
+    begin = (deed(deeds.begin, tuple(models)), *[_caption(chance) for _ in range(3)])
+    return Step(begin, _faults(chance), Options())
 
 
 def step(chance: Random) -> Step:
@@ -150,6 +151,7 @@ _DEEDS = {
     "sends an update": (5, other_user.ROWS),
     "overwrites": (3, other_user.ROWS + other_user.COLUMNS + other_user.COLUMNS),
     "edits": (6, ("",)),
+    "captions": (6, ("k", "cursor")),
     "describes": (3, ("",)),
     "tags": (3, ("",)),
     "renames": (2, ("Stateful", "Renamed", "Stateful 2")),
@@ -180,6 +182,7 @@ def _happening(chance: Random) -> Deed:
             lambda: _meddle(chance): 18,
             lambda: deed(deeds.declare, chance.randrange(3), rules(chance)): 8,
             lambda: deed(deeds.relate, pick([1, 2, 3]), yes(0.5)): 3,
+            lambda: _caption(chance): 12,
             lambda: deed(deeds.collect): 8,
             lambda: deed(deeds.wipe): 6,
             lambda: deed(deeds.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
@@ -209,6 +212,12 @@ def _happening(chance: Random) -> Deed:
             ): 12,
         },
     )
+
+
+def _caption(chance: Random) -> Deed:
+    column, text = chance.choice(["k", "k", "cursor"]), chance.choice(["", "A", "B"])
+    policy = chance.choice(["keep", "keep", "keep", "replace", "refuse"])
+    return deed(deeds.caption, chance.randrange(3), column, text, policy)
 
 
 def _bad_answers(chance: Random) -> QueryFault | Cut:

@@ -26,15 +26,14 @@ class CrashPoint:
     "closing" and so on, or "look" for a look at a job.
     """
 
-    def __init__(self, before: str) -> None:
-        """End it before the first step of this name."""
-        self._before = before
-        self._is_reached = False
+    def __init__(self, before: str, nth: int = 1) -> None:
+        """End it before the `nth` step of this name."""
+        self._before, self._left = before, nth
 
     def reach(self, step: str) -> None:
         """Take note of a step that is about to be taken."""
-        self._is_reached |= step == self._before
-        if self._is_reached:
+        self._left -= step == self._before
+        if self._left <= 0:
             self.die()
 
     def die(self) -> None:
@@ -62,13 +61,13 @@ def _record_name(record: Record) -> str:
     return "outcome" if record.outcome else "job" if record.job_id else "intent"
 
 
-def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> bool:
-    """Refresh, and die before the first step of this name; False if there was none.
+def killed_before(pipeline: Pipeline, step: str, *accept: Accept, nth: int = 1) -> bool:
+    """Refresh, and die before the `nth` step of this name; False if there was none.
 
     Args:
         step: one that `CrashPoint` names, or another call of the server.
     """
-    crash = CrashPoint(step)
+    crash = CrashPoint(step, nth)
     setup = pipeline.refresh(
         around_journal=lambda journal: Crashing(journal, crash),
         around_server=lambda server: Crashing(server, crash),

@@ -1,9 +1,11 @@
 """What other people do on the server, between two refreshes."""
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import tableauserverclient as TSC
@@ -61,23 +63,46 @@ def publishes(
 
 
 def adds_a_calculated_field(pipeline: Pipeline) -> None:
-    """Download the data source, add a field in Desktop, and publish it again."""
+    """Add a field in Desktop."""
+    edits(pipeline, lambda tds: tds.replace(b"<aliases", CALCULATION.encode() + b"<aliases", 1))
+
+
+def captions_a_column(pipeline: Pipeline, column: str, caption: str) -> None:
+    """Give a column another caption in Desktop; "" takes it away."""
+
+    def change(tds: bytes) -> bytes:
+        root = ElementTree.fromstring(tds)
+        found = root.find(f"./column[@name='[{column}]']")
+        if found is None:
+            found = ElementTree.Element("column", name=f"[{column}]", datatype="string")
+            found.attrib |= {"role": "dimension", "type": "nominal"}
+            root.insert([each.tag for each in root].index("aliases") + 1, found)
+        found.attrib.pop("caption", None)
+        found.attrib |= {"caption": caption} if caption else {}
+        return ElementTree.tostring(root, "utf-8", xml_declaration=True)
+
+    edits(pipeline, change)
+
+
+def captions(pipeline: Pipeline) -> dict[str, str]:
+    """The captions of columns, by their names."""
+    columns = ElementTree.fromstring(pipeline.tds().encode()).iterfind("./column[@caption]")
+    shown = {each.get("name", "").strip("[]"): each.get("caption", "") for each in columns}
+    return {name: text for name, text in shown.items() if "_" not in name or name == "flight_id"}
+
+
+def edits(pipeline: Pipeline, change: Callable[[bytes], bytes]) -> None:
+    """Download the data source, change its `.tds` in Desktop, and publish it again."""
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
-        edited = _with_calculation(site.download(str(item.id), Path(folder)))
+        package = site.download(str(item.id), Path(folder))
+        edited = package.with_name("edited.tdsx")
+        with zipfile.ZipFile(package) as old, zipfile.ZipFile(edited, "w") as new:
+            for member in old.namelist():
+                content = old.read(member)
+                new.writestr(member, change(content) if member.endswith(".tds") else content)
         target = TSC.DatasourceItem(item.project_id, name=item.name)
         site.tsc.datasources.publish(target, edited, "Overwrite")
-
-
-def _with_calculation(package: Path) -> Path:
-    edited = package.with_name("edited.tdsx")
-    with zipfile.ZipFile(package) as old, zipfile.ZipFile(edited, "w") as new:
-        for member in old.namelist():
-            content = old.read(member)
-            if member.endswith(".tds"):
-                content = content.replace(b"<aliases", CALCULATION.encode() + b"<aliases", 1)
-            new.writestr(member, content)
-    return edited
 
 
 def makes_it_an_extract(pipeline: Pipeline) -> None:

@@ -24,6 +24,7 @@ class Ledger:
         tamperings: what others did to the data since it was last seen to be right.
         edits: from when to when edits of ours, of tags or places, may have moved the time stamp.
         meddled_at: the moment when somebody else did anything.
+        touched: LUID, table and column of captions that others have set or removed.
         counts: how many rows each table may have had, ever; so `schemas`.
     """
 
@@ -37,6 +38,7 @@ class Ledger:
     tamperings: list[Tampering] = field(default_factory=list)
     edits: list[tuple[datetime, datetime]] = field(default_factory=list)
     meddled_at: int = 0
+    touched: set[tuple[str, str, str]] = field(default_factory=set)
     counts: dict[str, set[int]] = field(default_factory=dict)
     schemas: list[Any] = field(default_factory=list)
     _before: Look | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tableau_pipeline_tests.refresh.stateful.server.contents import Published, held
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published, captions, held
 from tableau_sandbox.simulation import Datasource
 
 
@@ -56,6 +56,9 @@ def note_meddling(history: Any, what: str, before: Look) -> None:
     for actor in history.actors:
         actor.meddled = True
     for each in found:
+        is_, was = captions(each), captions(before.datasource)
+        changed = {place for place in is_.keys() | was if is_.get(place) != was.get(place)}
+        ledger.touched |= {(luid, *place) for place in changed}
         fields = history.other_user.work.get(luid, {})
         for name in [name for name in fields if name.encode() not in each.tds]:
             del fields[name]

@@ -113,6 +113,9 @@ def check_work(history: Any, sending: Sending, found: Datasource, job: Job) -> N
     fields = history.other_user.work.get(found.luid, {})
     gone = {name: fields.pop(name) for name in [*fields] if name.encode() not in found.tds}
     lost = [name for name, moment in gone.items() if moment < sending.looked]
+    if actor.declaration.metadata.on_conflict == "replace":
+        actor.replaced += [name for name in lost if name.startswith("Caption_")]
+        lost = [name for name in lost if name not in actor.replaced]
     if not lost:
         return
     # Only a sending takes over what no sending of ours has made or changed before.

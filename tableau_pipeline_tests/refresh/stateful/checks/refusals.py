@@ -33,6 +33,7 @@ class _Case:
             (r'Table "(\w+)": .* and how many are published is not known', self._no_counts),
             (r"The schema changed: (.+)\. on_schema_change", self._schema),
             (r'"[^"]+" must be overwritten, because', self._handled),
+            (r'The metadata of "[^"]+" were changed .* a person', self._conflict),
             (r"A data source .* exists .* did not publish", self._handled),
             (r"is published by another deployment", self._others),
             (r'is published under the key "([^"]+)", by this deployment', self._another_key),
@@ -93,6 +94,10 @@ class _Case:
     def _handled(self) -> bool:
         return self._takes_over() or observer.may_be_anothers(self._history)
 
+    def _conflict(self) -> bool:
+        is_refused = self._actor.declaration.metadata.on_conflict == "refuse"
+        return is_refused and self._handled()
+
     def _takes_over(self) -> bool:
         """The records are those of the deployment that it is taken from."""
         return Accept.TAKEOVER in self._actor.options.accept
@@ -139,8 +144,7 @@ class _Case:
         return path in store.damaged and any(path in store.paths(*each) for each in new)
 
     def _answered(self) -> bool:
-        refused = self._history.scenario.quirks["replace"] == "refused"
-        return self._actor.had_fault or self._history.ledger.meddled_at > 0 or refused
+        return self._actor.had_fault or self._history.ledger.meddled_at > 0
 
     def _repeated(self, name: str) -> bool:
         content, table = self._content(name), self._table(name)

@@ -9,6 +9,7 @@ from tableau_pipeline.refresh.plan import Accept, NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
+from tableau_pipeline_tests.refresh.stateful.checks.captions import check_captions
 from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise, require
 from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
@@ -72,8 +73,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
             # After an update that somebody interfered with, a file may be refused that repairs it.
-            excused = history.scenario.quirks["replace"] == "refused" or actor.meddled
-            require(not refused or excused, f"refused, but it has sent something: {outcome}")
+            require(not refused or actor.meddled, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome), tags=start.tags)
             require(not untrue, f"refused, but this is not true: {untrue}")
         case Report(plan=Refuse(reason)):
@@ -84,6 +84,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
             require(not stopped, f"a damaged file that it need not read stops it: {outcome}")
         case Report(checkpoint=Checkpoint(distrust=None)) if not actor.options.dry_run:
             _check_green(history, actor, start, outcome)
+            check_captions(history, actor, outcome)
             require(not actor.lost_work, "green, although it has lost the work of people")
             _check_place(history, actor, start, outcome)
         case _:

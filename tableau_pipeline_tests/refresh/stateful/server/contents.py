@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
@@ -17,6 +18,25 @@ Published = Mapping[str, Sequence[tuple[str, ...]]]
 def held(tableau: Simulation, datasource: Datasource) -> Published:
     """What a data source holds now."""
     return _read(tableau.hyper_file(datasource))
+
+
+# By table and column, as the file names them.
+Captions = dict[tuple[str, str], str]
+
+
+def captions(datasource: Datasource | None) -> Captions:
+    """What a data source shows."""
+    if datasource is None or not datasource.tds:
+        return {}
+    root = ElementTree.fromstring(datasource.tds)
+    shown = {each.get("name"): each.get("caption") for each in root.iterfind("column")}
+    found = {}
+    for record in root.iterfind("./connection//metadata-record"):
+        caption = shown.get(record.findtext("local-name"))
+        if caption:
+            place = record.findtext("parent-name", "").strip("[]"), record.findtext("remote-name")
+            found[place[0], str(place[1])] = caption
+    return found
 
 
 def rows(columns: Mapping[str, Iterable[Any]]) -> Sequence[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 from tableauhyperapi import CreateMode, HyperException, Name, TableName
@@ -22,11 +23,10 @@ _SIGN_IN = (
     b'<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/>'
     b"</credentials></tsRequest>"
 )
-# What people add to the metadata: a calculated field, a caption, a folder.
+# What people add to the metadata: a calculated field, a folder.
 _WORK = (
     "<column caption='{name}' name='[{name}]' datatype='boolean'>"
     "<calculation class='tableau' formula='TRUE' /></column>",
-    "<column caption='{name}' name='[{column}]' datatype='string' />",
     "<folder name='{name}'><folder-item name='[{column}]' type='field' /></folder>",
 )
 _BOUNDARY = b"a-boundary-that-is-in-no-file"
@@ -110,7 +110,25 @@ class OtherUser:
         # Digits alone would be found within longer ones.
         name = f"Work_{self._count}_"
         added = _WORK[self._count % len(_WORK)].format(name=name, column=_some_column(target))
-        edited = target.tds.replace(b"<aliases", f"{added}<aliases".encode(), 1)
+        self._edit(target, name, target.tds.replace(b"<aliases", f"{added}<aliases".encode(), 1))
+
+    def captions(self, target: Datasource, column: str) -> None:
+        """Give a column another caption, and publish all of the metadata."""
+        self._count += 1
+        name, root = f"Caption_{self._count}_", ElementTree.fromstring(target.tds)
+        for record in root.iterfind("./connection//metadata-record"):
+            if record.findtext("remote-name") == column:
+                local = record.findtext("local-name", "")
+                found = next((e for e in root.iterfind("column") if e.get("name") == local), None)
+                if found is None:
+                    kind = {"datatype": "string", "role": "dimension", "type": "nominal"}
+                    found = ElementTree.Element("column", {"name": local, **kind})
+                    root.insert([each.tag for each in root].index("aliases") + 1, found)
+                found.set("caption", name)
+                self._edit(target, name, ElementTree.tostring(root, "utf-8"))
+                return
+
+    def _edit(self, target: Datasource, name: str, edited: bytes) -> None:
         assert edited != target.tds
         package = self._new_file("tdsx")
         with zipfile.ZipFile(package, "w") as archive:

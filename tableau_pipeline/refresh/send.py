@@ -1,0 +1,411 @@
+"""Send, and record enough for the next refresh to find out what became of it."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tableau_pipeline.actions.batch import describe_actions
+from tableau_pipeline.core.checkpoint import (
+    NEW_METADATA,
+    Checkpoint,
+    Outcome,
+    PublishMode,
+    SiteBehaviour,
+)
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.core.journal import Intent
+from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
+from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
+from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.metadata.digest import Metadata
+from tableau_pipeline.metadata.publication import Merged
+from tableau_pipeline.publishing.jobs import Jobs
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.claim import HeldClaim
+from tableau_pipeline.refresh.report import phase
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What came of a decision.
+
+    Attributes:
+        target: the checkpoint that was reached; None if no update can build on it.
+        intent: the recorded intent; None if nothing had to be sent.
+        distrust: why another user may have changed the data source as well; None if none has.
+        learnt: what the site has shown about its behaviour, provided that no other user changed
+            the data source.
+        extract: the file that was sent: the whole data source, or the payload of an update. Of
+            several payloads, the last one with the rows and bytes of all.
+        warnings: what a person should know although nothing is wrong.
+        metadata: what the server holds now, if a file has brought it.
+        merged: what was published of it, if that was not left to the server.
+    """
+
+    target: Checkpoint | None
+    remote: RemoteDatasource
+    intent: Intent | None
+    distrust: str | None = None
+    learnt: SiteBehaviour = field(default_factory=SiteBehaviour)
+    extract: Extract | None = None
+    warnings: tuple[str, ...] = ()
+    metadata: Metadata | None = None
+    merged: Merged | None = None
+
+
+def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> Checkpoint:
+    """Return the checkpoint that was reached, with what the server shows of the data source."""
+    stamp = {"updated_at": remote.updated_at, "revision": remote.revision}
+    return target.model_copy(update={"luid": remote.luid, **stamp, **more})
+
+
+_TIMESTAMP_PAUSE = 0.25
+_UNKNOWN = "Outcome unknown: the next run finds out, and publishes everything again."
+_NEXT = {
+    Outcome.FAILED: "The next run publishes the full file.",
+    Outcome.CANCELLED: "The next run sends it again.",
+}
+
+
+@dataclass
+class Sender:
+    """Sends for one refresh, which has claimed the data source.
+
+    Attributes:
+        tags: the tags of the data source that show that it is ours.
+        seconds: by phase, of this refresh.
+        sent: the number of requests that were sent.
+    """
+
+    claim: HeldClaim
+    jobs: Jobs
+    tags: frozenset[str]
+    seconds: dict[str, float]
+    sent: int = 0
+
+    @property
+    def server(self) -> TableauSite:
+        """The server to send to."""
+        return self.jobs.server
+
+    def publish(
+        self,
+        file: Path,
+        target: Checkpoint,
+        mode: PublishMode,
+        *,
+        to: RemoteDatasource | None,
+        project_id: str,
+        keeps_work: bool = False,
+    ) -> Sent:
+        """Publish a whole file.
+
+        Args:
+            to: the data source to replace; None to create one.
+            keeps_work: it brings metadata along in which people may have worked.
+
+        Raises:
+            RefusedError: the server refused; it holds what it held before.
+            DriftError: another user changed the data source meanwhile; nothing was sent.
+            RefreshError: the server failed, or did not answer, or the job failed.
+        """
+        # The server goes by name: under the declared one, a data source that another user renamed
+        # or moved would get a double.
+        name, project_id = (to.name, to.project_id) if to else (target.name, project_id)
+        upload = self._uploaded(file)
+        fields: dict[str, Any] = {"mode": mode, "name": name, "project_id": project_id}
+        intent = self._intent(to, target=target, distrust=None, keeps_work=keeps_work, **fields)
+        call = partial(
+            self.server.publish,
+            upload,
+            name=name,
+            project_id=project_id,
+            mode=mode,
+            suffix=file.suffix,
+        )
+        return self._send(intent, to, call, doing=f'Publishing "{name}"')
+
+    def update(
+        self,
+        batch: str,
+        payload: Path | None,
+        target: Checkpoint | None,
+        *,
+        to: RemoteDatasource,
+        distrust: str | None = None,
+    ) -> Sent:
+        """Change the published data; it raises what `publish` does.
+
+        Args:
+            batch: the actions as JSON; `payload` has the tables that they name.
+            target: the checkpoint to reach; None if no update can build on the result.
+                `distrust` states why.
+        """
+        upload = self._uploaded(payload) if payload else None
+        place = {"name": to.name, "project_id": to.project_id}
+        intent = self._intent(to, mode=None, **place, target=target, distrust=distrust)
+        call = partial(
+            self.server.update, to.luid, batch=batch, upload=upload, request_id=intent.request_id
+        )
+        doing = f'Updating the data of "{to.name}"'
+        return self._send(intent, to, call, doing=doing, actions=describe_actions(batch))
+
+    def _uploaded(self, file: Path) -> str:
+        try:
+            with phase(self.seconds, "upload"):
+                return self.server.upload(file)
+        except FileNotFoundError:
+            # A refresh removes the files of earlier ones, so a missing file means that a later one
+            # runs.
+            self.claim.check_fence()
+            raise
+
+    def _intent(self, to: RemoteDatasource | None, **fields: Any) -> Intent:
+        self.sent += 1
+        return Intent(
+            refresh=self.claim.number,
+            step=self.sent,
+            recorded_at=self.server.now(),
+            run_id=self.claim.claim.owner.run_id,
+            luid=to.luid if to else None,
+            before=to.updated_at if to else None,
+            before_revision=to.revision if to else None,
+            **fields,
+        )
+
+    def _send(
+        self,
+        intent: Intent,
+        before: RemoteDatasource | None,
+        call: Callable[[], str | None],
+        *,
+        doing: str,
+        actions: str = "",
+    ) -> Sent:
+        """Record the intent, check that nothing changed, and carry it out."""
+        # The intent is stored before the claim is checked: whoever claims after that check sees it.
+        self.claim.journal.append(intent)
+        try:
+            self.claim.check_fence()
+            self._check_unchanged(intent, before)
+            # That look takes minutes where the network fails, and another run may have begun.
+            self.claim.check_fence()
+        except BaseException:
+            # An open intent would make the next run wait for a job that does not exist.
+            self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
+            raise
+        with phase(self.seconds, "job"):
+            return self._took_effect(intent, before, call, doing=doing, actions=actions)
+
+    def _took_effect(
+        self,
+        intent: Intent,
+        before: RemoteDatasource | None,
+        call: Callable[[], str | None],
+        *,
+        doing: str,
+        actions: str,
+    ) -> Sent:
+        """Send the request, wait for the server's job, and look at what it has left."""
+        intent = self._called(intent, call, doing)
+        seen: list[datetime] = []
+
+        def look() -> None:
+            stamp = self.server.updated_at(str(intent.luid))
+            seen.extend([stamp] if stamp else [])
+
+        # Our own time stamp will hide those that other users leave while the job is in the queue.
+        status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
+        if status is None:
+            raise RefreshError(
+                f"{doing}: the server no longer knows job {intent.job_id}. {_UNKNOWN}"
+            )
+        if status.outcome is not Outcome.DONE:
+            outcome = status.outcome or Outcome.FAILED
+            self._record(intent, outcome=outcome, note=status.notes)
+            raise RefreshError(
+                f"{doing}: job {intent.job_id} of the server {outcome}. "
+                f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
+                f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
+            )
+        self.claim.check_effect(intent)
+        return self._done(intent, before, Window.of(status), seen)
+
+    def _called(self, intent: Intent, call: Callable[[], str | None], doing: str) -> Intent:
+        """Send the request; return the intent with its job.
+
+        Raises:
+            RefreshError: the server may have received the request or not; the intent stays
+                open.
+        """
+        try:
+            job_id = call()
+        except RefusedError as error:
+            self._record(intent, outcome=Outcome.REFUSED, note=str(error))
+            raise
+        if job_id is None:
+            raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
+        self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
+        return self._record(intent, job_id=job_id)
+
+    def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
+        """Check that the data source is still as it was when the refresh was planned.
+
+        Raises:
+            DriftError: another user changed, removed or created the data source meanwhile.
+        """
+        if before is None:
+            same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
+        else:
+            now = self.server.find_by_luid(before.luid)
+            same = now is not None and now.state == before.state
+        if not same:
+            raise DriftError(
+                f'"{intent.name}" was changed on the server while its new content was prepared. '
+                "Nothing was sent: the next run decides again."
+            )
+
+    def _done(
+        self,
+        intent: Intent,
+        before: RemoteDatasource | None,
+        window: Window | None,
+        seen: Collection[datetime],
+    ) -> Sent:
+        """What the data source shows once the request has taken effect."""
+        remote, target = located(self.server, intent), intent.target
+        metadata = None
+        if target and intent.mode in NEW_METADATA:
+            # Read the metadata before the stamp, which shows whether another user changed it.
+            metadata = self.server.metadata(remote.luid)
+            remote = found(self.server, remote.luid)
+        is_update = intent.mode is None
+        behaviour = target.behaviour if target else SiteBehaviour()
+        if is_update and before:
+            remote = self._moved(remote, before, behaviour)
+        change = Change(
+            window,
+            before.stamp if before else None,
+            remote.stamp,
+            revisions=revisions_of(behaviour, is_update=is_update),
+            seen=seen,
+            published=remote.published,
+        )
+        distrust = change.unexplained(behaviour)
+        if target:
+            # Revisions may resolve what the time stamp leaves open: ours is the only new one.
+            is_ours = intent.brings_ours and (distrust is None or change.made == 1)
+            digest = metadata.digest if metadata and is_ours else target.metadata
+            target = completed(target.reached, remote, metadata=digest)
+        # Recorded before the tags are set: what may fail there must not lose the outcome. A later
+        # refresh cannot see these intermediate time stamps, and the last one may be ours.
+        intent = self._record(
+            intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
+        )
+        remote, of_tags = tag(self.server, remote, self.tags)
+        learnt = change.learnt(behaviour, is_update=is_update)
+        return Sent(target, remote, intent, distrust or of_tags, learnt, metadata=metadata)
+
+    def _moved(
+        self, remote: RemoteDatasource, before: RemoteDatasource, behaviour: SiteBehaviour
+    ) -> RemoteDatasource:
+        """Wait until the time stamp shows the update: some sites move it late, or never."""
+        if behaviour.moves_timestamp is False:
+            return remote
+        until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
+        while remote.updated_at == before.updated_at and self.server.now() < until:
+            self.jobs.sleep(_TIMESTAMP_PAUSE)
+            remote = found(self.server, remote.luid)
+        return remote
+
+    def _record(self, intent: Intent, **changes: object) -> Intent:
+        changed = intent.model_copy(update=changes)
+        self.claim.journal.append(changed)
+        return changed
+
+
+def tag(
+    server: TableauSite, remote: RemoteDatasource, tags: frozenset[str]
+) -> tuple[RemoteDatasource, str | None]:
+    """Tag a data source as ours, and remove the tags of other deployments and keys.
+
+    Returns:
+        The data source, and why another user may have changed it meanwhile; None if none
+        has.
+    """
+    prefixes = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
+    others = {tag for tag in remote.tags - tags if tag.startswith(prefixes)}
+    if tags <= remote.tags and not others:
+        return remote, None
+    began = server.now()
+    # A takeover has to last: their tag would make our next refresh stop and ask again.
+    if others:
+        server.untag(remote.luid, others)
+    server.tag(remote.luid, tags)
+    return changed_since(server, remote, began)
+
+
+def move(
+    server: TableauSite, remote: RemoteDatasource, *, name: str, project_id: str
+) -> RemoteDatasource:
+    """Rename a data source, or move it to another project.
+
+    Raises:
+        RefusedError: the name is taken there, or the user lacks permission.
+        DriftError: another user changed the data source meanwhile.
+    """
+    # The server moves it without asking, so a change by another user must be noticed before.
+    if found(server, remote.luid).state != remote.state:
+        raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
+    began = server.now()
+    server.move(remote.luid, name=name, project_id=project_id)
+    remote, distrust = changed_since(server, remote, began)
+    if distrust:
+        raise DriftError(f'"{name}" was renamed or moved, and {distrust}.')
+    return remote
+
+
+def changed_since(
+    server: TableauSite, remote: RemoteDatasource, began: datetime, *, changes: int = 1
+) -> tuple[RemoteDatasource, str | None]:
+    """The data source after changes that began at that time, and what may be a user's work."""
+    now = found(server, remote.luid)
+    # The server's time stamps have whole seconds, and may be rounded up, each to another one.
+    window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
+    # Tags, a name or a project make no revision, so a new one is another user's.
+    change = Change(window, remote.stamp, now.stamp, revisions=(0,), published=now.published)
+    return now, change.unexplained(SiteBehaviour())
+
+
+def located(server: TableauSite, intent: Intent) -> RemoteDatasource:
+    """The data source of a request that has taken effect.
+
+    Raises:
+        RefreshError: the data source was removed since.
+    """
+    if intent.luid:
+        return found(server, intent.luid)
+    remote = server.find_by_name(intent.name, project_id=intent.project_id)
+    if remote is None:
+        raise RefreshError(
+            f'"{intent.name}" was published, but no longer exists. The next run publishes it again.'
+        )
+    return remote
+
+
+def found(server: TableauSite, luid: str) -> RemoteDatasource:
+    """The data source with this LUID.
+
+    Raises:
+        RefreshError: the data source was removed from the server meanwhile.
+    """
+    remote = server.find_by_luid(luid)
+    if remote is None:
+        raise RefreshError(
+            f"Data source {luid} was removed from the server during the refresh. The next run "
+            "publishes it again."
+        )
+    return remote
