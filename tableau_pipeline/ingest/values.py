@@ -33,7 +33,11 @@ _ARROW: dict[type[T.DataType], pa.DataType] = {
 _HELD: dict[type[T.DataType], int] = {T.DoubleType: 15, T.FloatType: 6}
 # Python has no year 0.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
-_DAY = f"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_DAY = (
+    f"(?:{_YEAR}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
+    f"|(?:0[13578]|1[02])-31)|{_LEAP}-02-29)"
+)
 _TIME = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
 _OFFSET = "Z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?"
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -110,7 +114,7 @@ def converted(
             if options.date_format:
                 midnight = _matching(_as_iso(texts, options.date_format), _DAY + "T00:00:00.0+")
                 texts = _do("utf8_slice_codeunits", midnight, start=0, stop=10)
-            return _cast(_matching(texts, _DAY), pa.date32())
+            return _matching(texts, _DAY).cast(pa.date32())
         case T.TimestampType() | T.TimestampNTZType():
             if options.timestamp_format:
                 texts = _as_iso(texts, options.timestamp_format)
@@ -160,18 +164,6 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     return _where(_do("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
 
 
-def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return the values of texts, NULL for those that Arrow cannot read."""
-    try:
-        return texts.cast(type_)
-    except pa.ArrowInvalid:
-        # Arrow does not say which: halves show it, in few steps if it is one of many.
-        if len(texts) == 1:
-            return pa.nulls(1, type_)
-        half = len(texts) // 2
-        return pa.concat_arrays([_cast(texts[:half], type_), _cast(texts[half:], type_)])
-
-
 def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written: bool) -> pa.Array:
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
     # 007 and +49 are codes, and so is 12E4, unless it is written as programs write numbers.
@@ -199,7 +191,12 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
         plain = _do("replace_with_mask", plain, odd, pa.array(usual, pa.string()))
         digits = _do("replace_substring", _do("utf8_ltrim", plain, "-"), ".", "")
         plain = _where(_do("less_equal", _do("binary_length", digits), 38), plain)
-    values = _cast(plain, cast("pa.DataType", arrow_type(type_)))
+    target = cast("pa.DataType", arrow_type(type_))
+    try:
+        values = plain.cast(target)
+    except pa.ArrowInvalid:
+        # Arrow does not say which of them the type does not hold.
+        values = _where(_within(plain, target), plain).cast(target)
     if digits := _HELD.get(type(type_)):
         return _where(_held(plain, values, digits), values)
     return values
@@ -211,6 +208,17 @@ def _written_out(number: str) -> str:
     whole, _, fraction = digits.lstrip("-").partition(".")
     sign = "-" * digits.startswith("-")
     return f"{sign}{whole.lstrip('0') or '0'}.{fraction.rstrip('0')}".rstrip(".")
+
+
+def _within(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return whether a type holds each number."""
+    if isinstance(type_, pa.Decimal128Type):
+        whole, scale = type_.precision - type_.scale, type_.scale
+        pattern = rf"\A-?0*[0-9]{{0,{whole}}}(?:\.[0-9]{{0,{scale}}}0*)?\z"
+        return _do("match_substring_regex", numbers, pattern)
+    limit = 2 ** (type_.bit_width - 1)
+    texts = numbers.to_pylist()
+    return pa.array([text is not None and -limit <= Decimal(text) < limit for text in texts])
 
 
 def _held(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
@@ -234,7 +242,7 @@ def _held(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
 
 
 def _wall_clock(texts: pa.Array) -> pa.Array:
-    return _cast(_matching(texts, f"{_DAY}(?:{_TIME})?"), _LOCAL)
+    return _matching(texts, f"{_DAY}(?:{_TIME})?").cast(_LOCAL)
 
 
 def _instants(texts: pa.Array) -> pa.Array:
@@ -242,7 +250,7 @@ def _instants(texts: pa.Array) -> pa.Array:
     values = _wall_clock(texts).cast(_UTC)
     if values.null_count == texts.null_count:
         return values
-    others = _cast(_matching(texts, f"{_DAY}{_TIME}(?:{_OFFSET})"), _UTC)
+    others = _matching(texts, f"{_DAY}{_TIME}(?:{_OFFSET})").cast(_UTC)
     # An offset may lead out of the years that Python has.
     year = _do("year", others.cast(_LOCAL))
     is_known = _do("and", _do("greater", year, 0), _do("less", year, 10_000))
