@@ -27,14 +27,7 @@ from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.objects.errors import is_absent
 from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.objects.stores import (
-    ObjectFolder,
-    StoreError,
-    is_url,
-    opened,
-    read_object,
-    store_errors,
-)
+from tableau_pipeline.objects.stores import ObjectFolder, StoreError, is_url, opened, store_errors
 
 # The name of what a killed `LocalStorage.put` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
@@ -164,7 +157,13 @@ class ObjectStorage:
 
     def read(self, key: str) -> bytes | None:
         """Return the content of an object; None if it does not exist."""
-        return read_object(f"{self.url}/{key}")
+        with store_errors("Reading", f"{self.url}/{key}"):
+            try:
+                return bytes(obstore.get(opened(self.url), key).bytes())
+            except FileNotFoundError as error:
+                if is_absent(error):
+                    return None
+                raise
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects whose keys begin with a prefix, in no particular order."""
