@@ -12,8 +12,9 @@ PUBLIC: dict[ModuleType, str] = {
     batch: "Action Batch BatchError Delete Insert Replace Upsert all_of source target",
     components: "FileDrop PublishedDatasource TableauPipeline send_batch",
     hyper: "HyperFile HyperFileError TableInfo open_hyper",
-    scripting: "Accept Append ConnectedApp Declaration Diff Feed Guard InCatalog LakeTable Options "
-    "Partitions Password PersonalAccessToken Reconcile RefreshError RefusedError Relationship "
+    scripting: "Accept Append Calculation ConnectedApp Declaration Diff Feed FieldMetadata Guard "
+    "InCatalog LakeTable Members MetadataPolicy Options Partitions Password "
+    "PersonalAccessToken Reconcile RefreshError RefusedError Relationship "
     "ReplaceAll Report Republish Retain Table Timeouts refresh signed_in",
     spark: "SnapshotStore read_files spark_session write_snapshot",
 }

@@ -57,7 +57,7 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
 
 
 def _text(value: Any) -> str:
-    if value is None or value == ():
+    if value in (None, (), ""):
         return "none"
     if isinstance(value, Column):
         return str(value.type)

@@ -12,7 +12,15 @@ import obstore
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.digest import Metadata, read_metadata
-from tableau_pipeline.metadata.merge import Merge, OnConflict, Values, merge, shown
+from tableau_pipeline.metadata.merge import (
+    Merge,
+    OnConflict,
+    Path,
+    Values,
+    merge,
+    shown,
+    shown_value,
+)
 from tableau_pipeline.metadata.tds import Tds
 from tableau_pipeline.objects.stores import opened, read_object, store_errors
 
@@ -135,14 +143,16 @@ class Declared:
 
 def change_phrases(result: Merge) -> list[str]:
     """Such as 'caption of flights.delay becomes "Delay"'."""
-    return [f"{shown(path)} becomes {_quoted(value)}" for path, value in result.changes.items()]
+    return [
+        f"{shown(path)} becomes {_quoted(path, value)}" for path, value in result.changes.items()
+    ]
 
 
 def conflict_phrases(result: Merge) -> list[str]:
     """A phrase for each value that both the declaration and a person changed."""
     return [
-        f"{shown(each.path)} is {_quoted(each.wanted)} as declared, and {_quoted(each.found)} on "
-        "the server"
+        f"{shown(each.path)} is {_quoted(each.path, each.wanted)} as declared, and "
+        f"{_quoted(each.path, each.found)} on the server"
         for each in result.conflicts
     ]
 
@@ -159,12 +169,12 @@ def lost(sent: bytes, held: Metadata, declared: Declared) -> list[str]:
     ]
     before, after = (Tds(each).values(declared.wanted) for each in (sent, held.tds))
     changed = [
-        f"{shown(path)} ({_quoted(after.get(path))} instead of {_quoted(value)})"
+        f"{shown(path)} ({_quoted(path, after.get(path))} instead of {_quoted(path, value)})"
         for path, value in before.items()
         if after.get(path) != value
     ]
     return gone + changed
 
 
-def _quoted(value: str | None) -> str:
-    return "none" if value is None else f'"{value}"'
+def _quoted(path: Path, value: str | None) -> str:
+    return "none" if value is None else f'"{shown_value(path, value)}"'

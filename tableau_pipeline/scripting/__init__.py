@@ -21,6 +21,7 @@ from tableau_pipeline.core.lake_table import InCatalog, LakeTable
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members, MetadataPolicy
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Password,
@@ -34,13 +35,17 @@ from tableau_pipeline.scripting.refresh_script import refresh
 __all__ = [
     "Accept",
     "Append",
+    "Calculation",
     "ConnectedApp",
     "Declaration",
     "Diff",
     "Feed",
+    "FieldMetadata",
     "Guard",
     "InCatalog",
     "LakeTable",
+    "Members",
+    "MetadataPolicy",
     "Options",
     "Partitions",
     "Password",

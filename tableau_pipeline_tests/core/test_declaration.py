@@ -1,3 +1,4 @@
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from dagster_tableau.translator import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tableau_pipeline.core.declaration import (
     Declaration,
@@ -17,6 +19,7 @@ from tableau_pipeline.core.declaration import (
     Table,
     asset_key_of,
 )
+from tableau_pipeline.core.differences import differences
 from tableau_pipeline.hyper.build import Relationship
 
 ON = (("id", "id"),)
@@ -97,3 +100,75 @@ def test_keys_are_those_of_dagster_tableau(name: str):
         TableauTranslatorData(content_data=content, workspace_data=site)
     )
     assert theirs.key.path == [asset_key_of(name)]
+
+
+FLIGHTS: dict = {
+    "name": "Flights",
+    "project": "Curated",
+    "tables": {
+        "flights": {
+            "contract": {"net": "int", "gross": "int", "dest": "string"},
+            "fields": {"net": {"caption": "Net amount", "folder": "Facts"}},
+        }
+    },
+    "calculations": {"Margin": {"formula": "SUM([Net amount]) / SUM([gross])"}},
+    "hierarchies": {"Route": ["dest", "Margin"]},
+    "folders": {"Money": ["Margin"]},
+    "metadata": {"on_conflict": "refuse"},
+}
+
+
+def changed(at: tuple[str, ...], value: object) -> dict:
+    made = deepcopy(FLIGHTS)
+    parent = made
+    for key in at[:-1]:
+        parent = parent[key]
+    parent[at[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (("tables", "flights", "fields", "nte"), {}, 'did you mean "net"'),
+        (("tables", "flights", "fields", "net", "captoin"), "x", 'did you mean "caption"'),
+        (("tables", "flights", "fields", "net", "role"), "mesure", "'dimension' or 'measure'"),
+        (("calculations", "Margin", "formula"), "[nte]", 'did you mean "net"'),
+        (("calculations", "Margin", "formula"), "", "at least 1 character"),
+        (("hierarchies", "Route"), [], "at least 1 item"),
+        (("hierarchies", "Route"), ["x"], '"x" is neither a column nor a calculation'),
+        (("folders", "Money"), ["net"], 'in the folder "Facts"'),
+        (("metadata", "on_conflict"), "ask", "'keep', 'replace' or 'refuse'"),
+    ],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
+)
+def test_mistakes_in_metadata(at: tuple[str, ...], value: object, message: str):
+    """Prevents: only a refresh finds a field that there is not, or nobody finds it in YAML."""
+    with pytest.raises(ValidationError, match=message) as caught:
+        Declaration(**changed(at, value))
+    (error,) = caught.value.errors()
+    assert error["loc"] == at
+
+
+def test_metadata_changes_no_structure():
+    """Prevents: a new caption costs an overwrite, or a pull request does not show it."""
+    before = Declaration(**FLIGHTS)
+    now = Declaration(
+        **{
+            **changed(("tables", "flights", "fields"), {"net": {"caption": "Net"}}),
+            "calculations": {"Share": {"formula": "1"}},
+            "hierarchies": {"Route": ["dest"]},
+            "folders": {"Money": ["Share"]},
+            "metadata": {},
+        }
+    )
+    assert now.digest() == before.digest()
+    assert list(differences(before, now)) == [
+        ("fields", "flights: net.caption: Net amount -> Net"),
+        ("fields", "flights: net.folder: Facts -> none"),
+        ("calculations", "Margin: {formula: SUM([Net amount]) / SUM([gross]), type: real} -> none"),
+        ("calculations", "Share: none -> {formula: 1, type: real}"),
+        ("hierarchies", "Route: dest, Margin -> dest"),
+        ("folders", "Money: Margin -> Share"),
+        ("metadata", "on_conflict: refuse -> keep"),
+    ]
