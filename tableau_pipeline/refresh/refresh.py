@@ -234,8 +234,8 @@ class _Phases:
 
     @cached_property
     def _teller(self) -> Teller:
-        setup = self._setup
-        return Teller(self._declaration, self._server, "keep", setup.link, setup.late)
+        setup, policy = self._setup, self._declaration.metadata
+        return Teller(self._declaration, self._server, policy.on_conflict, setup.link, setup.late)
 
     @cached_property
     def _sender(self) -> Sender:

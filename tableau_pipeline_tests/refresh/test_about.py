@@ -14,6 +14,7 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
+from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.publishing import about
 from tableau_pipeline.refresh.about import Teller
 from tableau_pipeline.refresh.observe import Base
@@ -120,6 +121,24 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     del theirs["rules"]["All Users", "Read"], theirs["rules"]["All Users", "VizqlDataApiAccess"]
     theirs["tags"] = {"hers"}
     assert said(pipeline) == theirs
+
+
+def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
+    """Prevents: who may see the data is whoever changed it last, whatever is declared."""
+    pipeline = new_pipeline(permissions=(READ,), metadata=MetadataPolicy("refuse"))
+    pipeline.run()
+    before, site, luid = said(pipeline), pipeline.eyes, str(item_of(pipeline).id)
+    group = str(about.grantee(site, "group", "All Users"))
+    denied = {("group", group, "VizqlDataApiAccess"): "Deny"}
+    allowed = dict.fromkeys(denied, "Allow")
+    about.set_permissions(site, luid, allowed, remove=denied)
+    changed = 'VizqlDataApiAccess of group "All Users": declared is "Deny", and the server has'
+    with pytest.raises(RefusedError, match=changed):
+        pipeline.run()
+    pipeline.declare(metadata=MetadataPolicy("replace"))
+    assert pipeline.run().about == (f'{changed} "Allow", which is replaced',)
+    assert said(pipeline) == before
+    assert pipeline.run().about == ()
 
 
 def test_unknown_names(new_pipeline: NewPipeline):
