@@ -1,20 +1,13 @@
 """Environments: what TABLEAU_PROJECT_ROOT sets apart, on one instance and one site."""
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
-from hypothesis.strategies import booleans, sampled_from
 
-from tableau_pipeline.components.journal import JOURNAL
-from tableau_pipeline.core.declaration import TAG_PREFIX
-from tableau_pipeline.core.project_root import root_of
-from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline_tests.components.conftest import NewInstance
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.components.support.location import (
     NOTHING,
     Location,
@@ -25,8 +18,6 @@ from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import running_sandbox
 
 ROOT = "Staging/pr-123"
-ROOTS = ("", ROOT)
-roots = sampled_from(ROOTS)
 
 
 def published(location: Location, name: str) -> dict[str, tuple[str, object, frozenset[str]]]:
@@ -76,6 +67,31 @@ def test_environments_never_touch_each_other(location: Location, monkeypatch: py
     assert audited(location) == "1 unchanged"
 
 
+@pytest.mark.slow
+def test_environments_on_two_servers(
+    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: refreshes of staging and production, on servers of their own and one instance,
+    that take the other's records for theirs."""
+    location.model()
+    assert location.refresh("both").success
+    before = published(location, "both")
+    with running_sandbox(tmp_path / "staging") as sandbox:
+        staging = replace(location, sandbox=sandbox)
+        for declared in ({}, {"name": "Better"}):
+            location.model()
+            with monkeypatch.context() as patch:
+                patch.setenv("TABLEAU_PROJECT_ROOT", ROOT)
+                assert staging.refresh("both", declared=declared).success
+                assert staging.wrong("both", declared) == []
+                assert decision(staging.refresh("both", declared=declared)).startswith("no change")
+            assert decision(location.refresh("both")).startswith("update")
+            assert location.wrong("both") == []
+        assert published(staging, "Better").keys() == {f"{ROOT}/Default"}
+        assert published(staging, "both") == {}
+    assert [each[0] for each in published(location, "both").values()] == [before["Default"][0]]
+
+
 def audited(location: Location, declared: Mapping[str, Any] = NOTHING) -> object:
     """The summary of an audit: what other environments publish is not among it."""
     result = location.audit("both", declared=declared)
@@ -118,97 +134,3 @@ def test_what_a_person_moved_is_not_taken_over(location: Location, monkeypatch: 
     message = failure(location.refresh("both", declared={"adopt": True}))
     assert "is published by another environment" in message
     assert published(location, "both") == before
-
-
-class Environments(RuleBasedStateMachine):
-    """Refreshes of two environments in turns, and what people and declarations do beside them."""
-
-    make: Callable[[], AbstractContextManager[Location]]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stack = ExitStack()
-        self.location = self.stack.enter_context(self.make())
-
-    def teardown(self) -> None:
-        self.stack.close()
-
-    @rule(
-        root=roots,
-        takeover=booleans(),
-        name=sampled_from(["Both", "Better"]),
-        project=sampled_from(["Default", "Other"]),
-        full=booleans(),
-    )
-    def refresh(self, root: str, *, takeover: bool, name: str, project: str, full: bool) -> None:
-        """No refresh of an environment changes what another one has published."""
-        self.location.model()
-        self.location.takeover = takeover
-        before = self._of_others(root)
-        with environment(root):
-            declared = {"name": name, "project": project, "create_project": True, "adopt": True}
-            self.location.refresh("both", declared=declared, full=full)
-        assert self._of_others(root) == before
-
-    @rule()
-    def lose_records(self) -> None:
-        self.location.instance.wipe_assets([JOURNAL])
-
-    @rule(one=roots, project=sampled_from(["Default", "Other", f"{ROOT}/Default"]))
-    def a_person_moves_it(self, one: str, project: str) -> None:
-        with session(self.location.sandbox) as site:
-            found = [each for each in site.tagged(TAG_PREFIX) if root_in(each) == one]
-            if found and (to := site.find_project(project)):
-                with suppress(RefreshError):
-                    site.move(found[0].luid, project_id=to, name=found[0].name)
-
-    @rule(one=roots)
-    def a_person_deletes_it(self, one: str) -> None:
-        with session(self.location.sandbox) as site:
-            for each in site.tagged(TAG_PREFIX):
-                if root_in(each) == one:
-                    site.delete(each.luid)
-
-    def _of_others(self, root: str) -> dict[str, object]:
-        with session(self.location.sandbox) as site:
-            return {
-                each.luid: (each.state, each.tags)
-                for each in site.tagged(TAG_PREFIX)
-                if root_in(each) != root
-            }
-
-
-def root_in(datasource: RemoteDatasource) -> str:
-    """The environment that a data source is tagged as."""
-    (key,) = (each for each in datasource.tags if each.startswith(TAG_PREFIX))
-    return root_of(key)
-
-
-@contextmanager
-def environment(root: str) -> Generator[None]:
-    """What runs in it has this root."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TABLEAU_PROJECT_ROOT", root)
-        yield
-
-
-@pytest.mark.slow
-def test_whatever_happens_beside_them(
-    new_instance: NewInstance,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """Prevents: some order of refreshes, renames, moves and losses in which one environment takes
-    what is another one's."""
-
-    @contextmanager
-    def made() -> Generator[Location]:
-        folder = tmp_path_factory.mktemp("environments")
-        monkeypatch.setenv("PIPELINE_DATA_DIR", str(folder))
-        with running_sandbox(folder / "sandbox") as sandbox, new_instance() as instance:
-            yield Location(sandbox, folder / "snapshots", instance)
-
-    machine = type("Drawn", (Environments,), {"make": staticmethod(made)})
-    run_state_machine_as_test(
-        machine, settings=settings(max_examples=12, stateful_step_count=10, deadline=None)
-    )

@@ -73,6 +73,7 @@ class Actor:
 
     Attributes:
         owner: as the journal knows it.
+        apart: it belongs to another environment, so that nothing is known of what it sends.
         dead: its process is gone: whatever it does has no effect.
         fault: what becomes of its request; `had_fault` if anything ever did.
         changes: how many of its requests may have changed something; `records` it has appended.
@@ -97,6 +98,7 @@ class Actor:
     clock: Callable[[], datetime]
     events: list[Event]
     options: Options = field(default_factory=Options)
+    apart: bool = False
     dead: bool = False
     fault: NetworkFault | None = None
     had_fault: bool = False

@@ -4,18 +4,23 @@ Each takes the history and the refresh to which it happens; None for what happen
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+from tableau_pipeline.core import project_root
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, needed, read_history
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, note_meddling, note_rows
-from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
+from tableau_pipeline_tests.refresh.stateful.checks.promise import require
+from tableau_pipeline_tests.refresh.stateful.scenarios import ROOT, Rules, related
 from tableau_sandbox.faults import Cut, QueryFault
 from tableau_sandbox.simulation import Fate
 
@@ -299,6 +304,41 @@ def _send_nothing(history: Any, log: Any, claim: Claim) -> None:
         recovered.recorded_by(claim.refresh),
         known.intents[-1].model_copy(update=again),
     ]
+
+
+def another_environment(
+    history: Any, actor: Actor | None, options: Options, comes_here: bool
+) -> None:
+    """Another environment of this deployment refreshes the same declaration, below its root.
+
+    Args:
+        comes_here: somebody moves what it published to where ours was, and we may take over all.
+    """
+    if history.ledger.in_flight():
+        return
+    # What others have on its way would seem to be its doing.
+    history.tableau.come_to_rest()
+    history.note("another environment refreshes")
+    declared = project_root.below(history.declaration, ROOT)
+    log = next(each for each in history.logs.values() if each.key == declared.key)
+    other = replace(history.actor(publisher=log.name), declaration=declared, apart=True)
+    before, known = history.of_environment(ours=True), {*history.of_environment(ours=True)}
+    ledger = history.ledger
+    ledger.tableau.fate, ledger.tableau.on_job = lambda _: Fate(), lambda *_: None
+    history.actors.append(other)
+    with suppress(RefreshError):
+        refresh(history.setup(other), options)
+    history.actors.pop()
+    ledger.__post_init__()
+    log.ended.add(other.name)
+    history.elsewhere |= {*history.of_environment(ours=True)} - known
+    require(history.of_environment(ours=True) == before, "another environment changes ours")
+    found = [e for e in history.tableau.datasources() if e.luid in history.elsewhere]
+    if comes_here and found:
+        meddle(history, None, "deletes", "", 0)
+        history.other_user.moves(found[0], history.declaration.project)
+        history.declaration = replace(history.declaration, adopt=True)
+        history.refresh(history.actor(), Options(accept=frozenset(Accept)))
 
 
 def collect(history: Any, actor: Actor | None) -> None:

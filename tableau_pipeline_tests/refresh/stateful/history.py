@@ -21,12 +21,13 @@ from tableau_pipeline.refresh.refresh import DECISION, Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
 from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger
+from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome, Start, check, describe
 from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Model
 from tableau_pipeline_tests.refresh.stateful.models.values import NOON
-from tableau_pipeline_tests.refresh.stateful.scenarios import KEY, Scenario
+from tableau_pipeline_tests.refresh.stateful.scenarios import KEY, ROOT, Scenario
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, held
 from tableau_pipeline_tests.refresh.stateful.server.network import Network
 from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, OtherUser
@@ -38,11 +39,12 @@ LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
 # Who may publish the data source: the ids of their instances, and their keys. "other" is another
-# deployment, "twin" another declaration of our own.
+# deployment, "twin" another declaration of our own, and "root" our own in another environment.
 PUBLISHERS = {
     "ours": ("ours", KEY),
     "other": ("other", KEY),
     "twin": ("ours", f"{KEY} twin"),
+    "root": (f"ours@{ROOT}", f"{KEY}@{ROOT}"),
 }
 TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=5)
 
@@ -58,6 +60,7 @@ class History:
         trace: what happened, in words.
         actors: the refreshes that run, the innermost last.
         unclear: a refresh has left something open, and none has replaced the metadata since.
+        elsewhere: the LUIDs of what the other environment has published.
     """
 
     scenario: Scenario
@@ -74,6 +77,7 @@ class History:
     trace: list[str] = field(default_factory=list)
     actors: list[Actor] = field(default_factory=list)
     unclear: bool = False
+    elsewhere: set[str] = field(default_factory=set)
     _runs: int = 0
 
     @property
@@ -157,16 +161,21 @@ class History:
         Raises:
             BrokenPromise: it has not kept its promise.
         """
-        start, actor.options = Start.of(self, actor), options
+        start, actor.options, theirs = (
+            Start.of(self, actor),
+            options,
+            self.of_environment(ours=False),
+        )
         self.actors.append(actor)
         self.note(f"{actor.name} begins")
         try:
-            outcome: Outcome = refresh(self._refresh(actor), options)
+            outcome: Outcome = refresh(self.setup(actor), options)
         except (RefreshError, Killed) as error:
             outcome = error
         finally:
             self.actors.pop()
             self.close_edits(actor)
+        require(self.of_environment(ours=False) == theirs, "it changes another environment")
         if not isinstance(outcome, Killed):
             actor.log.ended.add(actor.name)
         self.note(f"{actor.name}: {describe(outcome)}")
@@ -176,6 +185,14 @@ class History:
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
             self.unclear = False
         return outcome
+
+    def of_environment(self, *, ours: bool) -> dict[str, object]:
+        """All that the data sources of our environment are, or those of the other one."""
+        return {
+            each.luid: (each, held(self.tableau, each))
+            for each in self.tableau.datasources()
+            if (each.luid in self.elsewhere) is not ours
+        }
 
     def close_edits(self, actor: Actor) -> None:
         """A refresh looks at the data source, or ends: from now on, time stamps are another's."""
@@ -204,7 +221,9 @@ class History:
             schema = {f"f_{key}": types[key] for key in shape.keys}
             self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
 
-    def _refresh(self, actor: Actor) -> Setup:
+    def setup(self, actor: Actor) -> Setup:
+        """All that a refresh works with."""
+
         @contextmanager
         def server() -> Generator:
             credentials = Password(WORKER.name, WORKER.password)

@@ -65,6 +65,12 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "records however old": lambda: mock.patch.object(journals, "needed", _newest),
     "saved work of other users": lambda: mock.patch(f"{_REFRESH}.deliver.keep"),
     "other key of a data source": lambda: _without(Observer, "_other_key"),
+    "root in the key of an environment": lambda: mock.patch(
+        "tableau_pipeline.core.project_root.key_below", lambda key, _: key
+    ),
+    "other environment of a data source": lambda: mock.patch(
+        f"{_REFRESH}.plan.root_of", return_value=""
+    ),
     "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
     "refusals of a dry run": _without_refusals,
     "conflicts of metadata": _without_conflicts,

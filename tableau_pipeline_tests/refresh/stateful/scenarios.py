@@ -26,6 +26,8 @@ from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS,
 from tableau_sandbox.quirks import Quirks
 
 KEY = "stateful"
+# Of another environment.
+ROOT = "Staging/pr-1"
 _LIMITS = (0.066, 0.1)
 # Too large to be downloaded, as any file is.
 LARGE = Reconcile(max_mb=1e-6)

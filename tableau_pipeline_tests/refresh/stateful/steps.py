@@ -197,6 +197,11 @@ def _happening(chance: Random) -> Deed:
             lambda: deed(deeds.attempts, pick([30, 60, 300]), yes(0.5)): 14,
             lambda: deed(deeds.later_release): 4,
             lambda: deed(
+                deeds.another_environment,
+                Options(full=yes(0.3), accept=pick([frozenset(), frozenset(Accept)])),
+                yes(0.4),
+            ): 10,
+            lambda: deed(
                 deeds.adopt,
                 pick(["", "", *other_user.ROWS, *other_user.COLUMNS]),
                 yes(0.7),

@@ -49,7 +49,7 @@ class Ledger:
     def ours(self) -> Datasource | None:
         """The data source that refreshes left, or else the one that has its name."""
         declared = self.history.declaration
-        found = self.tableau.datasources()
+        found = [e for e in self.tableau.datasources() if e.luid not in self.history.elsewhere]
         named = [each for each in found if _place(each) == (declared.name, declared.project)]
         return next((each for each in found if each.luid == self.luid), next(iter(named), None))
 

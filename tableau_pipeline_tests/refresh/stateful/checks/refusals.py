@@ -36,6 +36,7 @@ class _Case:
             (r'The metadata of "[^"]+" were changed .* a person', self._conflict),
             (r"A data source .* exists .* did not publish", self._handled),
             (r"is published by another deployment", self._others),
+            (r"is published by another environment", lambda: bool(self._history.elsewhere)),
             (r'is published under the key "([^"]+)", by this deployment', self._another_key),
             (rf"release {LATER_RELEASE} of tableau_pipeline wrote it", self._later),
             (r"carries the tag of this data source .* no record of this deployment", self._stray),

@@ -58,11 +58,11 @@ class Network:
         history.point(f"before {name}")
         if _inject_fault(actor, exchange):
             return
-        if name in _SENDS:
+        if name in _SENDS and not actor.apart:
             promise.check_may_send(history, actor)
         actor.changes += name in _CHANGES
         self.tableau.carry(exchange)
-        if name in _EDITS:
+        if name in _EDITS and not actor.apart:
             # By the server's `Date`, we may know its second for a second already.
             now = actor.edited_at = self.tableau.now
             history.ledger.edits.append((now - timedelta(seconds=2), now))
