@@ -8,8 +8,10 @@ import obstore
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import ReplaceAll
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.digest import read_metadata
+from tableau_pipeline.metadata.fields import FieldMetadata
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.publishing.rest import tds_in
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
@@ -130,8 +132,9 @@ def test_what_cannot_be_kept_is_not_replaced(pipeline: Pipeline):
 def test_work_is_kept_in_an_object_store(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: what was saved is gone with the container that ran."""
+    """Prevents: what was saved, or set in the metadata, is gone with the container that ran."""
     adopting(pipeline)
+    pipeline.policy(ReplaceAll(), fields=(FieldMetadata("delay", caption="Delay"),))
     with S3Server(tmp_path / "server").running() as store:
         for name, value in store.settings.items():
             monkeypatch.setenv(name, value)
@@ -141,6 +144,9 @@ def test_work_is_kept_in_an_object_store(
         (found,) = obstore.list(opened(url)).collect()
         assert f"{url}/{found['path']}" in str(report.warnings)
         file = tmp_path / "kept.tdsx"
+        pipeline.policy(ReplaceAll(), fields=(FieldMetadata("delay", caption="Late"),))
+        assert not refresh(replace(pipeline.refresh(), kept=url), Options()).warnings
+        assert other_users.captions(pipeline)["delay"] == "Late"
         file.write_bytes(bytes(obstore.get(opened(url), found["path"]).bytes()))
     opened.cache_clear()
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
