@@ -137,7 +137,9 @@ def _values(key: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
     elif "properties" in key:
         yield _shape(key)
     elif isinstance(key.get("additionalProperties"), dict):
-        yield f"mapping of names to {_plain(key['additionalProperties'], known)}s"
+        each = _plain(key["additionalProperties"], known)
+        listed = each.replace("list of", "lists of", 1)
+        yield f"mapping of names to {each + 's' if listed == each else listed}"
     elif key.get("type") == "array":
         items = _plain(key.get("items", {}), known)
         yield f"list of {items.replace(' or ', ', ')}" if "`" in items else f"list of {items}s"

@@ -74,15 +74,13 @@ class FieldMetadata:
 class Calculation:
     """A calculated field. A field of this name that somebody else made stays as it is."""
 
-    # In YAML, it is the key that holds the calculation; and its caption.
-    name: SkipJsonSchema[str] = ""
     formula: str = Field(
-        default="",
         min_length=1,
-        validate_default=True,
         description="In Tableau's language. It names columns, [net] or, of several tables, "
         "[orders.net]; captions; and other calculations.",
     )
+    # In YAML, it is the key that holds the calculation; and its caption.
+    name: SkipJsonSchema[str] = ""
     type: DataType = Field(default="real", description="The type of its values.")
     role: Role | None = Field(
         default=None, description="Default: measure for numbers, dimension for all else."
