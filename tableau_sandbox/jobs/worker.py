@@ -20,6 +20,8 @@ class Worker:
         self._services = services
         self._stopping = threading.Event()
         self._started: Job | None = None
+        # The changes of the database up to which there is nothing to do.
+        self._idle_at = -1
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
 
     def start(self) -> None:
@@ -45,15 +47,23 @@ class Worker:
             # An error kept it from ending. If it has ended, this changes nothing.
             self._fail(self._started, _OWN_FAILURE)
             self._started = None
+        database = self._services.database
+        seen = database.changes
+        if seen == self._idle_at:
+            self._stopping.wait(_PAUSE_SECONDS)
+            return
         self._services.apply_late_stamps()
         # Read before the job shows as in progress: an observer may then advance the clock.
         began = self._services.now_seconds()
         job = jobs.start_next_job(
-            self._services.database,
+            database,
             started_at=self._services.now(),
             choose=self._choose,
         )
         if job is None:
+            # Jobs may be held, and late stamps become due, without a change.
+            if not (jobs.unfinished_jobs(database) or database.rows("SELECT due FROM late_stamp")):
+                self._idle_at = seen
             self._stopping.wait(_PAUSE_SECONDS)
             return
         self._started = job

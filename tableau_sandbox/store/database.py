@@ -51,6 +51,11 @@ class Database:
                 raise
             self._connection.execute("COMMIT")
 
+    @property
+    def changes(self) -> int:
+        """The number of rows that were changed since it was opened."""
+        return self._connection.total_changes
+
     def rows(self, sql: str, *values: Value) -> list[dict[str, Any]]:
         """Return the rows of a query, as columns by name."""
         with self.lock:
