@@ -12,7 +12,7 @@ from tableau_pipeline.ingest import csv_files
 from tableau_pipeline.ingest.csv_files import csv_chunks
 from tableau_pipeline.ingest.options import Options
 
-MANY = settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("block", [7, 1 << 22])

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.values import converted
 
-MANY = settings(max_examples=200)
+MANY = settings(max_examples=80)
 DIGITS = st.text("0123456789", min_size=1, max_size=20)
 TEXTS = (
     st.text("0123456789-+.eE", min_size=1, max_size=12)

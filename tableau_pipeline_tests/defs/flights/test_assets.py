@@ -16,6 +16,7 @@ def frame(result: object) -> DataFrame:
     return result
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("model", "source", "rows", "example"),
     [

@@ -100,6 +100,7 @@ def test_diff(pipeline: Pipeline, lake: Any):
     assert found.columns["word"] == 1
 
 
+@pytest.mark.slow
 def test_all_kinds_of_changes(pipeline: Pipeline, lake: Any):
     """Prevents: values that stay published under the name of another column, or in its place."""
     for number, kind in enumerate(KINDS[::-1] + KINDS[6:8], 100):
