@@ -83,11 +83,7 @@ class Project:
     def setup(
         self, declared: PublishedDatasource, resources: Any, newest: Newest | None = None
     ) -> Setup:
-        """The refresh of a data source, with its own session and outside of any run.
-
-        Args:
-            newest: what `newest_records` has read; its journal is read unless given.
-        """
+        """The refresh of a data source, outside of any run; `newest` spares it a look."""
         graph = self.definitions.resolve_asset_graph()
         return setup_of(
             declared,
@@ -101,11 +97,7 @@ class Project:
 
     @contextmanager
     def resources(self) -> Generator[Any]:
-        """Set up the resources `snapshots`, `hyper` and `tableau` of the location.
-
-        Raises:
-            RefusedError: it has none of a name.
-        """
+        """Set up the resources `snapshots`, `hyper` and `tableau` of the location."""
         given = dict(self.definitions.resources or {})
         names = ("snapshots", "hyper", "tableau")
         if missing := [name for name in names if name not in given]:

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line import opened
-from tableau_pipeline.command_line.output import Output, columns, signed, writes_json
+from tableau_pipeline.command_line.output import Output, columns, reports, signed
 from tableau_pipeline.components.adoption import Proposal, proposals
 
 _TASKS = "Tasks go on until they are deleted: on the page of their data source in Tableau, or by"
@@ -19,8 +19,7 @@ _TASKS = "Tasks go on until they are deleted: on the page of their data source i
 @click.option("--project", "path", metavar="PATH", required=True, help='Such as "Sales/Curated".')
 @click.option("--write", is_flag=True, help="Write the files; none that exists is changed.")
 @click.option("--max-mb", default=1000, show_default=True, help="Download no file above this.")
-@writes_json
-@click.pass_obj
+@reports
 def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Output) -> int:
     """Propose declarations for the data sources of a project that others have published.
 

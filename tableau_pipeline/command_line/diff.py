@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from tableau_pipeline.command_line import opened
-from tableau_pipeline.command_line.output import Output, columns, signed, writes_json
+from tableau_pipeline.command_line.output import Output, columns, reports, signed
 from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.diff import diff as compared
 from tableau_pipeline.extracts.differences import Differences
@@ -19,8 +19,7 @@ from tableau_pipeline.extracts.differences import Differences
 @click.option(
     "--sample", type=click.IntRange(0), default=0, metavar="N", help="Rows to show of each column."
 )
-@writes_json
-@click.pass_obj
+@reports
 def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
     """Compare the rows that are published with those of the models. It changes nothing.
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from tableauhyperapi import CreateMode
 
 from tableau_pipeline.command_line import Project, opened, prepare
-from tableau_pipeline.command_line.output import Output, columns, writes_json
+from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.standing import known
 from tableau_pipeline.core.declaration import megabytes
@@ -44,8 +44,7 @@ _JAVA, _LEAST_FREE = 17, 5e9
 @click.command()
 @click.option("--no-spark", is_flag=True, help="Do not start Spark, which takes some seconds.")
 @click.option("--upload", is_flag=True, help="Upload a file as large as the largest update.")
-@writes_json
-@click.pass_obj
+@reports
 def doctor(module: str | None, *, no_spark: bool, upload: bool, output: Output) -> int:
     """Look at all that a refresh needs: this host, the server, the rights on each project.
 

@@ -25,8 +25,7 @@ _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "gre
 class Output:
     """Writes results to the standard output, and progress and errors to the standard error.
 
-    Args:
-        as_json: write one JSON object with the result, and nothing else.
+    With `as_json`, it writes one object with the result, and nothing else.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -68,22 +67,20 @@ class Output:
         self._errors.print(text, style="red", soft_wrap=True)
 
 
-# An option of every command.
-writes_json = click.option(
-    "--json",
-    "output",
-    is_flag=True,
-    callback=lambda _context, _option, given: Output(as_json=given),
-    help="Write one JSON object.",
-)
+def reports(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the module of the definitions, and an `output` with its option."""
+    option = click.option(
+        "--json",
+        "output",
+        is_flag=True,
+        callback=lambda _context, _option, given: Output(as_json=given),
+        help="Write one JSON object.",
+    )
+    return option(click.pass_obj(command))
 
 
 class LogLines(logging.Logger):
-    """Shows what a refresh logs, without the run and the step that Dagster puts before it.
-
-    Args:
-        shows: which messages are shown.
-    """
+    """Shows what a refresh logs, if `shows` says so, without what Dagster puts before it."""
 
     def __init__(self, output: Output, shows: Callable[[str], bool]) -> None:
         super().__init__("command line")

@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
-from tableau_pipeline.command_line.output import LogLines, Output, signed, writes_json
+from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.loading import misspelled
 from tableau_pipeline.components.published_datasource import PublishedDatasource
@@ -33,8 +33,7 @@ _NO_HOME = "DAGSTER_HOME is not set: this is the plan of an instance that has pu
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
 @click.option("--base", metavar="REV", help="Only what is declared otherwise than in REV of git.")
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text")
-@writes_json
-@click.pass_obj
+@reports
 def plan(
     module: str | None,
     names: Sequence[str],

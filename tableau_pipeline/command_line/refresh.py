@@ -11,7 +11,7 @@ import requests
 from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
-from tableau_pipeline.command_line.output import LogLines, Output, signed, writes_json
+from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
 from tableau_pipeline.components.published_datasource import asset_keys
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -49,8 +49,7 @@ _EVENTS = (
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")
 @click.option("--webserver", metavar="URL", help="Run it in the deployment of this web server.")
-@writes_json
-@click.pass_obj
+@reports
 def refresh(
     module: str | None,
     name: str,
@@ -121,15 +120,13 @@ def _executed(work: _Work, output: Output) -> dict[str, Any]:
         raise_on_error=False,
         run_config={**work.config, "loggers": {"command_line": {"config": {}}}},
     )
-    told: dict[str, Any] = {}
-    if not done.success:
-        told["reason"] = failure_of(project.instance, done.run_id, work.key)
+    told = {} if done.success else {"reason": failure_of(project.instance, done.run_id, work.key)}
     for record in project.instance.get_records_for_run(done.run_id).records:
         event = record.event_log_entry
         found = event.asset_materialization or event.asset_observation
         if found and found.asset_key == dg.AssetKey.from_user_string(work.key):
-            metadata = {name: value.value for name, value in found.metadata.items()}
-            told |= {name: metadata.get(name) for name in ("summary", "decision", "reason")}
+            said = {name: str(value.value) for name, value in found.metadata.items()}
+            told |= {name: said[name] for name in ("summary", "decision", "reason") if name in said}
     return {"run_id": done.run_id, "success": done.success, **told}
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from tableau_pipeline.command_line import opened
-from tableau_pipeline.command_line.output import Output, signed, writes_json
+from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.components.removal import published_below, removed
 from tableau_pipeline.core.project_root import root_from
 
@@ -13,8 +13,7 @@ from tableau_pipeline.core.project_root import root_from
 @click.command()
 @click.option("--project-root", metavar="PATH", required=True, help="As TABLEAU_PROJECT_ROOT was.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@writes_json
-@click.pass_obj
+@reports
 def remove(module: str | None, *, project_root: str, yes: bool, output: Output) -> int:
     """Delete the data sources that this Dagster instance has published below a project.
 

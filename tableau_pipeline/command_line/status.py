@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
-from tableau_pipeline.command_line.output import Output, ago, columns, signed, writes_json
+from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
 from tableau_pipeline.components import standing
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import next_refreshes
@@ -60,8 +60,7 @@ class Line(Standing):
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
 @click.option("--savings", "saved", is_flag=True, help="Show what was saved, month by month.")
-@writes_json
-@click.pass_obj
+@reports
 def status(
     module: str | None, names: Sequence[str], *, offline: bool, saved: bool, output: Output
 ) -> int:
@@ -185,8 +184,7 @@ def _closing(lines: Sequence[Line], needing: Sequence[Line]) -> str:
     if not lines:
         return "No data source is declared."
     if needing:
-        verb = "needs" if len(needing) == 1 else "need"
-        return f"{len(needing)} of {len(lines)} {verb} attention."
+        return f"{len(needing)} of {len(lines)} need{'s' * (len(needing) == 1)} attention."
     return f"All {len(lines)} are fresh." if len(lines) > 1 else "It is fresh."
 
 
