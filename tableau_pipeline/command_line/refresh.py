@@ -164,8 +164,7 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
                 output.progress(summary)
     if status == "SUCCESS":
         return {"run_id": run_id, "success": True, "summary": summary}
-    why = reason or f"the run ended as {status}"
-    return {"run_id": run_id, "success": False, "reason": why}
+    return {"run_id": run_id, "success": False, "reason": reason or f"the run ended as {status}"}
 
 
 def _asked(url: str, query: str, **variables: Any) -> dict[str, Any]:
