@@ -119,7 +119,7 @@ def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
     merged = None
     with suppress(RefusedError):
         was = _wanted(before)
-        merged = Merged(merge(_wanted(now), [was], was, on_conflict="keep"))
+        merged = Merged(merge(_wanted(now), [was], was, on_conflict="keep"), was)
     plan = decide(Facts(now, desired, base, metadata=merged), Options())
     if isinstance(plan, NoChange):
         plan = NoChange("what is declared otherwise changes no rows by itself")

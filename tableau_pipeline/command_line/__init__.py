@@ -23,6 +23,7 @@ from dagster.components.definitions import LazyDefinitions
 from dagster_dg_core.context import DgContext
 
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.inherited import inherited_fields
 from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
 from tableau_pipeline.components.loading import component_of, evaluated, specs_of
 from tableau_pipeline.components.published_datasource import snapshots_of
@@ -91,6 +92,7 @@ class Project:
             snapshots=snapshots_of(declared, resources.snapshots, graph),
             hyper=resources.hyper,
             tableau=resources.tableau,
+            inherited=inherited_fields(declared, graph),
             log=_LOG,
             folder=work_dir(keep=False),
         )

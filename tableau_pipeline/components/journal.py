@@ -39,6 +39,7 @@ from tableau_pipeline.core.journal import (
 from tableau_pipeline.core.project_root import below, key_below
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.metadata.fields import NOTHING, Inherited
 from tableau_pipeline.refresh.refresh import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -333,11 +334,13 @@ def setup_in_run(
     snapshots: Snapshots,
     hyper: HyperResource,
     tableau: TableauServerResource,
+    inherited: Inherited = NOTHING,
     keep_files: bool = False,
 ) -> Setup:
     """The refresh of a data source, recorded with the asset of its key.
 
     Args:
+        inherited: what is said of the models' columns elsewhere, by model and column.
         keep_files: let the files that it builds outlive the run.
     """
     return setup_of(
@@ -346,6 +349,7 @@ def setup_in_run(
         snapshots=snapshots,
         hyper=hyper,
         tableau=tableau,
+        inherited=inherited,
         log=context.log,
         folder=work_dir(keep=keep_files),
     )
@@ -358,6 +362,7 @@ def setup_of(
     snapshots: Snapshots,
     hyper: HyperResource,
     tableau: TableauServerResource,
+    inherited: Inherited,
     log: logging.Logger,
     folder: Path,
 ) -> Setup:
@@ -380,4 +385,5 @@ def setup_of(
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,
         link=f"{web.rstrip('/')}/assets/{declaration.key}" if web else None,
+        inherited=inherited,
     )

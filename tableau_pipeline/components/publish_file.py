@@ -241,7 +241,7 @@ def _log_result(
     if dry_run:
         context.log_event(dry_run_observation(published, declaration, report))
     elif report.checkpoint:
-        result = published_result(context, declaration, report, {})
+        result = published_result(context, declaration, report)
         metadata = {**(result.metadata or {}), "bad rows": bad_rows}
         context.log_event(dg.AssetMaterialization(published, metadata=metadata))
 

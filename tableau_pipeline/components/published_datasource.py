@@ -20,11 +20,11 @@ from tableau_pipeline.components.freshness import (
     data_age_specs,
     old_models,
 )
+from tableau_pipeline.components.inherited import inherited_fields
 from tableau_pipeline.components.journal import setup_in_run
 from tableau_pipeline.components.reporting import (
     check_results,
     check_specs,
-    descriptions_of,
     dry_run_observation,
     extract_result,
     failed_checks,
@@ -168,6 +168,7 @@ def refresh_assets(
                 snapshots=snapshots_of(declaration, snapshots, graph),
                 hyper=hyper,
                 tableau=tableau,
+                inherited=inherited_fields(declaration, graph),
                 keep_files=config.build_only,
             )
             setup = _with_deadline(setup, freshness)
@@ -209,8 +210,7 @@ def _results(
     if report.extract:
         yield extract_result(extract, declaration, report)
     if report.checkpoint:
-        descriptions = descriptions_of(context, declaration)
-        yield published_result(context, declaration, report, descriptions)
+        yield published_result(context, declaration, report)
         collect_snapshots(context, snapshots)
 
 

@@ -19,6 +19,8 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
+from tableau_pipeline.metadata.merge import rows as field_rows
+from tableau_pipeline.metadata.publication import conflict_phrases
 from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.report import Report, comparison, unmatched
 
@@ -26,8 +28,6 @@ _NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION, METADATA = "relationships", "reconciliation", "metadata"
 _COUNTED = {"server": "server", "download": "downloaded file"}
-# By model and column.
-Descriptions = Mapping[tuple[str, str], str]
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is published.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
@@ -44,7 +44,7 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
         described[RELATIONSHIPS] = "Every row finds its match in the related table."
     if declaration.reconcile:
         described[RECONCILIATION] = "The published data, counted or read back, equals the models."
-    if declaration.says:
+    if declaration.says or declaration.declares_metadata:
         described[METADATA] = "The server says what is declared; what people changed is listed."
     stopping = {check.value for check in Check}
     return [
@@ -70,8 +70,10 @@ def check_results(
         yield _relationships(declaration, published, report)
     if declaration.reconcile:
         yield _reconciliation(published, report)
-    if declaration.says:
-        yield _result(published, METADATA, "\n".join(report.about) or None)
+    if declaration.says or declaration.declares_metadata:
+        found = conflict_phrases(report.merged.merge) if report.merged else []
+        problem = "\n".join([*found, *report.about])
+        yield _result(published, METADATA, problem or None, metadata=_field_table(report))
 
 
 def failed_checks(
@@ -187,7 +189,7 @@ def _metadata(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _column_metadata(
-    declaration: Declaration, checkpoint: Checkpoint, descriptions: Descriptions
+    declaration: Declaration, checkpoint: Checkpoint, report: Report
 ) -> dict[str, Any]:
     """Return schema and lineage; with several tables, columns are named "table.column"."""
     schema, lineage = [], {}
@@ -195,7 +197,8 @@ def _column_metadata(
         model = dg.AssetKey.from_user_string(table.model)
         prefix = f"{table.name}." if len(declaration.tables) > 1 else ""
         for column in checkpoint.tables[table.name].columns:
-            description = descriptions.get((table.model, column.name))
+            path = ("field", declaration.published_name(table.name), column.name, "description")
+            description = report.wanted.get(path)
             name = f"{prefix}{column.name}"
             schema.append(dg.TableColumn(name, hyper_type(column, table=""), description))
             lineage[name] = [dg.TableColumnDep(model, column.name)]
@@ -205,19 +208,16 @@ def _column_metadata(
     }
 
 
-def descriptions_of(context: dg.AssetExecutionContext, declaration: Declaration) -> Descriptions:
-    """Return the column descriptions in `dagster/column_schema` of the models' assets."""
-    graph, found = context.job_def.asset_layer.asset_graph, {}
-    for model in declaration.models:
-        key = dg.AssetKey.from_user_string(model)
-        metadata = graph.get(key).metadata if graph.has(key) else {}
-        schema = metadata.get("dagster/column_schema")
-        if isinstance(schema, dg.TableSchemaMetadataValue):
-            schema = schema.schema
-        for column in schema.columns if isinstance(schema, dg.TableSchema) else ():
-            if column.description:
-                found[model, column.name] = column.description
-    return found
+def _field_table(report: Report) -> dict[str, Any]:
+    """Return the declared metadata beside what the server held before, if there is any."""
+    merged, is_sent = report.merged, report.checkpoint is not None
+    if merged is None or not (found := field_rows(report.wanted, merged.found, merged.merge)):
+        return {}
+    lines = ["| | declared | on the server before | |", "| --- | --- | --- | --- |"]
+    for *cells, fate in found:
+        becomes = fate.replace("to be ", "") if is_sent else fate
+        lines.append(f"| {' | '.join(map(escaped, [*cells, becomes]))} |")
+    return {"fields": dg.MetadataValue.md("\n".join(lines))}
 
 
 def _plan_table(declaration: Declaration, report: Report) -> str:
@@ -295,7 +295,6 @@ def published_result(
     context: dg.AssetExecutionContext | dg.OpExecutionContext,
     declaration: Declaration,
     report: Report,
-    descriptions: Descriptions,
 ) -> dg.MaterializeResult:
     """Return the result for the refreshed data source; the journal records its state.
 
@@ -320,7 +319,8 @@ def published_result(
         **{name: dg.MetadataValue.timestamp(time) for name, time in times.items() if time},
         "comparison": comparison(report),
         **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
-        **_column_metadata(declaration, checkpoint, descriptions),
+        **_field_table(report),
+        **_column_metadata(declaration, checkpoint, report),
         **_decision(report),
         "details": {
             "rows": dict(checkpoint.rows),

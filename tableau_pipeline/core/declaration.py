@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from itertools import starmap
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -21,9 +20,11 @@ from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
 from tableau_pipeline.metadata.about import INSTANCE_TAG_PREFIX, TAG_PREFIX, About
 from tableau_pipeline.metadata.fields import (
     MEMBERS,
+    NOTHING,
     Calculation,
     FieldError,
     FieldMetadata,
+    Inherited,
     Members,
     MetadataPolicy,
     by_name,
@@ -476,13 +477,13 @@ class Declaration(About):
     def wanted(
         self,
         columns: Mapping[str, Sequence[str]],
-        descriptions: Mapping[tuple[str, str], str] = MappingProxyType({}),
+        inherited: Inherited = NOTHING,
     ) -> Values:
         """Return the values of metadata that are declared, by the tables' names in the file.
 
         Args:
             columns: all columns of each table.
-            descriptions: inherited ones, by table and column; a declared one beats them.
+            inherited: what is declared beats it, value by value.
 
         Raises:
             FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
@@ -494,8 +495,14 @@ class Declaration(About):
             folders=self.folders,
             columns=columns,
             published=self.published_name,
-            descriptions=descriptions,
+            inherited=inherited,
         )
+
+    @property
+    def declares_metadata(self) -> bool:
+        """Whether it says anything itself of what people see of fields."""
+        fields = any(table.fields for table in self.tables)
+        return bool(fields or self.calculations or self.hierarchies or self.folders)
 
     @property
     def types(self) -> TypePolicy:

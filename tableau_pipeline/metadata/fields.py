@@ -140,7 +140,9 @@ class FieldError(RefusedError):
         self.at = at
 
 
-_NOTHING: Mapping[tuple[str, str], str] = MappingProxyType({})
+# What models say of their columns already, by table and column.
+Inherited = Mapping[tuple[str, str], FieldMetadata]
+NOTHING: Inherited = MappingProxyType({})
 # Characters that XML cannot hold.
 _NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -153,14 +155,14 @@ def wanted(
     folders: Sequence[Members],
     columns: Mapping[str, Sequence[str]],
     published: Callable[[str], str],
-    descriptions: Mapping[tuple[str, str], str] = _NOTHING,
+    inherited: Inherited = NOTHING,
 ) -> Values:
     """Return the values that a declaration asks for; `Declaration.wanted` calls it with its parts.
 
     Args:
         columns: all columns of each table.
         published: returns the name of a table in the file.
-        descriptions: inherited ones, by table and column; a declared one beats them.
+        inherited: what is declared beats it, value by value.
 
     Raises:
         FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
@@ -171,11 +173,10 @@ def wanted(
         for each in calculations
     }
     _check(fields, calculations, formulas)
-    values: dict[Path, str] = {
-        ("field", published(table), column, "description"): text
-        for (table, column), text in descriptions.items()
-        if column in columns.get(table, ())
-    }
+    values: dict[Path, str] = {}
+    for (table, column), each in inherited.items():
+        if column in columns.get(table, ()):
+            values |= _parts(("field", published(table), column), each)
     for table, declared in fields.items():
         for each in declared:
             if each.name not in columns[table]:

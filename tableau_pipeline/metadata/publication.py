@@ -33,6 +33,7 @@ class Merged:
     """What becomes of the metadata of a data source on the server.
 
     Attributes:
+        found: what the server held of the values.
         tds: with the changes, for the desired tables; None if the server was not asked, or
             `problem`.
         problem: why it cannot be kept when a file with the desired tables is published, as a
@@ -41,6 +42,7 @@ class Merged:
     """
 
     merge: Merge
+    found: Values
     tds: bytes | None = None
     problem: str | None = None
     broken: tuple[str, ...] = ()
@@ -94,12 +96,12 @@ class Declared:
             pasts = [{**own, **each} for each in pasts or [{}]]
         result = merge(self.wanted, pasts, found, on_conflict=self.on_conflict)
         if tds is None:
-            return Merged(result)
+            return Merged(result, found)
         try:
             edited = tds.edited(result.changes, self.tables)
         except ValueError as error:
-            return Merged(result, problem=str(error))
-        return Merged(result, edited, broken=tuple(self._broken(tds, held, result)))
+            return Merged(result, found, problem=str(error))
+        return Merged(result, found, edited, broken=tuple(self._broken(tds, held, result)))
 
     def _broken(self, tds: Tds, held: Metadata, result: Merge) -> Iterator[str]:
         kept = {(table, column) for table, columns in self.tables.items() for column, _ in columns}

@@ -41,6 +41,7 @@ from tableau_pipeline.extracts.delta import Delta, Size, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.extracts.metadata import declared_metadata, merged_metadata
 from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.metadata.fields import Inherited
 from tableau_pipeline.metadata.publication import Declared, Merged
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
@@ -87,6 +88,7 @@ class Setup:
         takeover: take over data sources that another deployment publishes.
         link: the address of the asset in Dagster's web UI; None if that is not known.
         late: returns why the data are late; None if they are not.
+        inherited: what is said of the models' columns elsewhere, by model and column.
     """
 
     declaration: Declaration
@@ -103,6 +105,7 @@ class Setup:
     takeover: bool = False
     link: str | None = None
     late: Callable[[], str | None] = lambda: None
+    inherited: Inherited = field(default_factory=dict)
 
     def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""
@@ -277,7 +280,13 @@ class _Phases:
                 self._builder, desired = self._builder.pinned(record)
             else:
                 desired = self._builder.desired(base.checkpoint)
-            declared = declared_metadata(declaration, desired, kept=self._setup.kept)
+            declared = declared_metadata(
+                declaration,
+                desired,
+                models=self._builder.models,
+                inherited=self._setup.inherited,
+                kept=self._setup.kept,
+            )
             merged = merged_metadata(
                 declaration, declared, base.metadata, record, is_edited=base.is_edited
             )
@@ -310,6 +319,7 @@ class _Phases:
             moves=base.move.phrases if base.move else {},
             base=base,
             desired=desired,
+            wanted=declared.wanted,
             merged=merged,
         )
         if not isinstance(plan, Refuse):

@@ -11,6 +11,7 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.metadata.publication import Merged
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, UpdateTables
@@ -40,6 +41,7 @@ class Report:
         about: in what the server says other than is declared about the data source, as sentences.
         base: what the server held before; None if only the file was to be built.
         desired: what each table is to hold; empty if that was not to be decided.
+        wanted: the declared and inherited metadata.
         merged: what becomes of the metadata on the server; None if there is none to keep or set.
         summary: all of this in one line.
     """
@@ -60,6 +62,7 @@ class Report:
     about: tuple[str, ...] = ()
     base: Base | None = None
     desired: Mapping[str, TableContent] = field(default_factory=dict)
+    wanted: Values = field(default_factory=dict)
     merged: Merged | None = None
     summary: str = ""
 

@@ -79,8 +79,9 @@ def test_mistakes(parts: dict[str, Any], at: tuple[str, ...], message: str):
 def test_descriptions():
     # Prevents: an inherited description beats the declared one, or stands at no column.
     fields = {"orders": [FieldMetadata(name="net", description="Ours\x00\n")]}
-    inherited = {("orders", "net"): "Theirs", ("orders", "who"): "Who", ("orders", "gone"): "x"}
-    assert values(fields=fields, descriptions=inherited) == {
+    said = {"net": "Theirs", "who": "Who", "gone": "x"}
+    inherited = {("orders", name): FieldMetadata(description=text) for name, text in said.items()}
+    assert values(fields=fields, inherited=inherited) == {
         ("field", "orders", "net", "description"): "Ours",
         ("field", "orders", "who", "description"): "Who",
     }

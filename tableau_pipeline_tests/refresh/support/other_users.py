@@ -93,8 +93,13 @@ def captions(pipeline: Pipeline) -> dict[str, str]:
 
 def edits(pipeline: Pipeline, change: Callable[[bytes], bytes]) -> None:
     """Download the data source, change its `.tds` in Desktop, and publish it again."""
-    (item,) = pipeline.found()
-    with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
+    edits_of(pipeline.sandbox, pipeline.name, change)
+
+
+def edits_of(sandbox: Sandbox, name: str, change: Callable[[bytes], bytes]) -> None:
+    """Do the same with the data source of this name."""
+    with session(sandbox) as site, TemporaryDirectory() as folder:
+        (item,) = site.tsc.datasources.filter(name=name)
         package = site.download(str(item.id), Path(folder))
         edited = package.with_name("edited.tdsx")
         with zipfile.ZipFile(package) as old, zipfile.ZipFile(edited, "w") as new:
