@@ -62,7 +62,7 @@ def _in_dbt(metadata: Mapping[str, Any]) -> Iterator[tuple[str, FieldMetadata]]:
             (first, *_) = error.errors()
             raise RefusedError(
                 f'meta.tableau of the column "{name}" of {node} in dbt: '
-                f'{".".join(map(str, first["loc"]))}: {first["msg"]}. Its keys are those of a '
+                f"{'.'.join(map(str, first['loc']))}: {first['msg']}. Its keys are those of a "
                 "field: caption, description, format, role, aggregation, hidden and folder"
             ) from error
         yield name, replace(said, description=said.description or column.get("description", ""))
