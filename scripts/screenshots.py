@@ -9,11 +9,14 @@ Look at the pictures before you commit them. CI does not take them.
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urljoin
+from urllib.request import urlopen
 
 _IMAGES = Path(__file__).parents[1] / "docs" / "images"
 _MOST_BYTES = 200_000
@@ -33,6 +36,7 @@ def main() -> int:
         "checks.png": f"{chosen.dagster}/assets/nyc_flights?view=checks",
         "guard.png": f"{chosen.dagster}/assets/my_sales?view=checks",
         "sandbox.png": chosen.sandbox,
+        "datasource.png": _page_of("NYC Flights", chosen.sandbox),
     }
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
@@ -42,6 +46,15 @@ def main() -> int:
     for name, size in sizes.items():
         sys.stdout.write(f"{name}: {size / 1000:.0f} kB\n")
     return int(max(sizes.values()) > _MOST_BYTES)
+
+
+def _page_of(name: str, sandbox: str) -> str:
+    """The address of a data source's page, which the sandbox's page links to."""
+    with urlopen(sandbox, timeout=10) as page:  # noqa: S310 - an address of this machine
+        link = re.search(rf'href="([^"]+)">{name}<', page.read().decode())
+    if link is None:
+        raise SystemExit(f'{sandbox} has no data source "{name}": run `make demo` first')
+    return urljoin(sandbox, link[1])
 
 
 def _take(browser: str, url: str, file: Path) -> int:

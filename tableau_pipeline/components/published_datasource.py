@@ -171,9 +171,8 @@ def refresh_assets(
                 inherited=inherited_fields(declaration, graph),
                 keep_files=config.build_only,
             )
-            setup = _with_deadline(setup, freshness)
             try:
-                report = refresh(setup, config.options())
+                report = refresh(_with_deadline(setup, freshness), config.options())
             except RefreshError as error:
                 tags = run_tags(declaration, error.decision)
                 context.instance.add_run_tags(context.run.run_id, tags)

@@ -275,21 +275,12 @@ class _Phases:
         """Read the models, and decide; a changed table decides by the size of its update."""
         declaration = self._declaration
         with phase(self._seconds, "plan"):
-            record = base.checkpoint if base.remote else None
             if self._options.metadata_only:
+                record = base.checkpoint if base.remote else None
                 self._builder, desired = self._builder.pinned(record)
             else:
                 desired = self._builder.desired(base.checkpoint)
-            declared = declared_metadata(
-                declaration,
-                desired,
-                models=self._builder.models,
-                inherited=self._setup.inherited,
-                kept=self._setup.kept,
-            )
-            merged = merged_metadata(
-                declaration, declared, base.metadata, record, is_edited=base.is_edited
-            )
+            declared, merged = self._metadata(desired, base)
             facts = Facts(
                 declaration=declaration,
                 desired=desired,
@@ -328,6 +319,23 @@ class _Phases:
             self._seen = None if self._options.offline else self._teller.look(base)
         report = replace(report, orphans=self._orphans(base, desired, plan))
         return Planned(base, desired, plan, report, declared, merged, deltas)
+
+    def _metadata(
+        self, desired: Mapping[str, TableContent], base: Base
+    ) -> tuple[Declared, Merged | None]:
+        """The declared metadata, and what becomes of those on the server."""
+        declaration = self._declaration
+        declared = declared_metadata(
+            declaration,
+            desired,
+            models=self._builder.models,
+            inherited=self._setup.inherited,
+            kept=self._setup.kept,
+        )
+        record = base.checkpoint if base.remote else None
+        return declared, merged_metadata(
+            declaration, declared, base.metadata, record, is_edited=base.is_edited
+        )
 
     def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
         """In what the tables of a data source that is taken over differ from ours."""
@@ -470,7 +478,7 @@ class _Phases:
             reconciliation=found,
             checkpoint=checkpoint,
             remote=sent.remote,
-            sent=sent.extract.size if sent.extract else 0,
+            sent=self._sender.uploaded,
             warnings=tuple(dict.fromkeys(warnings)),
             job_id=sent.intent.job_id if sent.intent else None,
             moves=self._moves,

@@ -78,6 +78,7 @@ class Sender:
         tags: the tags of the data source that show that it is ours.
         seconds: by phase, of this refresh.
         sent: the number of requests that were sent.
+        uploaded: the bytes that the present attempt has uploaded.
     """
 
     claim: HeldClaim
@@ -85,6 +86,7 @@ class Sender:
     tags: frozenset[str]
     seconds: dict[str, float]
     sent: int = 0
+    uploaded: int = 0
 
     @property
     def server(self) -> TableauSite:
@@ -156,7 +158,9 @@ class Sender:
     def _uploaded(self, file: Path) -> str:
         try:
             with phase(self.seconds, "upload"):
-                return self.server.upload(file)
+                upload = self.server.upload(file)
+                self.uploaded += file.stat().st_size
+                return upload
         except FileNotFoundError:
             # A refresh removes the files of earlier ones, so a missing file means that a later one
             # runs.

@@ -257,3 +257,11 @@ def test_metadata_of_other_tables(pipeline: Pipeline):
         pipeline.run()
         assert pipeline.wrong() == []
     assert_at_rest(pipeline)
+
+
+def test_both_uploads_of_a_first_refresh_count(pipeline: Pipeline):
+    """Prevents: half of what a first refresh with metadata has sent, told as all of it."""
+    captions(pipeline, delay="Delay")
+    report = pipeline.run()
+    assert report.extract
+    assert report.sent > report.extract.size
