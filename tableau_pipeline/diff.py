@@ -57,6 +57,7 @@ def diff(
                         progress=partial(tell, f"Comparing {table.name}"),
                     )
                 found = {each.name.unescaped: t for each, t in table_columns(hyper, file).items()}
-            return layout_changes(found, declaration, desired), rows
+            columns = {name: each.columns for name, each in desired.items()}
+            return layout_changes(found, declaration, columns), rows
     except (HyperException, NotProvedError, ValueError) as error:
         raise RefreshError(f"{name} cannot be compared: {error}") from error

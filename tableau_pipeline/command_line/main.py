@@ -63,8 +63,3 @@ def run(args: Sequence[str] | None = None) -> int:
             output.result({"error": str(error)})
         return _FAILED.get(command, 1)
     return code or 0
-
-
-def main() -> None:
-    """The entry point of the script."""
-    sys.exit(run())

@@ -1,12 +1,10 @@
 """The command `remove`: take away what an environment has published."""
 
-from dataclasses import asdict
-
 import click
 
 from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.output import Output, reports, signed
-from tableau_pipeline.components.removal import published_below, removed
+from tableau_pipeline.components.removal import delete, published_below
 from tableau_pipeline.core.project_root import root_from
 
 
@@ -35,11 +33,15 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
             output.progress(f'{key}: "{remote.name}", {remote.link or remote.luid}')
         if found and not yes:
             click.confirm(f"Delete {len(found)} of them?", abort=True, err=True)
-        done = [removed(project.instance, site, key, remote) for key, remote in found]
-    left = [each for each in done if each.problem]
+        done = [
+            {"key": key, "name": remote.name, "luid": remote.luid, "problem": problem}
+            for key, remote in found
+            for problem in [delete(project.instance, site, key, remote.luid)]
+        ]
+    left = [each for each in done if each["problem"]]
     output.result(
-        {"datasources": [asdict(each) for each in done]},
-        *(signed("x", f"{each.name}: {each.problem}") for each in left),
+        {"datasources": done},
+        *(signed("x", f"{each['name']}: {each['problem']}") for each in left),
         signed("-", f"{len(done) - len(left)} deleted, {len(left)} left"),
     )
     return 1 if left else 0

@@ -12,10 +12,8 @@ import yaml
 from tableauhyperapi import HyperException, escape_name
 
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import TAG_PREFIX, asset_key_of
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import layout_changes, published_file
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableInfo, open_hyper
@@ -95,7 +93,9 @@ def proposals(
     """
     found = site.in_project(site.project(project, create=False))
     tasks, owner = site.refresh_tasks(), cache(lambda luid: site.user(luid)[0])
-    used = {key for each in declared.values() for key in (*_keys(each.key), *each.models)}
+    used = {
+        key for each in declared.values() for key in (each.key, f"{each.key}_extract", *each.models)
+    }
     # Before any model, for none may have the key of another data source.
     keys = {each.luid: _unused(_key(each), used) for each in found}
     for each in found:
@@ -140,7 +140,8 @@ def _proposed(
     keys: dict[str, Any] = {"name": remote.name, "key": key, "project": project, "adopt": True}
     if key == asset_key_of(remote.name):
         del keys["key"]
-    models = [_unused(_model(key, each, tables), used) for each in tables]
+    ends = [asset_key_of(each.name) if len(tables) > 1 else "rows" for each in tables]
+    models = [_unused(f"{key}_{end}", used) for end in ends]
     # A single table is published as "Extract", whatever its name.
     only = key if [each.name for each in tables] == [EXTRACT_SCHEMA] else ""
     declared = zip(tables, models, strict=True)
@@ -160,10 +161,6 @@ def _proposed(
     return Proposal(*about, key=key, rows=rows, notes=notes, files=files)
 
 
-def _keys(key: str) -> tuple[str, str]:
-    return key, f"{key}_extract"
-
-
 def _key(remote: RemoteDatasource) -> str:
     key = asset_key_of(remote.name)
     return key if key.strip("_") else f"datasource_{remote.luid[:8]}"
@@ -172,13 +169,9 @@ def _key(remote: RemoteDatasource) -> str:
 def _unused(key: str, used: set[str]) -> str:
     """Return an asset key, numbered if it or its extract's is taken, and take it."""
     numbered = (f"{key}_{number}" if number > 1 else key for number in count(1))
-    free = next(each for each in numbered if used.isdisjoint(_keys(each)))
-    used.update(_keys(free))
+    free = next(each for each in numbered if used.isdisjoint({each, f"{each}_extract"}))
+    used |= {free, f"{free}_extract"}
     return free
-
-
-def _model(key: str, table: _Table, tables: Sequence[_Table]) -> str:
-    return f"{key}_{asset_key_of(table.name) if len(tables) > 1 else 'rows'}"
 
 
 def _table(file: HyperFile, info: TableInfo) -> _Table:
@@ -250,17 +243,7 @@ def _kept(
     component: PublishedDatasource, tables: Sequence[_Table], metadata: Metadata
 ) -> Iterator[str]:
     """What an adoption keeps, and what it cannot."""
-    nothing = Fingerprint(rows=0, hash_sum=0)
-    desired = {
-        each.name: TableContent(
-            model=each.model,
-            version=0,
-            columns=tuple(map(component.types.apply, each.contract)),
-            all_rows=nothing,
-            content=nothing,
-        )
-        for each in component.tables
-    }
+    desired = {e.name: [*map(component.types.apply, e.contract)] for e in component.tables}
     found = {each.name: each.columns for each in tables}
     changes = layout_changes(found, component, desired)
     if others := {each.schema for each in tables} - {EXTRACT_SCHEMA}:

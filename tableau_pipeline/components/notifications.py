@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,9 +38,6 @@ class Notify:
         min_length=1,
         description="What to tell of. `drifted`: the audit has found a difference. `late`: the "
         "last refresh is older than `freshness` allows.",
-    )
-    webserver: str | None = Field(
-        default=None, description='URL of the Dagster web UI, for links: "https://dagster.example".'
     )
 
     @field_validator("urls")
@@ -82,17 +80,10 @@ class Incident:
     """
 
     about: str
-    occasion: Occasion | None = None
+    occasion: str | None = None
     id: str = ""
     text: str = ""
     run_id: str | None = None
-
-
-_OCCASIONS: dict[State, Occasion] = {
-    State.FAILED: "failed",
-    State.REFUSED: "refused",
-    State.LATE: "late",
-}
 
 
 def notification_sensor(
@@ -121,7 +112,7 @@ def notification_sensor(
                 if each.occasion in notify.on and before.get(each.about) != each.id
             ]
             after[place] = before
-            if not news or _send(url, news, notify.webserver):
+            if not news or _send(url, news):
                 # While a data source is being refreshed, its incident is not over.
                 after[place] = before | {each.about: each.id for each in now}
                 count += len(news)
@@ -141,11 +132,10 @@ def _incidents(
     for each in datasources:
         policy = each.freshness.policy() if each.freshness else None
         now = standing(each.key, found[each.key], policy, datetime.now(UTC))
-        occasion = _OCCASIONS.get(now.state)
-        if occasion:
-            verb = "is" if occasion == "late" else "was" if occasion == "refused" else "has"
-            text = f'"{each.name}" {verb} {occasion}: {now.why}\nRemedy: {now.remedy}'
-            yield Incident(each.key, occasion, occasion, text, now.run_id)
+        if now.state in (State.FAILED, State.REFUSED, State.LATE):
+            verb = {State.LATE: "is", State.REFUSED: "was"}.get(now.state, "has")
+            text = f'"{each.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'
+            yield Incident(each.key, now.state, now.state, text, now.run_id)
         elif now.state is not State.RUNNING:
             yield Incident(each.key)
 
@@ -161,11 +151,11 @@ def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:
             yield Incident(_JOB)
 
 
-def _send(url: str, news: Sequence[Incident], webserver: str | None) -> bool:
+def _send(url: str, news: Sequence[Incident]) -> bool:
     """Tell of incidents in one message; return whether it was taken."""
-    texts = []
+    texts, web = [], os.environ.get("PIPELINE_WEB_URL")
     for each in news:
-        link = f"{webserver.rstrip('/')}/runs/{each.run_id}" if webserver and each.run_id else ""
+        link = f"{web.rstrip('/')}/runs/{each.run_id}" if web and each.run_id else ""
         text = each.text if len(each.text) <= _LONGEST else f"{each.text[:_LONGEST]}..."
         texts.append("\n".join(filter(None, (text, link))))
     title = f"Tableau: {len(news)} data sources need a person" if len(news) > 1 else "Tableau"

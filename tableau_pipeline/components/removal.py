@@ -1,7 +1,6 @@
 """Take away what this instance has published in an environment."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import dagster as dg
 
@@ -12,16 +11,6 @@ from tableau_pipeline.core.project_root import root_of
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """A data source that was deleted, unless there was a problem."""
-
-    key: str
-    name: str
-    luid: str
-    problem: str = ""
 
 
 def published_below(
@@ -36,18 +25,16 @@ def published_below(
             yield keys[0], remote
 
 
-def removed(
-    instance: dg.DagsterInstance, site: TableauSite, key: str, remote: RemoteDatasource
-) -> Removed:
-    """Delete a data source, unless a run refreshes it."""
+def delete(instance: dg.DagsterInstance, site: TableauSite, key: str, luid: str) -> str:
+    """Delete a data source, unless a run refreshes it; return why it is left, "" if it is gone."""
     name, _, root = key.partition("@")
     journal = DagsterJournal(instance, name, root=root)
     claims = read_history(journal.records()).open_claims
     running = [each.owner.run_id for each in claims if not journal.has_ended(each.owner)]
-    problem = f"run {running[0]} is refreshing it: terminate that run first" if running else ""
+    if running:
+        return f"run {running[0]} is refreshing it: terminate that run first"
     try:
-        if not problem:
-            site.delete(remote.luid)
+        site.delete(luid)
     except RefreshError as error:
-        problem = str(error)
-    return Removed(key, remote.name, remote.luid, problem)
+        return str(error)
+    return ""

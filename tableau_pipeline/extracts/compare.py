@@ -1,6 +1,6 @@
 """Compare what is published with the models: its tables and columns, its rows, its values."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from tableau_pipeline.hyper.build import table_names
 from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
 from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, hyper_type
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, hyper_type
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.publishing.rest import unpack
 from tableau_pipeline.publishing.site import TableauSite
@@ -71,7 +71,9 @@ def published_tables(
 
 
 def layout_changes(
-    found: Mapping[str, Mapping[str, str]], declaration: Declaration, desired: Tables
+    found: Mapping[str, Mapping[str, str]],
+    declaration: Declaration,
+    desired: Mapping[str, Sequence[Column]],
 ) -> list[str]:
     """In what the tables of a published file differ from those to publish, as phrases.
 
@@ -81,8 +83,8 @@ def layout_changes(
     before = {(table, name): type_ for table in found for name, type_ in found[table].items()}
     after = {
         (declaration.published_name(name), column.name): hyper_type(column, table=name)
-        for name, table in desired.items()
-        for column in table.columns
+        for name, columns in desired.items()
+        for column in columns
     }
     return [
         *(f"{'.'.join(key)} ({before[key]}) would go" for key in before if key not in after),

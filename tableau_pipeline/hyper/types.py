@@ -308,18 +308,8 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
 
 
 # Of the Spark types that are published as a Hyper type, the one to write a model with.
-_SPARK = {
-    "BOOLEAN": "boolean",
-    "SMALLINT": "smallint",
-    "INTEGER": "int",
-    "BIGINT": "bigint",
-    "REAL": "float",
-    "DOUBLE PRECISION": "double",
-    "BYTES": "binary",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp_ntz",
-    "TIMESTAMPTZ": "timestamp",
-}
+_SPARK = {rule.hyper: rule.spark.split("|")[-1] for rule in RULES}
+_SPARK |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 
 
 def spark_type(sql_type: str) -> str | None:

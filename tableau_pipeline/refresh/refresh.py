@@ -346,7 +346,8 @@ class _Phases:
             found = published_tables(self._server, base.remote, self._setup.hyper)
         except ValueError as error:
             return (f"its tables cannot be read ({error})",)
-        return layout_changes(found, declaration, desired)
+        columns = {name: each.columns for name, each in desired.items()}
+        return layout_changes(found, declaration, columns)
 
     def _deltas(
         self, changed: Changed, desired: Mapping[str, TableContent]

@@ -83,8 +83,9 @@ def telling(location: Location, *urls: str, **more: Any) -> Generator[Any]:
     yield tick
 
 
-def test_each_incident_is_told_once(location: Location):
+def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a team that hears of a refused data source from its readers, or every minute."""
+    monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")
     with (
         serving(Web) as (web, port),
         serving(Mail) as (mail, smtp),
@@ -92,7 +93,6 @@ def test_each_incident_is_told_once(location: Location):
             location,
             f"json://127.0.0.1:{port}/hook",
             f"mailto://127.0.0.1:{smtp}?from=us@example.com&to=team@example.com&mode=insecure",
-            webserver="https://dagster.example/",
         ) as tick,
     ):
         location.model()
