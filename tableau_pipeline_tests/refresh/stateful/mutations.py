@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
-from tableau_pipeline.core.server import Window
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.metadata.merge import Merge, merge
 from tableau_pipeline.refresh.claim import HeldClaim
