@@ -43,7 +43,8 @@ class Foreseen:
     """What the next refresh of a data source would do.
 
     Attributes:
-        kind: update, publish, move, refused, failed, unchanged, unknown or removed.
+        kind: update, publish, move, metadata (without rows), refused, failed, unchanged, unknown or
+            removed.
         rows: that it would hold then, in all tables.
         size: bytes that would be sent; for a full publish, those of the last one. None if that is
             not known.
@@ -175,7 +176,8 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
     kind, size = "publish", before.size if before else None
     match report.plan:
         case NoChange():
-            kind, size = "move" if report.moves else "unchanged", 0
+            others = "metadata" if report.to_set else "unchanged"
+            kind, size = "move" if report.moves else others, 0
         case UpdateTables():
             kind, size = "update", report.extract.size if report.extract else None
         case Refuse():
@@ -222,6 +224,7 @@ def _notes(report: Report) -> Iterator[Note]:
     if merged and not isinstance(report.plan, Refuse):
         yield from (Note("metadata", change) for change in change_phrases(merged))
         yield from (Note("conflict", conflict) for conflict in conflict_phrases(merged))
+    yield from (Note("metadata", each) for each in report.to_set)
     for table, counts in report.tables.items():
         if len(report.tables) > 1 or counts.whole:
             why = f" (all rows: {counts.whole})" if counts.whole else ""

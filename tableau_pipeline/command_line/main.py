@@ -16,7 +16,6 @@ from tableau_pipeline.command_line.remove import remove
 from tableau_pipeline.command_line.status import status
 from tableau_pipeline.errors import RefreshError
 
-_LOG = logging.getLogger(__name__)
 # 2 would read as "could not look" of `status`, and as "changes" of `plan`.
 WRONG_USAGE = 64
 # What a command returns if it cannot be carried out.
@@ -57,7 +56,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.exceptions.Abort:
         return 130
     except RefreshError as error:
-        _LOG.debug("", exc_info=error)
+        logging.getLogger(__name__).debug("", exc_info=error)
         output.problem(str(error))
         if output.as_json:
             output.result({"error": str(error)})

@@ -21,7 +21,8 @@ from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.foresee import Foreseen, Note, foresee
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
-_KINDS = ("update", "publish", "move", "removed", "refused", "failed", "unknown", "unchanged")
+_OTHERS = ("refused", "failed", "unknown", "unchanged")
+_KINDS = ("update", "publish", "move", "metadata", "removed", *_OTHERS)
 _ALWAYS = ("update", "publish", "refused", "unchanged")
 _SIGNS = {"refused": "!", "failed": "x", "unchanged": "=", "unknown": "?", "removed": "-"}
 _OFFLINE = "Offline: what others changed on the server since the last refresh is not known."

@@ -39,12 +39,14 @@ class Seen:
         written: the values that we wrote last.
         luids: of the groups and users in these and in what is wanted, by kind and name.
         rules: all permissions, if any are wanted or were written.
+        phrases: what is to be set, such as 'owner becomes "dana"'.
     """
 
     found: Values
     written: Values
     luids: Mapping[tuple[str, str], str]
     rules: about.Rules
+    phrases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class Teller:
         if result.conflicts and self.on_conflict == "refuse":
             conflicts = "; ".join(self._conflicts(result))
             raise RefusedError(f"{conflicts}. Nothing was sent: let both say the same")
-        return Seen(found, written, luids, rules)
+        changes = result.changes.items()
+        phrases = tuple(f"{about_name(path)} becomes {_brief(value)}" for path, value in changes)
+        return Seen(found, written, luids, rules, phrases)
 
     def tell(self, sent: Sent, seen: Seen, *, equal: bool | None) -> Told:
         """Make the server say what is declared.

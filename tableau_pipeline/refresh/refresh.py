@@ -317,7 +317,8 @@ class _Phases:
             # The refusal itself says it.
             self._setup.log.info(DECISION, report.decision, report.reason)
             self._seen = None if self._options.offline else self._teller.look(base)
-        report = replace(report, orphans=self._orphans(base, desired, plan))
+        to_set = self._seen.phrases if self._seen else ()
+        report = replace(report, orphans=self._orphans(base, desired, plan), to_set=to_set)
         return Planned(base, desired, plan, report, declared, merged, deltas)
 
     def _metadata(

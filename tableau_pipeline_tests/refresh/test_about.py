@@ -14,6 +14,7 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
+from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.publishing import about
 from tableau_pipeline.refresh.about import Teller
@@ -95,6 +96,20 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     assert told["description"] == "All flights\n\nBuilt from flights."
     assert (told["tags"], told["certified"]) == ({"finance"}, "")
     assert pipeline.wrong() == []
+
+
+def test_a_plan_tells_what_is_to_be_set(new_pipeline: NewPipeline):
+    """Prevents: a description or permission that changes although `plan` said that nothing will."""
+    pipeline = new_pipeline(description="Flights")
+    pipeline.run()
+    assert foresee(pipeline.refresh(), pipeline.eyes).kind == "unchanged"
+    pipeline.declare(description="All flights", owner="ann")
+    told = foresee(pipeline.refresh(), pipeline.eyes)
+    assert (told.kind, told.decision) == ("metadata", "no change")
+    assert {each.text for each in told.notes} == {
+        'description becomes "All flights"',
+        'owner becomes "ann"',
+    }
 
 
 def test_what_people_say_stays(new_pipeline: NewPipeline):
