@@ -155,6 +155,11 @@ def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setenv("DAGSTER_HOME", story.instance.root_directory)
     monkeypatch.chdir(ROOT)
     capsys.readouterr()
-    check_transcripts(
-        "On the demo", lambda command: Told(run(command.split()), *capsys.readouterr())
-    )
+
+    def told(command: str) -> Told:
+        code, (out, err) = run(command.split()), capsys.readouterr()
+        # Other tests have published files, which no data source declares.
+        lines = [line for line in out.splitlines(keepends=True) if "not declared here" not in line]
+        return Told(code, "".join(lines), err)
+
+    check_transcripts("On the demo", told)
