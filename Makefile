@@ -2,9 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 GROUPS := --dist loadgroup --no-loadscope-reorder
-IN_PARALLEL := --numprocesses auto $(GROUPS)
-# Slow tests wait for daemons half of the time: one more process than there are cores.
-SLOW_IN_PARALLEL := --numprocesses 3 $(GROUPS)
+# Tests wait for servers and daemons: one more process than there are cores of a small machine.
+IN_PARALLEL := --numprocesses 3 $(GROUPS)
 
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
@@ -30,7 +29,7 @@ test: java .venv/classes # The tests that take minutes
 	@$(BIN)/pytest $(IN_PARALLEL) -m "not slow and not long"
 
 test-all: test postgresql # These, and the slow ones
-	@$(BIN)/pytest $(SLOW_IN_PARALLEL) -m "slow and not long"
+	@$(BIN)/pytest $(IN_PARALLEL) -m "slow and not long"
 
 # What CI has no time for: to be run before a change of what a refresh promises is called done.
 test-long: java .venv/classes postgresql # What CI has no time for
