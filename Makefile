@@ -1,9 +1,8 @@
 # `make demo` and `make test` need nothing but Python 3.11, Java 17 and make.
 PYTHON ?= python3
 BIN := .venv/bin
-GROUPS := --dist loadgroup --no-loadscope-reorder
 # Tests wait for servers and daemons: one more process than there are cores of a small machine.
-IN_PARALLEL := --numprocesses 3 $(GROUPS)
+IN_PARALLEL := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.

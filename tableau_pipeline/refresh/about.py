@@ -153,7 +153,7 @@ class Teller:
 
     def _merged(self, wanted: Values, written: Values, found: Values) -> Merge:
         result = merge(wanted, [written], found, on_conflict=self.on_conflict)
-        # Who may see the data is not left to whoever changed it last without a word.
+        # A person's change of a permission that is declared is reported, not only kept.
         drift = [path for path in result.kept if path[0] == "permission" and path in wanted]
         conflicts = [Conflict(path, wanted[path], found.get(path)) for path in drift]
         set_back = {path: wanted[path] for path in drift if self.on_conflict == "replace"}

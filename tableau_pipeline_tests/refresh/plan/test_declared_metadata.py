@@ -13,7 +13,7 @@ from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
-from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
@@ -265,3 +265,18 @@ def test_both_uploads_of_a_first_refresh_count(pipeline: Pipeline):
     report = pipeline.run()
     assert report.extract
     assert report.sent > report.extract.size
+
+
+def test_comments_of_a_model_are_descriptions(pipeline: Pipeline):
+    """Prevents: descriptions that stand in Spark already have to be typed again; or that come back
+    as a change each night."""
+    comments = {"delay": "Minutes late.", "carrier": "Its code."}
+    snapshot(pipeline.folder / "snapshots", flights(9), comments=comments)
+    field = FieldMetadata("carrier", description="The airline.")
+    (table,) = pipeline.declaration.tables
+    pipeline.policy(table.policy, fields=(field,))
+    pipeline.run()
+    assert "<run>Minutes late.</run>" in pipeline.tds()
+    assert "<run>The airline.</run>" in pipeline.tds()
+    assert "Its code." not in pipeline.tds()
+    assert_at_rest(pipeline)

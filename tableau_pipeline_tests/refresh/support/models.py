@@ -1,9 +1,10 @@
 """Snapshots as a model's Spark asset leaves them, made by Arrow: no JVM is needed to have one."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,6 +51,7 @@ def snapshot(
     partition: str | None = None,
     span: Span | None = None,
     without: Collection[str] = (),
+    comments: Mapping[str, str] = MappingProxyType({}),
 ) -> Snapshot:
     """Commit `rows` as the next version of a model in the store at `root`, in two files.
 
@@ -69,6 +71,7 @@ def snapshot(
         )
         return Snapshot(
             folder=store.folder(asset_key),
+            comments=dict(comments),
             asset_key=asset_key,
             number=number,
             created_at=datetime.now(UTC),
