@@ -10,7 +10,7 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
@@ -278,3 +278,16 @@ def test_warning_while_the_models_are_old(new_pipeline: NewPipeline):
     for late, expected in (("it is of May", ["Out of date: it is of May"]), (None, [])):
         refresh(replace(pipeline.refresh(), late=lambda late=late: late), Options())
         assert [text.partition(" (tab")[0] for text in warnings_on(pipeline)] == expected
+
+
+def test_a_plan_tells_the_rows_and_bytes_of_an_update(new_pipeline: NewPipeline):
+    """Prevents: a plan whose numbers are not those of the refresh that follows it."""
+    pipeline = new_pipeline()
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    told = foresee(pipeline.refresh(), pipeline.eyes)
+    report = pipeline.run()
+    (done,) = report.tables.values()
+    assert told.kind == "update"
+    assert (told.inserted, told.deleted, told.size) == (done.inserted, done.deleted, report.sent)
