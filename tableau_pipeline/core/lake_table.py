@@ -3,7 +3,7 @@
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import keyed
@@ -35,16 +35,11 @@ class InCatalog:
         return f"{self.table} of the catalog {self.catalog}"
 
 
-def _in_catalog(table: Any) -> Any:
-    if isinstance(table, str):
-        raise ValueError(
-            f'"{table}" names no catalog, which alone knows the current version of an Iceberg '
-            "table: write {catalog: prod, table: db.orders}"
-        )
-    return table
-
-
-_LAKES = "source is {delta: /lake/orders}, or {iceberg: {catalog: prod, table: db.orders}}"
+_in_catalog = TypeAdapter(InCatalog).validate_python
+_LAKES = (
+    "source is one of: {delta: /lake/orders}; {iceberg: {catalog: prod, table: db.orders}}; "
+    "{iceberg: s3://lake/orders}"
+)
 
 
 @keyed
@@ -56,9 +51,16 @@ class LakeTable:
         description="Absolute path of the folder of a Delta table, or its URL in an object store.",
     )
     iceberg: Annotated[
-        InCatalog | None,
-        BeforeValidator(_in_catalog, json_schema_input_type=InCatalog | None),
-    ] = Field(default=None, description="An Iceberg table, by its catalog.")
+        str | InCatalog | None,
+        BeforeValidator(
+            lambda table: _in_catalog(table) if isinstance(table, dict) else table,
+            json_schema_input_type=str | InCatalog | None,
+        ),
+    ] = Field(
+        default=None,
+        description="{catalog: ..., table: ...}: an Iceberg table by its catalog. If it has none, "
+        "the absolute path of its folder, or its URL in an object store.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -71,14 +73,14 @@ class LakeTable:
     def _one_table(self) -> Self:
         if bool(self.delta) == bool(self.iceberg):
             raise ValueError(_LAKES)
-        if self.delta:
+        if isinstance(location := self.location, str):
             try:
-                known = is_url(self.delta, setting="source") or self.delta.startswith("/")
+                known = is_url(location, setting="source") or location.startswith("/")
             except RefusedError as error:
                 raise ValueError(str(error)) from None
             if not known:
                 raise ValueError(
-                    f'"{self.delta}" is neither an absolute path, such as /lake/orders, nor a URL, '
+                    f'"{location}" is neither an absolute path, such as /lake/orders, nor a URL, '
                     "such as s3://lake/orders"
                 )
         return self
@@ -91,7 +93,7 @@ class LakeTable:
     @property
     def location(self) -> str | InCatalog:
         """Where it is: a path or URL without a slash at its end, or a table of a catalog."""
-        if self.iceberg:
-            return self.iceberg
-        where = self.delta or ""
+        where = self.delta or self.iceberg or ""
+        if isinstance(where, InCatalog):
+            return where
         return where.rstrip("/") if "://" in where else str(PurePosixPath(where))

@@ -26,6 +26,7 @@ from tableau_pipeline.objects.stores import (
     bucket_and_key,
     canonical,
     is_url,
+    list_folder,
     read_footer,
     read_object,
 )
@@ -173,6 +174,13 @@ def folder_at(location: str, copies: LocalCopies) -> Folder:
     if is_url(location, setting="source"):
         return ObjectFolder(*bucket_and_key(location), copies)
     return LocalFolder(Path(location))
+
+
+def names_in(location: str) -> list[str]:
+    """Return the names of the files in a folder, without those of folders in it."""
+    if is_url(location, setting="source"):
+        return list(list_folder(location))
+    return [path.name for path in Path(location).glob("*")]
 
 
 def read_bytes(location: str) -> bytes | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +16,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.transforms import IdentityTransform
@@ -32,6 +34,7 @@ from tableau_pipeline.lake.files import (
     folder_at,
     footers,
     lake_snapshot,
+    names_in,
     partition_text,
     plain,
     read_bytes,
@@ -40,6 +43,11 @@ from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import is_url
 
 _NEWEST_FORMAT = 2
+_HINT = "version-hint.text"
+# A table without a catalog commits a version by giving this name to a file.
+_COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
+# Until then, the file has this name.
+_UNCOMMITTED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(\w+\.)?metadata\.json")
 # Iceberg's names of types that differ from Spark's; the other way round for zones.
 _TYPES = {
     "long": "bigint",
@@ -53,7 +61,7 @@ _EMPTY = 0
 _SCHEMA = 2**63
 
 
-def newest(location: InCatalog) -> str:
+def newest(location: str | InCatalog) -> str:
     """Return the newest version of a table, as "<id of the table>@<snapshot>/<schema>"."""
     table = _opened(location)
     snapshot = table.current_snapshot()
@@ -62,7 +70,7 @@ def newest(location: InCatalog) -> str:
 
 
 def read(
-    location: InCatalog, *, asset_key: str, number: int | None, copies: LocalCopies
+    location: str | InCatalog, *, asset_key: str, number: int | None, copies: LocalCopies
 ) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
@@ -87,8 +95,7 @@ def read(
         if (schema := table.schemas().get(schema_id)) is None:
             return None
     tasks = _tasks(table, current, title)
-    place = plain(table.location())
-    is_url(place, setting=f"The location of {title}")
+    place = _folder_of(table, location)
     names = [file_name(task.file.file_path, place, table=title) for task in tasks]
     folder = folder_at(place, copies)
     fields = {each.field_id: (each.field_type, _column(each)) for each in schema.fields}
@@ -190,15 +197,22 @@ def _text(transform: IdentityTransform, type_: IcebergType, value: Any) -> str |
     return transform.to_human_string(type_, value)
 
 
-def _opened(location: InCatalog) -> StaticTable:
-    """Open a table at its current metadata, which its catalog names.
+def _opened(location: str | InCatalog) -> StaticTable:
+    """Open a table at its current metadata, which its catalog names, or its folder.
 
     Raises:
         RefusedError: there is no Iceberg table, or pyiceberg cannot read it.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
-    loaded = _loaded(location)
-    metadata, source = loaded.metadata, loaded.metadata_location
+    if isinstance(location, InCatalog):
+        loaded = _loaded(location)
+        metadata, source = loaded.metadata, loaded.metadata_location
+    else:
+        source = _current_metadata(location)
+        try:
+            metadata = FromInputFile.table_metadata(LakeIO().new_input(source))
+        except (OSError, ValueError) as error:
+            raise RefusedError(f"{_named(location)} cannot be read: {error}") from error
     if metadata.format_version > _NEWEST_FORMAT:
         raise RefusedError(
             f"{_named(location)} has version {metadata.format_version} of the format; "
@@ -214,9 +228,80 @@ def _opened(location: InCatalog) -> StaticTable:
     )
 
 
-def _named(location: InCatalog) -> str:
+def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
+    """Return the path or URL of the folder below which all files of a table are.
+
+    Raises:
+        RefusedError: it is in a store that is not read, or not where it was declared to be.
+    """
+    folder = plain(table.location())
+    is_at_url = is_url(folder, setting=f"The location of {_named(location)}")
+    if isinstance(location, InCatalog) or folder == location:
+        return folder
+    # A path may lead there by a link.
+    if (
+        is_at_url
+        or is_url(location, setting="source")
+        or Path(folder).resolve() != Path(location).resolve()
+    ):
+        raise RefusedError(
+            f"{_named(location)} says of itself that it is at {folder}: declare that, or the "
+            "catalog that has the table"
+        )
+    return folder
+
+
+def _named(location: str | InCatalog) -> str:
     """Return how messages name a table."""
     return f"The Iceberg table {location}"
+
+
+def _current_metadata(path: str) -> str:
+    """Return the newest committed file of metadata of a table that has no catalog."""
+    folder = f"{path}/metadata"
+    committed: dict[int, list[str]] = {}
+    for name in names_in(folder):
+        # Hadoop hides its checksums of files behind a dot.
+        if ".metadata.json" not in name or name.startswith("."):
+            continue
+        if match := _COMMITTED.fullmatch(name):
+            committed.setdefault(int(match[1]), []).append(name)
+        elif not _UNCOMMITTED.fullmatch(name):
+            raise RefusedError(
+                f"{_named(path)} has a catalog, as {folder}/{name} shows, and only the catalog "
+                "knows which version is current: declare source: {iceberg: {catalog: ..., "
+                "table: ...}}"
+            )
+    if not committed:
+        raise RefusedError(
+            f"{_named(path)} does not exist: there is no {folder}/v*.metadata.json. Correct "
+            "`source`, or create the table"
+        )
+    number = _newest(folder, committed)
+    if len(committed[number]) > 1:
+        raise RefusedError(
+            f"{_named(path)} has two files of metadata of version {number}: "
+            f"{' and '.join(sorted(committed[number]))}. Remove the wrong one"
+        )
+    return f"{folder}/{committed[number][0]}"
+
+
+def _newest(folder: str, committed: Mapping[int, object]) -> int:
+    """Return the number of the newest version, as Iceberg itself finds it."""
+    hint = read_bytes(f"{folder}/{_HINT}")
+    if hint is None:
+        return max(committed)
+    text = hint.decode(errors="replace").strip()
+    if not text.isdecimal() or int(text) not in committed:
+        raise RefusedError(
+            f'{folder}/{_HINT} says "{text}", but there is no v{text}.metadata.json. Correct the '
+            "file, or remove it"
+        )
+    number = int(text)
+    # The hint is written after the version, and may lag.
+    while number + 1 in committed:
+        number += 1
+    return number
 
 
 class LakeIO(FileIO):

@@ -33,18 +33,18 @@ def delta_version(path: str) -> str:
     return _reader("delta", path).newest(path)
 
 
-def iceberg_version(table: str, *, catalog: str) -> str:
+def iceberg_version(table: str, *, catalog: str | None = None) -> str:
     """Return the newest version of an Iceberg table, "<id of the table>@<snapshot>/<schema>".
 
     Args:
-        table: its name in the catalog, "db.orders".
+        table: its path or URL; or its name in the catalog, "db.orders".
         catalog: the name by which pyiceberg's configuration knows the catalog.
 
     Raises:
         RefusedError: the table does not exist or cannot be read.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
-    location = InCatalog(catalog, table)
+    location = InCatalog(catalog, table) if catalog else table
     return _reader("iceberg", location).newest(location)
 
 

@@ -1,7 +1,7 @@
 """Recognize the URL of an object store, and open it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -175,6 +175,15 @@ def read_object(url: str) -> bytes | None:
             if is_absent(error):
                 return None
             raise
+
+
+def list_folder(url: str) -> Iterator[str]:
+    """Yield the names of the objects in a folder, without those of folders in it."""
+    bucket, key = bucket_and_key(url)
+    with store_errors("Listing", url):
+        objects = obstore.list_with_delimiter(opened(bucket), key)["objects"]
+    for found in objects:
+        yield found["path"].rpartition("/")[2]
 
 
 def read_footer(url: str) -> tuple[bytes, int]:

@@ -1,5 +1,6 @@
 """Iceberg tables as other engines leave them, and pyiceberg does not."""
 
+import gzip
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from tableau_pipeline.core.lake_table import InCatalog
+from tableau_pipeline_tests.refresh.lakes.support import in_order
 
 CATALOG = "lake"
 
@@ -33,6 +35,43 @@ def sql_catalog(
 def in_catalog(table: Table) -> InCatalog:
     """Return where the catalog has a table."""
     return InCatalog(CATALOG, ".".join(table.name()))
+
+
+class HadoopTable:
+    """A table without a catalog: its versions are numbered files, of which a hint names one.
+
+    pyiceberg writes it elsewhere, with a catalog of its own.
+    """
+
+    def __init__(self, catalog: SqlCatalog, name: str, rows: pa.Table) -> None:
+        elsewhere = {"write.metadata.path": f"{catalog.properties['warehouse']}/metadata"}
+        self.table = catalog.create_table(f"db.{name}", schema=rows.schema, properties=elsewhere)
+        self.path = folder_of(self.table)
+        self.metadata = self.path / "metadata"
+        self.metadata.mkdir(parents=True)
+        self.number = 0
+        self.append(rows)
+
+    def append(self, rows: pa.Table, *, hint: int | None = None) -> None:
+        """Commit more rows, and let the hint name their version, or another one."""
+        self.table.append(rows)
+        self.number += 1
+        self.write(f"v{self.number}.metadata.json")
+        self.hint(str(hint or self.number))
+
+    def write(self, name: str) -> None:
+        """Write the current metadata under a name."""
+        content = Path(self.table.metadata_location.removeprefix("file://")).read_bytes()
+        is_compressed = ".gz" in name
+        (self.metadata / name).write_bytes(gzip.compress(content) if is_compressed else content)
+
+    def hint(self, text: str) -> None:
+        """Write the hint."""
+        (self.metadata / "version-hint.text").write_text(text)
+
+    def rows(self) -> list[str]:
+        """All rows, also those of versions that were not committed here."""
+        return in_order(self.table.scan().to_arrow())
 
 
 def folder_of(table: Table) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,9 +10,72 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tableau_pipeline.core.lake_table import InCatalog
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline_tests.refresh.lakes.iceberg import folder_of, in_catalog
+from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline_tests.refresh.lakes.iceberg import HadoopTable, folder_of, in_catalog
 from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+
+@pytest.fixture
+def lake(pipeline: Pipeline, catalog: SqlCatalog) -> HadoopTable:
+    """A table without a catalog, with one version."""
+    made = HadoopTable(catalog, "orders", rows_of([1]))
+    follow(pipeline, "iceberg", made.path)
+    return made
+
+
+def test_a_hint_that_lags(pipeline: Pipeline, lake: HadoopTable):
+    """Prevents: no change for ever, because a hint names an old version."""
+    lake.append(rows_of([2]), hint=1)
+    pipeline.run()
+    assert published(pipeline) == lake.rows()
+    lake.append(rows_of([3]), hint=1)
+    assert pipeline.run().tables == {"flights": RowCounts(deleted=0, inserted=1)}
+    assert published(pipeline) == lake.rows()
+
+
+def test_versions_beyond_a_gap(pipeline: Pipeline, lake: HadoopTable):
+    """Prevents: a version is published that Iceberg itself does not find from the hint."""
+    lake.table.append(rows_of([2]))
+    lake.write("v3.metadata.json")
+    pipeline.run()
+    assert published(pipeline) == in_order(rows_of([1]))
+
+
+def test_no_hint(pipeline: Pipeline, lake: HadoopTable):
+    """Prevents: a table that cannot be read because its hint was not copied along."""
+    lake.table.append(rows_of([2]))
+    lake.write("v10.gz.metadata.json")
+    (lake.metadata / "version-hint.text").unlink()
+    # Both of these, Hadoop leaves behind.
+    lake.table.append(rows_of([3]))
+    lake.write(f"{uuid4()}.metadata.json")
+    lake.write(".v99.metadata.json.crc")
+    pipeline.run()
+    assert published(pipeline) == in_order(rows_of([1, 2]))
+
+
+@pytest.mark.parametrize("hint", ["7", "00001-abc", ""])
+def test_a_hint_of_no_version(pipeline: Pipeline, lake: HadoopTable, hint: str):
+    """Prevents: a version is guessed where the hint names none."""
+    lake.hint(hint)
+    with pytest.raises(RefusedError, match=f'version-hint.text says "{hint}", but there is no'):
+        pipeline.run()
+
+
+def test_two_files_of_one_version(pipeline: Pipeline, lake: HadoopTable):
+    """Prevents: a version is published that lost against another one."""
+    lake.write("v1.gz.metadata.json")
+    with pytest.raises(RefusedError, match=r"two files of metadata of version 1: v1\.gz"):
+        pipeline.run()
+
+
+@pytest.mark.parametrize("name", ["00001-{}.metadata.json", "1.metadata.json", "v-x.metadata.json"])
+def test_a_catalog_shows(pipeline: Pipeline, lake: HadoopTable, name: str):
+    """Prevents: a version is published that was refused, or old, as only the catalog knows."""
+    lake.write(name.format(uuid4()))
+    with pytest.raises(RefusedError, match=r"has a catalog, as .* shows.* declare source: \{ice"):
+        pipeline.run()
 
 
 def test_a_version_that_the_catalog_refused(pipeline: Pipeline, catalog: SqlCatalog):
@@ -27,6 +91,20 @@ def test_a_version_that_the_catalog_refused(pipeline: Pipeline, catalog: SqlCata
     follow(pipeline, "iceberg", in_catalog(table))
     pipeline.run()
     assert published(pipeline) == in_order(rows_of([1]))
+
+
+def test_another_place(pipeline: Pipeline, lake: HadoopTable, tmp_path: Path):
+    """Prevents: a copy of a table whose files are read where the original has them."""
+    link, copy = tmp_path / "link", tmp_path / "copy"
+    link.symlink_to(lake.path)
+    follow(pipeline, "iceberg", link)
+    pipeline.run()
+    assert published(pipeline) == lake.rows()
+    copy.mkdir()
+    (copy / "metadata").symlink_to(lake.metadata)
+    follow(pipeline, "iceberg", copy)
+    with pytest.raises(RefusedError, match=f"says of itself that it is at {lake.path}: declare"):
+        pipeline.run()
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "lake/db/orders/../elsewhere"])

@@ -169,7 +169,8 @@ def test_a_store_that_is_away(
     assert "update" in decision
 
 
-def test_there_is_no_such_table(store: ObjectServer):
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_there_is_no_such_table(store: ObjectServer, format_: str):
     """Prevents: a table of no rows where a URL is mistyped."""
     with pytest.raises(RefusedError, match=f"{store.url}/nothing does not exist"):
-        current_version(LakeTable(delta=f"{store.url}/nothing"))
+        current_version(LakeTable(**{format_: f"{store.url}/nothing"}))

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.lake_table import InCatalog, LakeFormat
+from tableau_pipeline.core.lake_table import LakeFormat
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.refresh.lakes import spark_tables
-from tableau_pipeline_tests.refresh.lakes.iceberg import in_catalog
 from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
@@ -37,15 +35,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _place(lake: Path, format_: LakeFormat, name: str, catalog: SqlCatalog) -> Path | InCatalog:
-    folder = lake / format_ / name
-    if format_ == "delta":
-        return folder
-    newest = (folder / "metadata" / "version-hint.text").read_text()
-    metadata = folder / "metadata" / f"v{newest}.metadata.json"
-    return in_catalog(catalog.register_table(f"db.{name}", f"file://{metadata}"))
-
-
 @pytest.mark.parametrize(
     ("format_", "name"),
     [
@@ -56,11 +45,9 @@ def _place(lake: Path, format_: LakeFormat, name: str, catalog: SqlCatalog) -> P
         ),
     ],
 )
-def test_rows_are_those_of_spark(
-    pipeline: Pipeline, lake: Path, catalog: SqlCatalog, format_: LakeFormat, name: str
-):
+def test_rows_are_those_of_spark(pipeline: Pipeline, lake: Path, format_: LakeFormat, name: str):
     """Prevents: rows that differ from those that Spark reads of its own table."""
-    follow(pipeline, format_, _place(lake, format_, name, catalog))
+    follow(pipeline, format_, lake / format_ / name)
     pipeline.run(full=True)
     rows = pq.read_table(lake / f"{format_}.rows" / name, coerce_int96_timestamp_unit="us")
     assert published(pipeline) == in_order(rows)
@@ -76,14 +63,9 @@ def test_rows_are_those_of_spark(
     ],
 )
 def test_what_is_not_read_is_refused(
-    pipeline: Pipeline,
-    lake: Path,
-    catalog: SqlCatalog,
-    format_: LakeFormat,
-    name: str,
-    why: str,
+    pipeline: Pipeline, lake: Path, format_: LakeFormat, name: str, why: str
 ):
     """Prevents: deleted rows or wrong values, from a feature that only Spark writes."""
-    follow(pipeline, format_, _place(lake, format_, name, catalog))
+    follow(pipeline, format_, lake / format_ / name)
     with pytest.raises(RefusedError, match=why):
         pipeline.run(full=True)
