@@ -12,7 +12,7 @@ from install import pip_settings, uv_environment
 _TRIED = Path("constraints-lowest.txt")
 _TESTS = (
     *(f"tableau_pipeline_tests/{name}" for name in ("hyper", "lake", "objects", "ingest")),
-    "tableau_pipeline_tests/components/published_datasource/test_refresh_step.py",
+    "tableau_pipeline_tests/components/test_published_datasource.py",
     "tableau_pipeline_tests/test_location.py",
 )
 

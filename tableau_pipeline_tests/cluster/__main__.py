@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from tableau_pipeline.demo.story import CHAPTERS, Line, datasources, lines, table
-from tableau_pipeline_tests.cluster.deployment import deployment
-from tableau_pipeline_tests.cluster.hosts import write
+from tableau_pipeline_tests.cluster.deployment import deployment, write
 from tableau_pipeline_tests.cluster.ran import Ran, ran, table_of_runs, what_failed
 
 # Its three JVMs start cold, and a machine may be busy.

@@ -8,8 +8,7 @@ import dagster as dg
 from dagster._utils.error import SerializableErrorInfo
 
 from tableau_pipeline.demo.story import Chapter
-from tableau_pipeline_tests.cluster.deployment import Deployment
-from tableau_pipeline_tests.cluster.transfers import Transfer
+from tableau_pipeline_tests.cluster.deployment import Deployment, Transfer
 
 _WIDTHS = (17, 8, 8, 33, 21, 8, 9, 10, 7)
 _HEADINGS = (

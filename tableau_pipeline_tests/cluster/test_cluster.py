@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tableau_pipeline_tests.cluster.hosts import alone, can_be_hidden
+from tableau_pipeline_tests.cluster.deployment import alone, can_be_hidden
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.deployment.s3 import BUCKET, SECRET
+from tableau_pipeline_tests.deployment.object_stores import BUCKET, SECRET
 from tableau_pipeline_tests.postgresql import PASSWORD
 from tableau_sandbox.testing import Sandbox
 

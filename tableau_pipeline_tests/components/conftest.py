@@ -7,7 +7,10 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline_tests.components.support.location import Location
+from tableau_pipeline_tests.components.support.projects import project
 from tableau_sandbox.testing import running_sandbox
+
+__all__ = ["project"]
 
 NewInstance = Callable[[], AbstractContextManager[dg.DagsterInstance]]
 

@@ -12,10 +12,8 @@ from tableau_pipeline.components import TableauPipeline
 from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline.components.pipeline import TableauPipelineScaffolder
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline_tests.components.support.projects import Project, project
+from tableau_pipeline_tests.components.support.projects import Project
 from tableau_pipeline_tests.conftest import ROOT
-
-__all__ = ["project"]
 
 SHOP = """type: tableau_pipeline.components.PublishedDatasource
 attributes:

@@ -1,10 +1,18 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
-from tableau_pipeline_tests.deployment.s3 import S3Server
-from tableau_pipeline_tests.deployment.stores.azure import AzureServer
-from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
+from tableau_pipeline.objects import arrow_files
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.snapshots import store
+from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
+from tableau_pipeline_tests.deployment.object_stores import (
+    AzureServer,
+    Network,
+    ObjectServer,
+    S3Server,
+)
 
 STORES = [
     pytest.param(S3Server, id="S3", marks=pytest.mark.slow),
@@ -19,3 +27,28 @@ def server(
     """An object store that runs."""
     with request.param(tmp_path_factory.mktemp("server") / "server").running() as server:
         yield server
+
+
+@pytest.fixture
+def network(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    """What lies between the store and this process, which soon gives up."""
+    monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
+    monkeypatch.setattr(store, "_PAUSES", (0.1, 0.1))
+    with Network(server.port).running() as network:
+        for name, value in server.settings_at(network.port).items():
+            monkeypatch.setenv(name, value)
+        yield network
+
+
+@pytest.fixture
+def location(server: ObjectServer) -> str:
+    """The URL of a folder for one test."""
+    return f"{server.url}/{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def client(location: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], SnapshotStore]:
+    """Makes stores of snapshots as a host has them, each with a disk of its own."""
+    return lambda: SnapshotStore(
+        ObjectStorage(location, LocalCopies(tmp_path_factory.mktemp("copies"), 10**9))
+    )

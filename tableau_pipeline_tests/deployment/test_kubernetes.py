@@ -22,8 +22,99 @@ from kubernetes.utils import parse_quantity
 
 from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.deployment import chart
-from tableau_pipeline_tests.deployment.compose import SERVICES, dagster_yaml_with_logs
+from tableau_pipeline_tests.deployment.test_compose import SERVICES, dagster_yaml_with_logs
+
+VALUES: dict[str, Any] = yaml.safe_load((ROOT / "deploy/kubernetes/values.yaml").read_text("utf-8"))
+(LOCATION,) = VALUES["dagster-user-deployments"]["deployments"]
+IMAGE = "{repository}:{tag}".format_map(LOCATION["image"])
+
+
+def dagster_yaml(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The instance, without the schedules' and the event log's storage: they are the run's."""
+    daemon, database = values["dagsterDaemon"], values["postgresql"]
+    return {
+        "run_launcher": {
+            "module": "dagster_k8s",
+            "class": values["runLauncher"]["type"],
+            "config": _launcher(values),
+        },
+        "run_storage": {
+            "module": "dagster_postgres.run_storage",
+            "class": "PostgresRunStorage",
+            "config": {
+                "postgres_db": {
+                    "username": database["postgresqlUsername"],
+                    "password": {"env": "DAGSTER_PG_PASSWORD"},
+                    "hostname": database["postgresqlHost"],
+                    "db_name": database["postgresqlDatabase"],
+                    "port": database["service"]["port"],
+                    "params": {},
+                    "scheme": database["postgresqlScheme"],
+                }
+            },
+        },
+        "run_coordinator": {
+            "module": "dagster._core.run_coordinator",
+            "class": "QueuedRunCoordinator",
+            "config": {"dequeue_use_threads": True, "dequeue_num_workers": 4},
+        },
+        "compute_logs": {
+            "module": "dagster_aws.s3.compute_log_manager",
+            "class": values["computeLogManager"]["type"],
+            "config": snake(values["computeLogManager"]["config"]["s3ComputeLogManager"]),
+        },
+        "run_monitoring": snake(daemon["runMonitoring"]),
+        "run_retries": snake(daemon["runRetries"]),
+        "concurrency": snake({key: values["concurrency"][key] for key in ("pools", "runs")}),
+        "python_logs": snake(values["pythonLogs"]),
+        "telemetry": values["telemetry"],
+        **values["additionalInstanceConfig"],
+    }
+
+
+def _launcher(values: Mapping[str, Any]) -> dict[str, Any]:
+    own = values["runLauncher"]["config"]["k8sRunLauncher"]
+    return {
+        "load_incluster_config": True,
+        "job_namespace": "dagster",
+        "image_pull_policy": "Always",
+        "service_account_name": "dagster",
+        "dagster_home": values["global"]["dagsterHome"],
+        "instance_config_map": "dagster-instance",
+        "postgres_password_secret": values["global"]["postgresqlSecretName"],
+        "run_k8s_config": {_snake(key): below for key, below in own["runK8sConfig"].items()},
+    }
+
+
+def container_context(location: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs of a code location are given of its values."""
+    subchart = "dagster-dagster-user-deployments"
+    return {
+        "k8s": {
+            "image_pull_policy": location["image"]["pullPolicy"],
+            "env_config_maps": [f"{subchart}-{location['name']}-user-env"],
+            "env_secrets": [each["name"] for each in location["envSecrets"]],
+            "volume_mounts": location["volumeMounts"],
+            "volumes": location["volumes"],
+            "resources": location.get("resources", {}),
+            "namespace": "dagster",
+            "service_account_name": f"{subchart}-user-deployments",
+            "env": location["env"],
+            "run_k8s_config": {"pod_spec_config": {"automount_service_account_token": True}},
+        }
+    }
+
+
+def snake(values: Any) -> Any:
+    """Values with Dagster's names instead of the chart's."""
+    if isinstance(values, dict):
+        return {_snake(key): snake(below) for key, below in values.items()}
+    return values
+
+
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|KEY")
@@ -36,7 +127,7 @@ KUBECONFIG = {
 }
 (HYBRID,) = load_dagster_cloud_yaml((FOLDER / "dagster_cloud.yaml").read_text("utf-8")).locations
 LOCATIONS: dict[str, tuple[str | None, Any]] = {
-    "chart": (chart.IMAGE, chart.container_context(chart.LOCATION)),
+    "chart": (IMAGE, container_context(LOCATION)),
     "hybrid": (HYBRID.image, HYBRID.container_context),
 }
 
@@ -48,7 +139,7 @@ def text(name: str) -> str:
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """The instance that the chart configures, but for its PostgreSQL and the way to a cluster."""
-    settings = chart.dagster_yaml(chart.VALUES)
+    settings = dagster_yaml(VALUES)
     del settings["run_storage"]
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
@@ -106,7 +197,7 @@ def test_chart_has_the_version_of_dagster():
 def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
     """Prevents: a pool or a retry that one deployment has and the other lacks."""
     ours = dagster_yaml_with_logs()
-    theirs = chart.dagster_yaml(chart.VALUES)
+    theirs = dagster_yaml(VALUES)
     monitoring = theirs.pop("run_monitoring")
     assert ours.pop("run_monitoring").items() <= monitoring.items()
     storage = theirs.pop("run_storage")["config"]["postgres_db"]
@@ -119,7 +210,7 @@ def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
 def test_settings_of_dagster_plus_are_those_of_other_deployments():
     """Prevents: a pool or a retry that is lost in Dagster+."""
     settings = yaml.safe_load(text("deploy/kubernetes/deployment_settings.yaml"))
-    theirs = chart.dagster_yaml(chart.VALUES)
+    theirs = dagster_yaml(VALUES)
     for section, given in settings.items():
         assert given.items() <= theirs[section].items(), section
     assert settings["concurrency"] == theirs["concurrency"]
@@ -172,22 +263,22 @@ def test_secrets_by_name_only(job: dict[str, Any]):
         "name": "tableau-pipeline-postgresql",
         "key": "postgresql-password",
     }
-    assert "postgresqlPassword" not in json.dumps(chart.VALUES)
-    assert not chart.VALUES["generatePostgresqlPasswordSecret"]
+    assert "postgresqlPassword" not in json.dumps(VALUES)
+    assert not VALUES["generatePostgresqlPasswordSecret"]
 
 
 def test_image_is_ours(job: dict[str, Any]):
     """Prevents: a code server that starts otherwise than in compose.yaml, or as root."""
     command = SERVICES["code"]["command"]
-    assert command[-2:] == chart.LOCATION["dagsterApiGrpcArgs"]
+    assert command[-2:] == LOCATION["dagsterApiGrpcArgs"]
     assert HYBRID.code_source
     assert command[-1] == HYBRID.code_source.module_name
-    assert HYBRID.image == chart.IMAGE == container(job)["image"]
+    assert HYBRID.image == IMAGE == container(job)["image"]
     dockerfile = text("Dockerfile")
     (user,) = re.findall(r"^USER (\d+)$", dockerfile, re.MULTILINE)
     assert container(job)["securityContext"]["runAsUser"] == int(user)
     assert job["spec"]["template"]["spec"]["securityContext"]["fsGroup"] == int(user)
-    assert f"DAGSTER_HOME={chart.VALUES['global']['dagsterHome']} " in dockerfile
+    assert f"DAGSTER_HOME={VALUES['global']['dagsterHome']} " in dockerfile
 
 
 def test_extras_of_the_image_exist():
@@ -202,5 +293,5 @@ def test_extras_of_the_image_exist():
 
 def test_nobody_reaches_the_web_server_from_outside():
     """Prevents: a web server without a password on the internet."""
-    assert chart.VALUES["dagsterWebserver"]["service"]["type"] == "ClusterIP"
-    assert not chart.VALUES["ingress"]["enabled"]
+    assert VALUES["dagsterWebserver"]["service"]["type"] == "ClusterIP"
+    assert not VALUES["ingress"]["enabled"]

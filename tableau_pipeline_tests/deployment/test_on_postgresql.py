@@ -15,7 +15,7 @@ from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.core.server import Job
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, running
-from tableau_pipeline_tests.deployment.compose import SERVICES
+from tableau_pipeline_tests.deployment.test_compose import SERVICES
 from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.postgresql import PASSWORD, PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session

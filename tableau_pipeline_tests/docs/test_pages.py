@@ -1,15 +1,17 @@
 """What the pages say of each other, and of names in the code."""
 
+import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
 
+import tableau_pipeline
 from tableau_pipeline.ingest.options import NAMES
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.docs.messages import is_message
 from tableau_pipeline_tests.docs.page import Page, all_pages, page
 
 _TROUBLE = page("troubleshooting.md").sections
@@ -114,3 +116,37 @@ def test_places():
     places = re.findall(r"^\| .+ \| `(\w+/\w+\.py)` \|$", text, re.MULTILINE)
     assert len(places) > 20
     assert [each for each in places if not (ROOT / "tableau_pipeline" / each).is_file()] == []
+
+
+_PLACE = "…"
+_CODE = Path(str(tableau_pipeline.__file__)).parent
+
+
+def is_message(quoted: str) -> bool:
+    """Whether some text of the code is this one, or a longer one; "…" stands for what it fills in.
+
+    Quotation marks do not count.
+    """
+    wanted = ".*".join(map(re.escape, quoted.replace('"', "").split(_PLACE)))
+    return any(re.search(wanted, text) for text in _texts())
+
+
+@cache
+def _texts() -> frozenset[str]:
+    found = set()
+    for file in _CODE.rglob("*.py"):
+        tree = ast.parse(file.read_text("utf-8"))
+        found |= {text for node in ast.walk(tree) if (text := _text(node))}
+    return frozenset(found)
+
+
+def _text(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str() as text):
+            return text.replace('"', "")
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part) for part in parts)
+        case ast.FormattedValue():
+            return _PLACE
+        case _:
+            return ""

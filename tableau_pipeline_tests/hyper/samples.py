@@ -1,11 +1,14 @@
-"""Parquet files to build extracts from, and what an extract says of itself."""
+"""Parquet files to build extracts from, what an extract says of itself, and the end of a hyperd."""
 
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tableauhyperapi import Connection, HyperProcess, TableName
+from tableauhyperapi import Connection, HyperException, HyperProcess, TableName
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.build import Extract, build_extract
@@ -58,3 +61,25 @@ def constraints(hyper: HyperProcess, path: Path) -> list[tuple[str, str, str]]:
             "LEFT JOIN pg_catalog.pg_class r ON r.oid = k.confrelid"
         )
     return sorted((kind, table, to) for kind, table, to in found)
+
+
+def process_id(hyper: HyperProcess) -> int:
+    """The process id of a hyperd."""
+    return int(hyper.endpoint.connection_descriptor.rpartition(".")[2])
+
+
+def kill(hyper: HyperProcess) -> int:
+    """The end of a hyperd, as a damaged file brings it about; its process id."""
+    process = process_id(hyper)
+    os.kill(process, signal.SIGKILL)
+    while _answers(hyper):
+        time.sleep(0.001)
+    return process
+
+
+def _answers(hyper: HyperProcess) -> bool:
+    try:
+        Connection(hyper.endpoint).close()
+    except HyperException:
+        return False
+    return True

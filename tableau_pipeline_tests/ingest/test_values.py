@@ -1,17 +1,22 @@
-"""A text becomes the value that Python's own types find in it, or none."""
+"""Text becomes the records and the values that Python's own csv module and types find in it."""
 
+import csv
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation, localcontext
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest import csv_files
+from tableau_pipeline.ingest.csv_files import csv_chunks
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.values import converted
 
@@ -143,3 +148,46 @@ def test_formats(pattern: str, text: str, found: datetime | None):
     options = Options(timestamp_format=pattern)
     (value,) = converted(pa.array([text]), T.TimestampType(), options).to_pylist()
     assert (value and value.replace(tzinfo=None)) == found
+
+
+FILES = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("block", [7, 1 << 22])
+@FILES
+@given(
+    text=st.text('ab,";\r\n \ufeffé', max_size=40) | st.text('a,"\n', max_size=40),
+    quote=st.sampled_from(['"', '"', ""]),
+    width=st.integers(1, 3),
+)
+@example('a,"b""c\n",\n\n"",d\r\n', '"', 2)
+@example('a,5" b\n', '"', 2)
+@example('"",', '"', 2)
+@example("\ufeff\ufeffa\n", '"', 1)
+@example("a\n\nb", '"', 1)
+@example("a\rb\r\n", "", 1)
+def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str, width: int):
+    """Prevents: rows that grow together, fall apart or vanish, and lines that are not theirs."""
+    monkeypatch.setattr(csv_files, "_BLOCK", block)
+    path, options = tmp_path / "x.csv", Options(quote=quote, header=False)
+    path.write_bytes(text.encode())
+    found, problems = [], set()
+    try:
+        for chunk in csv_chunks(path, options, width):
+            rows = zip(*(each.fill_null("").to_pylist() for each in chunk.columns), strict=True)
+            found += zip(chunk.places(), map(list, rows), strict=True)
+            problems |= {place for place, _ in chunk.problems}
+    except RefusedError:
+        # Of quotes and carriage returns, Python makes a guess.
+        assert (quote and quote in text) or "\r" in text
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+        reader, line, expected, wrong = csv.reader(file, strict=True, quoting=quoting), 1, [], set()
+        for row in reader:
+            if len(row) == width:
+                expected.append((f"line {line}", row))
+            elif row or width == 1:
+                wrong.add(f"line {line}")
+            line = reader.line_num + 1
+    assert (found, problems) == (expected, wrong)

@@ -1,12 +1,18 @@
+"""Data sources and projects on the server, and what they say about themselves."""
+
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import requests
+import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import ProjectLuid
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.publishing import about
 from tableau_pipeline.publishing import rest as lookup
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
@@ -160,3 +166,166 @@ def test_list_by_tag(
     assert (first.luid, first.name) == (others[0].luid, names[0])
     assert (first.tags, first.link) == ({"x", f"{prefix}a/b"}, others[0].link)
     assert last.luid == others[2].luid
+
+
+def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: str):
+    # Prevents: permissions go to nobody, or to somebody else; or nothing tells what to do instead.
+    made = str(tableau.tsc.groups.create(TSC.GroupItem(name)).id)
+    found = [about.grantee(tableau, "group", each) for each in (name.upper(), made, "Nobody")]
+    assert found == [made, made, None]
+    vera = about.grantee(tableau, "user", VIEWER.name)
+    assert about.user_name(tableau, str(vera)) == VIEWER.name
+    with (
+        sign_in(Password(VIEWER.name, VIEWER.password)) as hers,
+        pytest.raises(RefusedError, match="write its LUID"),
+    ):
+        about.grantee(hers, "user", "admin")
+
+
+def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: a change of one property takes another along, or what is gone in YAML stays.
+    luid, seen = sales.luid, []
+    vera = str(about.grantee(tableau, "user", VIEWER.name))
+    for change in (
+        {"description": "All <sales> & more"},
+        {"isCertified": "true", "certificationNote": "Equal"},
+        {"certificationNote": ""},
+        {"description": "", "isCertified": "false"},
+        {"owner": vera},
+    ):
+        about.describe(tableau, luid, **change)
+        found = tableau.find_by_luid(luid)
+        assert found is not None
+        seen.append((found.description, found.certification, found.owner_id == vera))
+    text = "All <sales> & more"
+    assert seen == [
+        (text, None, False),
+        (text, "Equal", False),
+        (text, "", False),
+        ("", None, False),
+        ("", None, True),
+    ]
+
+
+def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: what was allowed stays so although it is to be denied, or other rules go with it.
+    before = about.permissions(tableau, sales.luid)
+    ((_, everyone, _), *_) = before
+    read, query = (("group", everyone, each) for each in ("Read", "VizqlDataApiAccess"))
+    mine = ("user", tableau.user_id, "Write")
+    added = {read: "Deny", query: "Allow", mine: "Allow"}
+    about.set_permissions(tableau, sales.luid, added, remove={read: "Allow"})
+    assert about.permissions(tableau, sales.luid) == before | added
+    about.set_permissions(tableau, sales.luid, {}, remove={query: "Allow", mine: "Allow"})
+    assert about.permissions(tableau, sales.luid) == before | {read: "Deny"}
+
+
+def test_quality_warnings(tableau: TableauSite, sales: RemoteDatasource, sandbox: Sandbox):
+    # Prevents: a warning stays after the data are fresh, or a person's goes with ours.
+    item = tableau.tsc.datasources.get_by_id(sales.luid)
+    tableau.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
+    about.add_quality_warning(tableau, sales.luid, "Old")
+    (hers, _), (ours, message) = about.quality_warnings(tableau, sales.luid)
+    assert message == "Old"
+    about.remove_quality_warning(tableau, ours)
+    assert about.quality_warnings(tableau, sales.luid) == [(hers, "Salaries")]
+    refused: list[Callable[[], object]] = [
+        lambda: about.quality_warnings(tableau, sales.luid),
+        lambda: about.add_quality_warning(tableau, sales.luid, "Old"),
+    ]
+    with sandbox.quirks(data_management=False):
+        for call in refused:
+            with pytest.raises(RefusedError, match="403157"):
+                call()
+
+
+AWKWARD = [
+    "R&D, Europe",
+    "a,b",
+    "a&b",
+    "100% + 1",
+    "Räume: größer",
+    "who's [there]?",
+    'say "x"',
+    "a=b;c#d",
+    "日本",
+]
+
+
+@pytest.fixture
+def top() -> str:
+    return f"Top {uuid4().hex[:8]}"
+
+
+def named(tableau: TableauSite, name: str) -> list:
+    return [each for each in tableau.tsc.projects.all() if each.name == name]
+
+
+def test_path_is_created_below_its_parents(tableau: TableauSite, top: str):
+    """Prevents: the projects of a path lie side by side."""
+    created = tableau.project(f"{top}/Curated/2013", create=True)
+    by_id = {project.id: project for project in tableau.tsc.projects.all()}
+    leaf = by_id[created]
+    assert [leaf.name, by_id[leaf.parent_id].name] == ["2013", "Curated"]
+    assert by_id[by_id[leaf.parent_id].parent_id].name == top
+
+
+def test_what_exists_is_not_created_again(tableau: TableauSite, top: str):
+    """Prevents: every refresh creates a project, or fails because there is one."""
+    created = tableau.project(f"{top}/Curated", create=True)
+    assert tableau.project(f"{top}/Curated", create=True) == created
+    assert tableau.project(f"{top}/Curated", create=False) == created
+    assert tableau.project(f"{top} / Curated ", create=False) == created
+    assert len(named(tableau, top)) == 1
+
+
+def test_case_does_not_matter(tableau: TableauSite, top: str):
+    """Prevents: "curated" cannot be created beside "Curated", which Tableau takes for the same."""
+    created = tableau.project(f"{top}/Curated", create=True)
+    assert tableau.project(f"{top.upper()}/CURATED", create=False) == created
+    assert tableau.project(f"{top.lower()}/curated", create=True) == created
+
+
+def test_same_name_below_two_parents(tableau: TableauSite, top: str):
+    """Prevents: a data source lands in another department's project of the same name."""
+    one = tableau.project(f"{top} A/Curated", create=True)
+    other = tableau.project(f"{top} B/Curated", create=True)
+    assert one != other
+    assert tableau.project(f"{top} A/Curated", create=False) == one
+    assert tableau.project(f"{top} B/Curated", create=False) == other
+
+
+def test_nested_project_is_not_one_of_the_top(tableau: TableauSite, top: str):
+    """Prevents: a project is found by its name where its path was not asked for."""
+    tableau.project(f"{top}/Inner {top}", create=True)
+    with pytest.raises(RefusedError, match="on the site"):
+        tableau.project(f"Inner {top}", create=False)
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_awkward_names(tableau: TableauSite, top: str, name: str):
+    """Prevents: a comma or an ampersand in a name breaks the filter that looks for it."""
+    path = f"{top}/{name}"
+    created = tableau.project(path, create=True)
+    assert tableau.project(path, create=False) == created
+    assert tableau.project(path, create=True) == created
+
+
+def test_names_that_hold_a_slash(tableau: TableauSite, top: str):
+    """Prevents: a project "Sales/EU" cannot be named, or is taken for "EU" in "Sales"."""
+    created = tableau.project((top, "Sales/EU"), create=True)
+    assert [each.parent_id for each in named(tableau, "Sales/EU") if each.id == created]
+    assert tableau.find_project((top.upper(), "SALES/EU")) == created
+    assert tableau.project((top, "Sales/EU"), create=False) == created
+    assert tableau.find_project(f"{top}/Sales/EU") is None
+    with pytest.raises(RefusedError, match=f'"{top}/Sales/US".*"Sales/US" in "{top}"'):
+        tableau.project((top, "Sales/US"), create=False)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_luid_of_no_project(tableau: TableauSite, create: bool):
+    """Prevents: a slip in a LUID is found out when all is built and uploaded."""
+    nowhere = "00000000-0000-0000-0000-000000000000"
+    assert tableau.find_project(ProjectLuid(nowhere)) is None
+    with pytest.raises(RefusedError, match=f"no project {nowhere}.*`project:`"):
+        tableau.project(ProjectLuid(nowhere), create=create)

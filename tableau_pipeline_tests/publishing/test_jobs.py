@@ -1,14 +1,18 @@
-from datetime import UTC, datetime, timedelta
+"""Jobs of the server, and the times of its schedules."""
+
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
+import pytest
 import requests
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.publishing.tasks import cron_of
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, finished, hooked, send
-from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
+from tableau_pipeline_tests.publishing.test_publish import CLEAR, fresh
 from tableau_sandbox.faults import HoldJobs, Refuse
 from tableau_sandbox.testing import Sandbox
 
@@ -128,3 +132,26 @@ def test_job_of_somebody_else_is_not_cancelled(
         job = clear(tableau, sales.luid)
         assert not other.cancel(job)
     assert finished(tableau, job)[0] is Outcome.DONE
+
+
+EVERY_DAY = [("hours", "24")]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "intervals", "cron"),
+    [
+        (time(6, 30), None, [], "30 6 * * *"),
+        (time(6), time(6), [*EVERY_DAY, ("weekDay", "Monday")], "0 6 * * MON"),
+        (time(8), time(20), [("hours", "4"), ("weekDay", "Sunday")], "0 8,12,16,20 * * SUN"),
+        (time(8), time(10), [("minutes", "15")], "0,15,30,45 8,9 * * *"),
+        (time(3, 20), time(3, 20), [("hours", "1")], "20 * * * *"),
+        (time(3, 20), None, [("hours", "8")], "20 3,11,19 * * *"),
+        (time(22), time(2), [("hours", "2")], "0 0,2,22 * * *"),
+        (time(23), None, [("monthDay", "1"), ("monthDay", "LastDay")], "0 23 1,L * *"),
+        (time(6), None, [("monthDay", "First"), ("weekDay", "Monday")], None),
+        (time(6), time(18), [("minutes", "45")], None),
+    ],
+)
+def test_cron(start: time, end: time | None, intervals: list[tuple[str, str]], cron: str | None):
+    """Prevents: a data source that is refreshed at other times than before its adoption."""
+    assert cron_of(start, end, intervals)[0] == cron

@@ -13,7 +13,7 @@ from tableau_pipeline.core.declaration import Diff, ProjectLuid, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Publish, UpdateTables
 from tableau_pipeline_tests.docs.page import page
-from tableau_pipeline_tests.hyper.test_full_disk import hyperd_with
+from tableau_pipeline_tests.hyper.test_build import hyperd_with
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import WHOLE, Pipeline, session

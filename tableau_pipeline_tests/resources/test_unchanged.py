@@ -1,16 +1,104 @@
-"""Models that keep their last snapshot, because nothing came in."""
+"""Models that keep their last snapshot, because nothing came in: also without Java."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.resources import SparkResource, unchanged
+from tableau_pipeline.core.snapshot import Origin, Snapshot
+from tableau_pipeline.ingest import files_version, read_files
+from tableau_pipeline.resources import SnapshotIOManager, SparkResource, unchanged
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.resources.running import RAN, SOURCE, Location, limited, reader
-from tableau_pipeline_tests.snapshots.support.samples import newest, store
-from tableau_pipeline_tests.snapshots.support.versions import manifest
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.snapshots.support import commit, manifest, newest, store
+
+# How many rows the sources have, which are their version, too.
+SOURCE = {"rows": 3}
+RAN: list[str] = []
+
+
+class Limit(dg.Config):
+    rows: int = 100
+    force: bool = False
+
+
+def limited(code_version: str | None = "1") -> dg.AssetsDefinition:
+    """A model of its sources, and of run config."""
+
+    @dg.asset(name="model", code_version=code_version)
+    def build(
+        context: dg.AssetExecutionContext, config: Limit, spark: SparkResource
+    ) -> DataFrame | None:
+        if unchanged(context, f"{SOURCE['rows']} rows"):
+            return None
+        RAN.append("model")
+        return spark.spark_session.range(min(SOURCE["rows"], config.rows))
+
+    return build
+
+
+def reader(*deps: str) -> dg.AssetsDefinition:
+    """A model of that model, after others."""
+
+    @dg.asset(name="reader", code_version="1", deps=deps)
+    def build(
+        context: dg.AssetExecutionContext, model: Snapshot, spark: SparkResource
+    ) -> DataFrame | None:
+        if unchanged(context, "nothing else"):
+            return None
+        RAN.append("reader")
+        return spark.spark_session.range(model.fingerprint.rows)
+
+    return build
+
+
+@dataclass
+class Location:
+    """Where models run."""
+
+    root: Path
+    instance: dg.DagsterInstance = field(default_factory=dg.DagsterInstance.ephemeral)
+
+    def run(self, assets: Sequence[Any], select: str | None = None, **changes: Any) -> list[str]:
+        """Run these assets; return which of them have computed something."""
+        spark = SparkResource()
+        manager = SnapshotIOManager(root=str(self.root), spark=spark)
+        RAN.clear()
+        result = dg.materialize(
+            assets,
+            resources={"spark": spark, "io_manager": manager},
+            instance=self.instance,
+            selection=select,
+            **changes,
+        )
+        assert result.success
+        return [*RAN]
+
+    def materialization(self, key: str = "model") -> dg.AssetMaterialization:
+        event = self.instance.get_latest_materialization_event(dg.AssetKey(key))
+        assert event
+        assert event.asset_materialization
+        return event.asset_materialization
+
+    def version(self, key: str = "model") -> int:
+        found = newest(self.root, key)
+        assert found
+        return found.number
+
+
+@pytest.fixture
+def location(spark: SparkSession, tmp_path: Path) -> Iterator[Location]:
+    """An empty one, whose sources have three rows."""
+    SOURCE["rows"] = 3
+    yield Location(tmp_path / "snapshots")
+    SOURCE["rows"] = 3
 
 
 def test_the_last_snapshot_is_the_output(location: Location) -> None:
@@ -157,3 +245,76 @@ def test_each_partition_of_the_run_counts(location: Location) -> None:
     SOURCE["rows"] = 3
     assert [run("a", "a"), run("a", "b")] == [[], ["a", "b"]]
     assert run("a", "a", states="abcd") == ["a"]
+
+
+class Exports(dg.Config):
+    folder: str
+
+
+@dg.asset(name="model", code_version="1")
+def exported(
+    context: dg.AssetExecutionContext, config: Exports, spark: SparkResource
+) -> DataFrame | None:
+    """A model of files, as the guide shows it."""
+    came_in = files_version(config.folder)
+    if unchanged(context, came_in):
+        return None
+    return read_files(spark.spark_session, config.folder, columns="id bigint")
+
+
+@pytest.mark.slow
+def test_no_java_is_needed(location: Location, tmp_path: Path) -> None:
+    """Prevents a JVM that starts only to find that there is nothing to do."""
+    exports = tmp_path / "exports"
+    exports.mkdir()
+    (exports / "1.csv").write_text("id\n1\n", "utf-8")
+    config = {"ops": {"model": {"config": {"folder": str(exports)}}}}
+    location.run([exported], run_config=config)
+    code = f"""if True:
+        import dagster as dg
+        from pathlib import Path
+        from tableau_pipeline_tests.resources.test_unchanged import Location
+        from tableau_pipeline_tests.resources.test_unchanged import exported
+        location = Location(Path({str(location.root)!r}))
+        location.run([exported], run_config={config!r})
+        assert "unchanged" in location.materialization().metadata
+        Path({str(exports / "2.csv")!r}).write_text("id\\n2\\n", "utf-8")
+        try:
+            location.run([exported], run_config={config!r})
+        except dg.Failure as error:
+            assert "could not start its Java process" in str(error)
+            assert error.__cause__ is None
+            print("no Java")
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "nowhere"), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.stdout == "no Java\n", child.stderr
+    assert child.returncode == 0
+
+
+def test_another_io_manager_is_refused(location: Location) -> None:
+    """Prevents a model that is never stored anywhere, because its output is None."""
+    elsewhere = dg.asset(name="model", io_manager_key="memory")(
+        lambda context: unchanged(context, "1")
+    )
+    with pytest.raises(TypeError, match='"model" has the IO manager memory, which stores no snap'):
+        dg.materialize([elsewhere], resources={"memory": dg.InMemoryIOManager()})
+
+
+def test_the_origin_is_no_part_of_the_data(tmp_path: Path) -> None:
+    """Prevents refreshes of rows that are the same, and manifests of older releases that fail."""
+    snapshots = SnapshotStore(tmp_path)
+    older = commit(snapshots)
+    assert "origin" not in older.manifest()
+    assert snapshots.newest("model") == older
+    (part,) = older.parts
+    origin = Origin(source_version="1", upstream={"a/b": "c"})
+    newer = older.model_copy(update={"parts": (part.model_copy(update={"origin": origin}),)})
+    assert newer.data_version == older.data_version
+    manifest(snapshots, 1).write_text(newer.manifest(), "utf-8")
+    assert snapshots.newest("model") == newer

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
-from tableau_pipeline_tests.snapshots.support.samples import rows
-from tableau_pipeline_tests.snapshots.support.versions import (
+from tableau_pipeline_tests.snapshots.support import (
     CountingStorage,
     age,
     commit,
     manifest,
     models,
+    rows,
     written,
 )
 

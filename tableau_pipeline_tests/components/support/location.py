@@ -1,6 +1,7 @@
 """Data sources as Dagster refreshes them, over snapshots that no Spark has to write."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+import pytest
+from sqlalchemy import text
 
 from tableau_pipeline.components.audit import audit_job
-from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal_event
 from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.journal import History, read_history
+from tableau_pipeline.core.journal import History, Record, read_history
 from tableau_pipeline.core.server import Job, Timeouts
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
@@ -30,7 +33,7 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, session
-from tableau_pipeline_tests.snapshots.support.versions import age
+from tableau_pipeline_tests.snapshots.support import age
 from tableau_sandbox.testing import Sandbox
 
 MODEL = "raw/flights"
@@ -220,3 +223,42 @@ def decision(result: dg.ExecuteInProcessResult) -> str:
     """What a run has done, and why."""
     found = metadata_of(result)
     return f"{found['decision']}: {found['reason']}"
+
+
+KEY = dg.AssetKey("busy")
+
+
+def store(location: Location, record: Record) -> None:
+    """Add a record of another process."""
+    location.instance.report_runless_asset_event(journal_event("busy", record))
+
+
+def look(location: Location, times: int) -> None:
+    """Add observations of the asset, as other tools and dry runs do."""
+    for _ in range(times):
+        location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
+
+
+def forget(instance: dg.DagsterInstance, key: str) -> None:
+    """Lose the records of one data source, as a wipe of the journal loses those of all."""
+    storage: Any = instance.event_log_storage
+    lost = "DELETE FROM event_logs WHERE asset_key = :journal AND partition LIKE :key"
+    with storage.index_connection() as connection:
+        connection.execute(text(lost), {"journal": JOURNAL.to_string(), "key": f"%:{key}"})
+
+
+@contextmanager
+def withheld(*kinds: type, monkeypatch: pytest.MonkeyPatch) -> Generator[list[Record]]:
+    """Records of these kinds are not stored; they are kept for the test to do so."""
+    kept: list[Record] = []
+    append = DagsterJournal.append
+
+    def late(journal: DagsterJournal, record: Record) -> None:
+        if isinstance(record, kinds):
+            kept.append(record)
+        else:
+            append(journal, record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DagsterJournal, "append", late)
+        yield kept

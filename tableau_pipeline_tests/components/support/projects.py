@@ -1,4 +1,4 @@
-"""A Dagster project of its own, such as `create-dagster` makes it."""
+"""Small and valid declarations, and Dagster projects such as create-dagster makes them."""
 
 import sys
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline_tests.refresh.support.models import snapshot
 
 PYPROJECT = """[project]
@@ -82,3 +83,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     yield project
     for module in [name for name in sys.modules if name.partition(".")[0] == project.name]:
         del sys.modules[module]
+
+
+STAR: dict[str, Any] = {
+    "name": "Shop Orders",
+    "project": "Default",
+    "tables": {"orders": {}, "customers": {"model": "crm/customers"}},
+    "relationships": [{"from": "orders", "to": "customers", "on": {"customer": "id"}}],
+}
+
+
+def declared(**changes: Any) -> PublishedDatasource:
+    """The star, with some keys changed."""
+    return PublishedDatasource.from_attributes_dict(attributes={**STAR, **changes})

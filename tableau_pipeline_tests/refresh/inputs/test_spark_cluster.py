@@ -10,7 +10,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tableau_pipeline_tests.cluster.hosts import alone, can_be_hidden
+from tableau_pipeline_tests.cluster.deployment import alone, can_be_hidden
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 
 ROWS = 1000

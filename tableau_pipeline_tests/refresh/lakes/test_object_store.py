@@ -19,9 +19,7 @@ from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.stores import StoreError, opened
 from tableau_pipeline_tests.deployment.conftest import STORES
-from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
-from tableau_pipeline_tests.deployment.stores.network import Network
-from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
+from tableau_pipeline_tests.deployment.object_stores import BUCKET, Network, ObjectServer, S3Server
 from tableau_pipeline_tests.refresh.lakes.iceberg import in_catalog, sql_catalog
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,

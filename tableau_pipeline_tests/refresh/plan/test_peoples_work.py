@@ -16,7 +16,7 @@ from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.publishing.rest import tds_in
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline_tests.deployment.s3 import S3Server
+from tableau_pipeline_tests.deployment.object_stores import S3Server
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN

@@ -1,0 +1,280 @@
+"""The audit as a job of Dagster: one report of all data sources, red only if rows are wrong."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.test_utils import create_run_for_test
+
+from tableau_pipeline.components.journal import JOURNAL
+from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.components.yaml_component import DeclarationError
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.components.support.location import (
+    MODEL,
+    Location,
+    decision,
+    failure,
+    store,
+)
+from tableau_pipeline_tests.components.support.projects import Project
+from tableau_pipeline_tests.components.test_claims import claim_of
+from tableau_pipeline_tests.components.test_published_datasource import rows
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.models import snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+READ = {"reconcile": Reconcile()}
+
+
+def published(location: Location, *keys: str) -> None:
+    """Publish data sources that may be read back."""
+    location.model()
+    for key in keys:
+        assert location.refresh(key, declared=READ).success
+
+
+def report(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The metadata of an audit, red or green."""
+    if result.success:
+        (event,) = (each for each in result.all_events if each.is_successful_output)
+        metadata = event.step_output_data.metadata
+    else:
+        (event,) = result.get_step_failure_events()
+        metadata = event.step_failure_data.user_failure_data.metadata
+    return {name: value.value for name, value in metadata.items()}
+
+
+def lines(location: Location, result: dg.ExecuteInProcessResult) -> list[str]:
+    """What an audit logged about data sources."""
+    logged = location.log(result).splitlines()
+    return [line for line in logged if line.startswith(("busy: ", "calm: "))]
+
+
+def test_equal_data_sources_are_green(location: Location):
+    """Prevents: an audit that leaves a trace, or of which nobody can tell what it compared."""
+    published(location, "busy", "calm")
+    before = location.history("busy"), location.jobs("busy")
+    result = location.audit("busy", "calm", declared=READ)
+    assert result.success
+    assert lines(location, result) == [
+        "busy: equal, checksums, 8 / 8",
+        "calm: equal, checksums, 8 / 8",
+    ]
+    found = report(result)
+    assert found["summary"] == "2 equal"
+    row = found["report"].splitlines()[2]
+    assert row.startswith(f"| [busy]({location.sandbox.url}")
+    assert row.endswith(" | equal | checksums | 8 / 8 |  |")
+    assert (location.history("busy"), location.jobs("busy")) == before
+    assert location.instance.get_asset_keys() == [
+        *(dg.AssetKey(key) for key in ("busy", "busy_extract", "calm", "calm_extract")),
+        JOURNAL,
+    ]
+
+
+@pytest.mark.slow
+def test_a_foreign_update_without_a_stamp_is_red(location: Location):
+    """Prevents: rows that nobody published, under a green refresh and a green audit."""
+    location.sandbox.set_quirks(updates_move_stamp="never", revisions=False)
+    published(location, "busy", "calm")
+    other_users.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
+    assert decision(location.refresh("busy", declared=READ)).startswith("no change")
+    result = location.audit("busy", "calm", declared=READ)
+    assert failure(result) == (
+        "1 of 2 data sources are not what their last refresh left, or could not be looked at:\n"
+        "busy: rows differ: flights holds 7 rows, its model 8. Run its refresh with full: true."
+    )
+    found = report(result)
+    assert found["summary"] == "1 rows differ, 1 equal"
+    assert "| **rows differ** | checksums | 8 / 7 | flights holds 7 rows" in found["report"]
+    assert lines(location, result)[1] == "calm: equal, checksums, 8 / 8"
+    assert location.refresh("busy", declared=READ, full=True).success
+    assert location.audit("busy", "calm", declared=READ).success
+
+
+@pytest.mark.slow
+def test_a_large_file_is_counted_by_the_server(location: Location):
+    """Prevents: a connected app whose audit does not ask for the right to count."""
+    location.by_app = True
+    large = {"reconcile": Reconcile(max_mb=1e-6, by="server")}
+    location.model()
+    assert location.refresh("busy", declared=large).success
+    found = report(location.audit("busy", declared=large))
+    assert "| equal | count on the server | 8 / 8 |" in found["report"]
+
+
+def test_what_nobody_can_judge_is_green_with_warnings(location: Location):
+    """Prevents: a red audit each night because of a refresh that runs, or one to come."""
+    location.model()
+    run_id = claim_of(location, dg.DagsterRunStatus.STARTED)
+    result = location.audit("busy", "calm", declared=READ)
+    assert report(result)["summary"] == "1 not looked at, 1 not refreshed yet"
+    busy, calm = lines(location, result)
+    assert f"not looked at: run {run_id} is refreshing it" in busy
+    assert calm == "calm: not refreshed yet. Run its refresh."
+    warned = [
+        each
+        for each in location.instance.all_logs(result.run_id)
+        if each.user_message in (busy, calm) and each.level == 30
+    ]
+    assert len(warned) == 2
+
+
+@pytest.mark.slow
+def test_a_server_that_lists_nothing_hides_no_finding(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: the findings of an hour that are lost for a list."""
+    published(location, "busy")
+
+    def refuse(*_: Any) -> None:
+        raise RefreshError("the line went dead")
+
+    monkeypatch.setattr(TableauSite, "tagged", refuse)
+    result = location.audit("busy", declared=READ)
+    assert report(result)["summary"] == "1 equal"
+    assert "could not be listed: the line went dead" in location.log(result)
+
+
+@pytest.mark.slow
+def test_data_sources_without_a_declaration_are_reported(location: Location):
+    """Prevents: a data source that nobody refreshes any more, and nobody knows of."""
+    published(location, "busy", "calm")
+    with session(location.sandbox) as site:
+        luid = str(location.checkpoint("calm").luid)
+        before = site.find_by_luid(luid)
+        result = location.audit("busy", declared=READ)
+        assert site.find_by_luid(luid) == before
+    assert result.success
+    found = report(result)
+    assert found["summary"] == "1 equal, 1 not declared here"
+    (row,) = (line for line in found["report"].splitlines() if line.startswith("| [calm]("))
+    assert "| not declared here |  |  | Its key is " in row
+    assert '"calm", with the tag of this instance. This instance last refreshed it at 20' in row
+    assert row.endswith(" UTC. |")
+
+
+@pytest.mark.slow
+def test_another_code_location_is_named(location: Location):
+    """Prevents: a data source of another team that is taken for an orphan, and deleted."""
+    published(location, "busy")
+    origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("sales"), "__repository__")
+    run = create_run_for_test(
+        location.instance, remote_job_origin=RemoteJobOrigin(origin, "refresh")
+    )
+    last = location.checkpoint("busy")
+    claim = Claim(refresh=last.refresh + 1, owner=Owner(run_id=run.run_id))
+    newer = last.model_copy(update={"refresh": claim.refresh})
+    store(location, claim)
+    ended = {"claim": claim.id, "run_id": run.run_id, "checkpoint": newer}
+    store(location, ClaimRelease(refresh=claim.refresh, **ended))
+    row = report(location.audit(declared=READ))["report"]
+    assert 'UTC, from the code location "sales"' in row
+
+
+@pytest.mark.slow
+def test_a_data_source_of_another_instance_is_reported_as_such(location: Location):
+    """Prevents: a data source of another deployment that is taken for one of ours."""
+    published(location, "busy")
+    with dg.instance_for_test() as instance:
+        other = Location(location.sandbox, location.root, instance)
+        assert other.refresh("mine", declared={"name": "copy"}).success
+        found = report(other.audit("calm"))
+    assert found["summary"] == "1 not refreshed yet, 2 not declared here"
+    *_, theirs, ours = found["report"].splitlines()
+    assert ours.startswith("| [copy](")
+    assert "with the tag of this instance. This instance last refreshed it at" in ours
+    assert "with tableau-pipeline-instance:" in theirs
+    assert "Nothing in this instance has refreshed it" in theirs
+
+
+AUDIT = {"cron": "30 5 * * SUN", "timezone": "Europe/Paris"}
+BUSY = f"""type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: busy
+  project: Default
+  tables: {{flights: {{model: {MODEL}}}}}
+"""
+MODELS = f"""import dagster as dg
+
+flights = dg.AssetSpec(
+    {MODEL.split("/")}, partitions_def=dg.StaticPartitionsDefinition(["eu", "us"])
+)
+"""
+DEFINITIONS = """from pathlib import Path
+
+import dagster as dg
+
+from tableau_pipeline.components.loading import load_definitions
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    return load_definitions(Path(__file__).parent)
+"""
+
+
+@pytest.fixture
+def audited(project: Project) -> Project:
+    """A project with one data source and the audit."""
+    project.write("models.py", MODELS)
+    project.write("busy/defs.yaml", BUSY)
+    project.add_pipeline(audit=AUDIT)
+    (project.package / "definitions.py").write_text(DEFINITIONS, "utf-8")
+    return project
+
+
+def test_a_job_and_a_schedule(audited: Project):
+    """Prevents: an audit at another time than declared, or one that nobody switched on."""
+    definitions = load_definitions(audited.package)
+    dg.Definitions.validate_loadable(definitions)
+    assert definitions.resolve_job_def("audit")
+    (schedule,) = definitions.schedules or ()
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    assert (schedule.name, schedule.job_name) == ("audit_schedule", "audit")
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 5 * * SUN", "Europe/Paris")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+
+
+def test_a_mistake_is_one_line(audited: Project):
+    """Prevents: an audit that never runs because of a slip, or an error that names no line."""
+    audited.add_pipeline(audit={"cron": "weekly"})
+    with pytest.raises(DeclarationError, match=r'defs\.yaml:4: .*"weekly" is not a cron schedule'):
+        load_definitions(audited.package)
+
+
+@pytest.mark.slow
+def test_partitions_that_the_model_has_lost(
+    location: Location, audited: Project, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: rows that are never compared again once the model has lost a partition."""
+    location.partitions[MODEL] = dg.StaticPartitionsDefinition(["ap", "eu", "us"])
+    for key in ("ap", "eu", "us"):
+        snapshot(location.root, rows([key]), asset_key=MODEL, partition=key)
+    assert location.refresh("busy", declared=READ).success
+    location.partitions[MODEL] = dg.StaticPartitionsDefinition(["eu", "us"])
+    assert location.refresh("busy", declared=READ).success
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(location.root.parent))
+    monkeypatch.setenv("TABLEAU_SERVER_URL", location.sandbox.url)
+    monkeypatch.setenv("TABLEAU_USERNAME", location.sandbox.user)
+    monkeypatch.setenv("TABLEAU_PASSWORD", location.sandbox.password)
+    repository = ReconstructableRepository.for_module(
+        f"{audited.name}.definitions", "defs", working_directory=str(audited.root)
+    )
+    result = dg.execute_job(
+        repository.get_reconstructable_job("audit"),
+        instance=location.instance,
+        run_config={"execution": {"config": {"in_process": {}}}},
+    )
+    messages = [each.user_message for each in location.instance.all_logs(result.run_id)]
+    assert "busy: equal, checksums, 20 / 20" in messages

@@ -1,0 +1,426 @@
+"""A backfill as the web UI launches it, with the real daemon."""
+
+import os
+import shutil
+from collections.abc import Generator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    ScheduleInstigatorData,
+)
+
+from tableau_pipeline.components import FileDrop, PublishedDatasource
+from tableau_pipeline.components.automation import dbt_sensors, refresh_schedules
+from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.components.conftest import NewInstance
+from tableau_pipeline_tests.components.support.projects import declared
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import dg_dev
+from tableau_sandbox.testing import Sandbox
+
+ORDERS, CUSTOMERS = dg.AssetKey("orders"), dg.AssetKey(["crm", "customers"])
+BOTH = {dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")}
+
+
+class Location:
+    """A location with one data source, and a clock for its automation."""
+
+    def __init__(
+        self, after: str, *, orders: dg.PartitionsDefinition | None = None, checked: bool = False
+    ) -> None:
+        datasource = declared(trigger={"after": after})
+
+        @dg.asset_check(asset=ORDERS, blocking=True)
+        def sound() -> dg.AssetCheckResult: ...
+
+        self.definitions = dg.Definitions(
+            assets=[
+                refresh_assets(datasource, datasource.trigger),
+                dg.AssetSpec(ORDERS, partitions_def=orders),
+                dg.AssetSpec(CUSTOMERS),
+            ],
+            asset_checks=[sound] if checked else [],
+            resources=resources_from_env(),
+            executor=dg.in_process_executor,
+        )
+        self.instance = dg.DagsterInstance.ephemeral()
+        self._cursor: dg.AssetDaemonCursor | None = None
+        self._now = datetime(2026, 1, 1, 10, 1, tzinfo=UTC)
+        self.tick()
+
+    def materialize(self, *models: dg.AssetKey) -> None:
+        for model in models:
+            self.instance.report_runless_asset_event(dg.AssetMaterialization(model))
+
+    def check_orders(self, *, passed: bool) -> None:
+        self.instance.report_runless_asset_event(
+            dg.AssetCheckEvaluation(asset_key=ORDERS, check_name="sound", passed=passed)
+        )
+
+    def tick(self, *, minutes: int = 1) -> set[dg.AssetKey]:
+        """The assets that the sensor requests."""
+        self._now += timedelta(minutes=minutes)
+        result = dg.evaluate_automation_conditions(
+            self.definitions, self.instance, cursor=self._cursor, evaluation_time=self._now
+        )
+        self._cursor = result.cursor
+        return {key for key in BOTH if result.get_num_requested(key)}
+
+    def start(self) -> dg.DagsterRun:
+        """A refresh that is under way, planned as by the launcher."""
+        return self.instance.create_run_for_job(
+            self.definitions.resolve_implicit_global_asset_job_def(),
+            asset_selection=frozenset(BOTH),
+            status=dg.DagsterRunStatus.STARTED,
+        )
+
+    def refresh(self) -> bool:
+        """Run the step; without snapshots it fails."""
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        return job.execute_in_process(
+            instance=self.instance, raise_on_error=False, asset_selection=list(BOTH)
+        ).success
+
+
+def test_any_new_model_starts_a_refresh():
+    """Prevents: a dimension that changed, and a data source that does not."""
+    location = Location("any")
+    location.materialize(CUSTOMERS)
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+def test_all_new_models_start_one_refresh():
+    """Prevents: a refresh for each model of a nightly load, or one before the last is there."""
+    location = Location("all")
+    location.materialize(ORDERS)
+    assert location.tick() == set()
+    location.materialize(ORDERS)
+    assert location.tick() == set()
+    location.materialize(CUSTOMERS)
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+@pytest.mark.parametrize("after", ["any", "all"])
+def test_models_new_at_once_start_one_refresh(after: str):
+    """Prevents: as many refreshes as models."""
+    location = Location(after)
+    location.materialize(ORDERS, CUSTOMERS)
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+def test_after_all_starts_over_with_each_refresh():
+    """Prevents: a model counted as new although the last refresh had it."""
+    location = Location("all")
+    location.materialize(ORDERS, CUSTOMERS)
+    assert location.tick() == BOTH
+    location.materialize(ORDERS)
+    assert location.tick() == set()
+    location.materialize(CUSTOMERS)
+    assert location.tick() == BOTH
+
+
+def test_a_model_new_just_after_a_request_is_not_forgotten():
+    """Prevents: rows that arrive while a refresh starts, and that it does not have, staying out."""
+    location = Location("any")
+    location.materialize(ORDERS)
+    assert location.tick() == BOTH
+    location.materialize(CUSTOMERS)
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+@pytest.mark.parametrize("after", ["any", "all"])
+def test_failed_refresh_is_tried_again(after: str):
+    """Prevents: one failed night after which nothing is refreshed until a model is new."""
+    location = Location(after)
+    assert not location.refresh()
+    assert location.tick() == set()
+    assert location.tick(minutes=30) == BOTH
+    assert location.tick() == set()
+    assert location.tick(minutes=30) == BOTH
+
+
+@pytest.mark.parametrize("after", ["any", "all"])
+def test_blocking_checks_are_respected(after: str):
+    """Prevents: rows in Tableau that a check of their model has not seen, or has refused."""
+    location = Location(after, checked=True)
+    location.materialize(ORDERS, CUSTOMERS)
+    assert location.tick() == set()
+    location.check_orders(passed=False)
+    assert location.tick() == set()
+    location.check_orders(passed=True)
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+def test_a_missing_partition_is_no_blocker():
+    """Prevents: a day that never came, and a data source that stands still from then on."""
+    days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
+    location = Location("any", orders=days)
+    location.instance.report_runless_asset_event(
+        dg.AssetMaterialization(ORDERS, partition="2025-12-31")
+    )
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+@pytest.mark.parametrize("after", ["any", "all"])
+def test_at_most_one_refresh_in_flight(after: str):
+    """Prevents: a queue of refreshes of one data source, each behind the next model."""
+    location = Location(after)
+    run = location.start()
+    location.materialize(ORDERS, CUSTOMERS)
+    assert location.tick() == set()
+    location.instance.report_run_canceled(run)
+    assert location.tick() == BOTH
+
+
+class Timed:
+    """A location whose data sources are due at fixed times; both models are made here."""
+
+    def __init__(
+        self,
+        instance: dg.DagsterInstance,
+        *datasources: PublishedDatasource,
+        orders: dg.PartitionsDefinition | None = None,
+    ) -> None:
+        @dg.asset(key=ORDERS, partitions_def=orders)
+        def orders_model() -> None: ...
+
+        @dg.asset(key=CUSTOMERS, deps=["crm_dump"])
+        def customers_model() -> None: ...
+
+        self.schedules = {each.name: each for each in refresh_schedules(datasources)}
+        self.definitions = dg.Definitions(
+            assets=[
+                *(refresh_assets(each, each.trigger) for each in datasources),
+                orders_model,
+                customers_model,
+            ],
+            schedules=list(self.schedules.values()),
+            resources=resources_from_env(),
+        )
+        self.instance = instance
+
+    def switch(self, name: str, status: InstigatorStatus) -> None:
+        """Do what the switch in the web UI does."""
+        place = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("shop"), "__repository__")
+        origin = place.get_instigator_origin(name)
+        state = InstigatorState(
+            origin, InstigatorType.SCHEDULE, status, ScheduleInstigatorData("0 6 * * *")
+        )
+        self.instance.add_instigator_state(state)
+
+    def tick(self, name: str) -> set[str]:
+        """The assets that the schedule runs; none if it skips."""
+        context = dg.build_schedule_context(
+            self.instance,
+            scheduled_execution_time=datetime(2026, 1, 5, 6, tzinfo=UTC),
+            repository_def=self.definitions.get_repository_def(),
+        )
+        requests = self.schedules[name].evaluate_tick(context).run_requests or []
+        keys = [key for each in requests for key in each.asset_selection or ()]
+        assert len(requests) <= 1
+        return {key.to_user_string() for key in keys}
+
+
+@pytest.fixture
+def instance(new_instance: NewInstance) -> Generator[dg.DagsterInstance]:
+    with new_instance() as made:
+        yield made
+
+
+SIX = {"cron": "0 6 * * *", "timezone": "Europe/Paris"}
+MODELS_FIRST = {**SIX, "upstream": True}
+
+
+def test_a_schedule_refreshes_its_datasource_alone(instance: dg.DagsterInstance):
+    """Prevents: a tick that runs models or other data sources, or a job for each of hundreds."""
+    timed = Timed(
+        instance,
+        declared(key="a", trigger=SIX),
+        declared(key="eu/b", trigger={"cron": "0 6 * * *"}),
+        declared(key="c", trigger={"after": "any"}),
+    )
+    found = {
+        name: (each.cron_schedule, each.execution_timezone, each.job_name)
+        for name, each in timed.schedules.items()
+    }
+    assert found == {
+        "refresh_a": ("0 6 * * *", "Europe/Paris", "refresh_at_fixed_times"),
+        "refresh_eu__b": ("0 6 * * *", "UTC", "refresh_at_fixed_times"),
+    }
+    assert timed.tick("refresh_a") == {"a", "a_extract"}
+    assert timed.tick("refresh_eu__b") == {"eu/b", "eu/b_extract"}
+
+
+def test_a_schedule_runs_the_models_first(instance: dg.DagsterInstance):
+    """Prevents: yesterday's rows published at six, because nothing has run the models."""
+    timed = Timed(instance, declared(key="a", trigger=MODELS_FIRST))
+    assert timed.tick("refresh_a") == {"a", "a_extract", "orders", "crm/customers"}
+
+
+def test_shared_models_run_once(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: each model run for each of its data sources, or a data source left out of both."""
+    datasources = [declared(key=key, trigger=MODELS_FIRST) for key in "abc"]
+    timed = Timed(instance, *datasources, declared(key="d", trigger=SIX))
+    for key in "bc":
+        timed.switch(f"refresh_{key}", InstigatorStatus.RUNNING)
+    assert timed.tick("refresh_b") >= {"b", "c", "orders"}
+    assert not timed.tick("refresh_b") & {"a", "d"}
+    assert timed.tick("refresh_c") == set()
+    monkeypatch.setenv("PIPELINE_TRIGGERS", "on")
+    timed = Timed(instance, *datasources, declared(key="d", trigger=SIX))
+    assert timed.tick("refresh_a") >= {"a", "b", "c", "orders"}
+    assert timed.tick("refresh_b") == set()
+
+
+def test_models_that_no_schedule_can_run_are_refused(instance: dg.DagsterInstance):
+    """Prevents: a location that loads, and fails at six in the morning."""
+    days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
+    elsewhere = {"tables": {"stock": {}}, "relationships": []}
+    timed = Timed(
+        instance,
+        declared(key="a", trigger=MODELS_FIRST),
+        declared(key="b", trigger=MODELS_FIRST, **elsewhere),
+        orders=days,
+    )
+    with pytest.raises(dg.DagsterInvalidDefinitionError) as refused:
+        dg.Definitions.validate_loadable(timed.definitions)
+    message = str(refused.value.__cause__)
+    assert '"Shop Orders": trigger.upstream: "orders" is partitioned' in message
+    assert 'no asset of this code location makes the model "stock"' in message
+
+
+@pytest.mark.parametrize(
+    ("value", "status"), [(None, "STOPPED"), ("", "STOPPED"), ("off", "STOPPED"), ("on", "RUNNING")]
+)
+def test_one_variable_for_every_trigger(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, status: str
+):
+    """Prevents: a kind of trigger that runs on laptops, or that production has to click for."""
+    if value is not None:
+        monkeypatch.setenv("PIPELINE_TRIGGERS", value)
+    context = dg.ComponentTree.for_test().load_context
+    found = [
+        *refresh_schedules([declared(trigger={"cron": "0 6 * * *"})]),
+        *dbt_sensors([declared(trigger={"dbt": "target/run_results.json"})]),
+        *(
+            FileDrop.from_attributes_dict(attributes={"folder": "/srv"}).build_defs(context).sensors
+            or ()
+        ),
+    ]
+    assert [each.default_status.name for each in found] == [status] * 3
+
+
+FILES = {
+    "workspace.yaml": """
+load_from:
+  - python_module: {module_name: daily.definitions, working_directory: ., location_name: daily}
+""",
+    "pyproject.toml": """
+[tool.dg]
+directory_type = "backfilled"
+
+[tool.dg.project]
+root_module = "daily"
+""",
+    "daily/__init__.py": "",
+    "daily/definitions.py": """
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+""",
+    "daily/defs/__init__.py": "",
+    "daily/defs/tableau/defs.yaml": "type: tableau_pipeline.components.TableauPipeline",
+    "daily/defs/models.py": """
+import dagster as dg
+
+from tableau_pipeline.resources import SparkResource
+
+
+@dg.asset(
+    partitions_def=dg.DailyPartitionsDefinition("2026-01-01", timezone="UTC"),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+    metadata={"partition_expr": "day"},
+    io_manager_key="snapshots",
+)
+def orders(context: dg.AssetExecutionContext, spark: SparkResource):
+    window = context.partition_time_window
+    days = (window.end - window.start).days
+    return spark.spark_session.sql(
+        f"SELECT DATE '{window.start.date()}' + CAST(d.id AS INT) AS day, n.id AS id, "
+        f"uuid() AS changed FROM RANGE({days}) d CROSS JOIN RANGE(3) n"
+    )
+""",
+    "daily/defs/shop/defs.yaml": """
+type: tableau_pipeline.components.PublishedDatasource
+
+attributes:
+  name: Daily Orders
+  backfilled: Default
+  tables:
+    orders:
+      refresh: {partitions: {column: day}}
+  trigger: {after: any}
+""",
+}
+DAYS = [str(date(2026, 1, 1) + timedelta(days=number)) for number in range(90)]
+
+
+def backfilled(folder: Path) -> Path:
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
+    tableau_sandbox: Sandbox, tmp_path: Path
+):
+    """Prevents: a run or a publication for each day of a backfill; a day again that ships more."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        "PIPELINE_DATA_DIR": str(tmp_path / "data"),
+        "PIPELINE_TRIGGERS": "on",
+    }
+    with dg_dev(backfilled(tmp_path / "backfilled"), environment, tmp_path / "dev.log") as server:
+        server.backfill("orders", DAYS)
+        model, _ = server.next_run("orders")
+        first, assets = server.next_run("daily_orders")
+        assert assets == ["daily_orders", "daily_orders_extract"]
+        shipped = server.shipped("daily_orders")
+        assert (shipped["decision"], shipped["dagster/row_count"]) == ("publish (create)", 90 * 3)
+
+        server.backfill("orders", DAYS[40:41])
+        again, _ = server.next_run("orders", known={model})
+        second, _ = server.next_run("daily_orders", known={first})
+        shipped = server.shipped("daily_orders")
+        assert shipped["decision"] == "update"
+        assert shipped["rows changed"] == 3
+
+        # The sensor has looked several times since the first one.
+        assert server.runs_of("orders").keys() == {model, again}
+        assert server.runs_of("daily_orders").keys() == {first, second}

@@ -1,0 +1,466 @@
+"""What Dagster shows of a refresh: checks that cannot be got round, the result, and metadata."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.errors import DagsterInvalidSubsetError
+
+from tableau_pipeline.components.inherited import inherited_fields
+from tableau_pipeline.components.journal import JOURNAL
+from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.components.reporting import check_specs
+from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Reconcile, Table
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.metadata.fields import Calculation, FieldMetadata
+from tableau_pipeline.publishing import about
+from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.components.support.location import MODEL, Location, metadata_of
+from tableau_pipeline_tests.components.support.projects import declared
+from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
+from tableau_pipeline_tests.refresh.support.other_users import edits_of
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+FLIGHTS = Table("flights", MODEL)
+STAR = {
+    "tables": (FLIGHTS, Table("airlines", "airlines")),
+    "relationships": (Relationship("flights", "airlines", (("carrier", "carrier"),)),),
+    "reconcile": Reconcile(checksums=True),
+}
+
+
+def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str, str]]:
+    """Each check that was evaluated: whether it passed, its severity, its words."""
+    return {
+        each.check_name: (each.passed, each.severity.name, each.description or "")
+        for each in result.get_asset_check_evaluations()
+    }
+
+
+@pytest.fixture
+def star(location: Location) -> Location:
+    snapshot(location.root, flights(8), asset_key=MODEL)
+    snapshot(location.root, airlines("UA", "AA"), asset_key="airlines")
+    return location
+
+
+@pytest.mark.slow
+def test_relationships_are_a_warning_with_a_count(star: Location):
+    """Prevents: checks that nobody sees, or that fail for nothing; blanks in dashboards that nobody
+    was told of; a warning gone the next morning."""
+    snapshot(star.root, airlines("UA"), asset_key="airlines")
+    for _ in range(2):  # once published, once unchanged
+        result = star.refresh("warned", declared=STAR)
+        assert result.success
+        found = checks(result)
+        passed, severity, words = found.pop("relationships")
+        assert (passed, severity) == (False, "WARN")
+        assert words == "flights -> airlines: 4 rows without a match"
+        assert sorted(found) == ["guard", "keys", "reconciliation", "schema"]
+        assert all(passed for passed, _, _ in found.values())
+    snapshot(star.root, airlines("UA", "AA"), asset_key="airlines")
+    repaired = checks(star.refresh("warned", declared=STAR))
+    assert [passed for passed, _, _ in repaired.values()] == [True] * 5
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("check", "table", "words"),
+    [
+        ("guard", {"guard": Guard(min_rows=9)}, "8 rows, fewer than guard.min_rows"),
+        ("keys", {"policy": Diff(("carrier",))}, "carrier is not unique"),
+        ("schema", {"contract": (Column("gate", "int"),)}, "gate (int) is missing"),
+    ],
+)
+@pytest.mark.slow
+def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str, Any], words: str):
+    """Prevents: a refused refresh whose checks are all green, or not there."""
+    result = star.refresh("refused", declared={"tables": (replace(FLIGHTS, **table),)})
+    assert not result.success
+    # A search for last night's refusals finds it.
+    assert star.instance.get_run_by_id(result.run_id).tags["tableau/refused"] == "refuse"
+    found = checks(result)
+    assert found[check][:2] == (False, "ERROR")
+    assert words in found[check][2]
+    others = {each[1:] for name, each in found.items() if name != check}
+    assert others == {("WARN", "Not checked, as the refresh was refused before.")}
+
+
+@pytest.mark.slow
+def test_checks_that_a_refusal_did_not_reach_stay_as_they_were(star: Location):
+    """Prevents: "0 / 5 passed" in the lineage where one check failed; a warning that a refusal has
+    made green."""
+    snapshot(star.root, airlines("UA"), asset_key="airlines")
+    before = checks(star.refresh("kept", declared=STAR))
+    guarded = {**STAR, "tables": (replace(FLIGHTS, guard=Guard(min_rows=9)), STAR["tables"][1])}
+    for _ in range(2):
+        found = checks(star.refresh("kept", declared=guarded))
+        assert found.pop("guard")[:2] == (False, "ERROR")
+        assert {name: each[0] for name, each in found.items()} == {
+            name: each[0] for name, each in before.items() if name != "guard"
+        }
+        assert found["relationships"] == (
+            False,
+            "WARN",
+            "Not checked, as the refresh was refused before. "
+            "flights -> airlines: 4 rows without a match",
+        )
+
+
+@pytest.mark.slow
+def test_a_dry_run_tells_what_would_fail(star: Location):
+    """Prevents: a rehearsal that finds nothing where the refresh would be refused."""
+    guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
+    found = checks(star.refresh("rehearsed", declared=guarded, dry_run=True))
+    assert found["guard"][0] is False
+    assert found["keys"] == (False, "WARN", "Not checked, as the refresh was refused before.")
+    refused = {**STAR, "tables": (*guarded["tables"], STAR["tables"][1])}
+    found = checks(star.refresh("rehearsed", declared=refused, dry_run=True))
+    assert found["relationships"][1:] == ("WARN", found["keys"][2])
+    keys = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
+    result = star.refresh("rehearsed", declared=keys, dry_run=True)
+    assert checks(result)["keys"][0] is False
+
+
+@pytest.mark.slow
+def test_what_is_only_built_is_looked_at_too(star: Location):
+    """Prevents: a pass for what nobody looked at, because nothing was to be published."""
+    snapshot(star.root, airlines("UA"), asset_key="airlines")
+    result = star.refresh("built", declared=STAR, build_only=True)
+    assert result.success
+    found = checks(result)
+    assert found["relationships"][:2] == (False, "WARN")
+    assert found["reconciliation"][2] == "Not checked: nothing was published"
+    assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
+    guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
+    refused = star.refresh("built", declared=guarded, build_only=True)
+    assert checks(refused)["guard"][:2] == (False, "ERROR")
+
+
+@pytest.mark.slow
+def test_a_key_is_looked_at_when_it_is_named(star: Location):
+    """Prevents: a new key that passes while rows stay the same, and fails one night later."""
+    assert star.refresh("keyed").success
+    keyed = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
+    for options in ({"dry_run": True}, {}):
+        result = star.refresh("keyed", declared=keyed, **options)
+        assert not result.success
+        passed, severity, words = checks(result)["keys"]
+        assert (passed, severity) == (False, "ERROR")
+        assert "carrier is not unique" in words
+
+
+def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
+    """Prevents: a way round the checks by selecting the asset alone."""
+    assets = refresh_assets(declared(), None)
+    definitions = dg.Definitions(assets=[assets], resources=resources_from_env())
+    job = definitions.resolve_implicit_global_asset_job_def()
+    keys = {dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")}
+    with pytest.raises(DagsterInvalidSubsetError):
+        job.get_subset(asset_selection=keys, asset_check_selection=set())
+
+
+@pytest.mark.parametrize(("by", "way"), [("server", "server"), ("auto", "downloaded file")])
+@pytest.mark.slow
+def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
+    """Prevents: rows that were compared, and nobody knows how; a connected app that may count, but
+    does not ask for the right, or asks for it without need."""
+    star.by_app = True
+    result = star.refresh("counted", declared={"reconcile": Reconcile(by=by)})
+    assert result.success
+    (found,) = (
+        each.metadata
+        for each in result.get_asset_check_evaluations()
+        if each.check_name == "reconciliation"
+    )
+    shown = {name: found[name].value for name in ("rows found/flights", "counted by/flights")}
+    assert shown == {"rows found/flights": 8, "counted by/flights": way}
+
+
+@pytest.mark.slow
+def test_what_is_not_reconciled_says_why(star: Location):
+    """Prevents: a pass for what nobody compared."""
+    result = star.refresh("large", declared={"reconcile": Reconcile(max_mb=1e-6, by="download")})
+    assert result.success
+    passed, severity, words = checks(result)["reconciliation"]
+    assert (passed, severity) == (False, "WARN")
+    assert "larger than reconcile: max_mb" in words
+
+
+@pytest.mark.parametrize(
+    ("freshness", "policy"),
+    [
+        (
+            {"by": "07:00", "timezone": "Europe/Paris"},
+            dg.FreshnessPolicy.cron("0 7 * * *", timedelta(hours=7), "Europe/Paris"),
+        ),
+        (
+            {"by": "01:30", "since": "22:00"},
+            dg.FreshnessPolicy.cron("30 1 * * *", timedelta(hours=3, minutes=30), "UTC"),
+        ),
+        # YAML reads 07:30 as a number.
+        ({"by": 450}, dg.FreshnessPolicy.cron("30 7 * * *", timedelta(hours=7.5), "UTC")),
+        ({"within": "24h"}, dg.FreshnessPolicy.time_window(timedelta(hours=24))),
+        ({"within": "90m"}, dg.FreshnessPolicy.time_window(timedelta(minutes=90))),
+    ],
+)
+def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
+    """Prevents: a stale data source that nobody notices, or one that is late by a time zone."""
+    context = dg.ComponentTree.for_test().load_context
+    definitions = declared(freshness=freshness).build_defs(context)
+    (assets,) = definitions.assets or ()
+    assert isinstance(assets, dg.AssetsDefinition)
+    specs = {spec.key.to_user_string(): spec for spec in assets.specs}
+    assert specs["shop_orders"].freshness_policy == policy
+    assert specs["shop_orders_extract"].freshness_policy is None
+
+
+def age(location: Location, model: str, *, days: float) -> None:
+    """Let the newest version of a model be that old."""
+    newest = location.store.newest(model)
+    assert newest
+    older = newest.model_copy(update={"created_at": newest.created_at - timedelta(days=days)})
+    manifest = location.root / location.store.manifest(model, newest.number)
+    manifest.write_text(older.manifest(), "utf-8")
+
+
+def test_the_age_of_the_data(star: Location):
+    """Prevents: a refresh that meets its deadline each morning, of rows that are a week old."""
+    declared = STAR | {"freshness": {"within": "24h"}}
+    assert checks(star.refresh("aged", declared=declared))["data_age"][0]
+    age(star, "airlines", days=2)
+    passed, severity, words = checks(star.refresh("aged", declared=declared))["data_age"]
+    assert (passed, severity) == (False, "WARN")
+    assert 'the newest version of the model "airlines" is of 20' in words
+    assert MODEL not in words
+    # Nothing is refreshed any more.
+    age(star, MODEL, days=2)
+    audit = star.audit("aged", declared=declared)
+    assert audit.success
+    assert f'the newest version of the model "{MODEL}" is of 20' in star.log(audit)
+    key = dg.AssetCheckKey(dg.AssetKey("aged"), "data_age")
+    record = star.instance.get_latest_asset_check_evaluation_record(key)
+    assert record
+    assert MODEL in str(record.event)
+    # Airlines rarely change.
+    facts = STAR | {"freshness": {"within": "96h", "models": [MODEL]}}
+    assert checks(star.refresh("aged", declared=facts))["data_age"][0]
+
+
+@pytest.mark.parametrize(
+    ("freshness", "words"),
+    [
+        ({}, "freshness needs either"),
+        ({"by": "07:00", "within": "24h"}, "freshness needs either"),
+        ({"by": "7 am"}, "not a time of day"),
+        ({"within": "soon"}, "not a time span"),
+        ({"by": "07:00", "timezone": "Paris"}, "Paris"),
+        ({"within": "9999999999d"}, "freshness"),
+        ({"within": "24h", "models": ["ordres"]}, 'no model "ordres": did you mean "orders"'),
+    ],
+)
+def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):
+    """Prevents: a promise that is never checked because it was misspelt."""
+    with pytest.raises(ValueError, match=words):
+        declared(freshness=freshness)
+
+
+def test_metadata_is_a_check(location: Location, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: nobody sees what both sides changed; rows of old models that pass for new."""
+    monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")
+    location.model()
+    said = {"quality_warning": True, "freshness": {"within": "24h"}}
+
+    def refreshed(text: str) -> tuple[bool, str, str]:
+        return checks(location.refresh("told", declared=said | {"description": text}))["metadata"]
+
+    assert refreshed("Ours") == (True, "WARN", "")
+    with session(location.sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name="told")
+        luid, link = str(item.id), "https://dagster.example/assets/told"
+        assert item.description == f"Ours\n\nBuilt from {MODEL}. {link}"
+        about.describe(site, luid, description="Hers")
+        age(location, MODEL, days=2)
+        passed, severity, words = refreshed("All of ours")
+        assert (passed, severity) == (False, "WARN")
+        assert "All of ours" in words
+        assert "Hers" in words
+        ((_, warning),) = about.quality_warnings(site, luid)
+        assert f'the newest version of the model "{MODEL}" is of ' in warning
+        location.model()
+        refreshed("All of ours")
+        assert about.quality_warnings(site, luid) == []
+
+
+PLOTTED = (
+    *("dagster/row_count", "rows changed", "MB sent", "seconds"),
+    "growth of the file, % of its limit",
+)
+KEYED = {
+    "tables": (Table("flights", MODEL, policy=Diff(("flight_id",))),),
+    "reconcile": Reconcile(),
+}
+
+
+def plotted(result: dg.ExecuteInProcessResult) -> dict[str, float]:
+    """What Dagster draws as lines: all numbers."""
+    return {
+        name: float(each.value or 0)
+        for event in result.get_asset_materialization_events()[-1:]
+        for name, each in event.materialization.metadata.items()
+        if isinstance(each, dg.IntMetadataValue | dg.FloatMetadataValue)
+    }
+
+
+@pytest.mark.slow
+def test_a_refresh_as_it_is_shown(location: Location):
+    """Prevents: a result that stands below ids and bytes; twenty plots, of which most have gaps;
+    "rows lost: -140 %"; records that nobody can tell apart."""
+    location.model()
+    first = location.refresh("shown", declared=KEYED)
+    assert [*metadata_of(first)][:3] == ["summary", "plan", "where the time went"]
+    assert tuple(plotted(first)) == PLOTTED
+    location.model(flights(9))
+    result = location.refresh("shown", declared=KEYED)
+    second = plotted(result)
+    assert tuple(second) == PLOTTED
+    assert (second["rows changed"], plotted(first)["rows changed"]) == (1, 8)
+    assert 0 < second["growth of the file, % of its limit"] < 100
+    bars = metadata_of(result)["where the time went"].splitlines()[2:]
+    assert [bar.split("|")[1].strip() for bar in bars] == [
+        *("queue of Dagster", "models, start", "plan, build"),
+        *("upload", "job of the server", "comparison"),
+    ]
+    assert sum(bar.count("█") for bar in bars) > 20
+    numbers = {
+        each.check_name: {name: value.value for name, value in each.metadata.items()}
+        for each in result.get_asset_check_evaluations()
+    }
+    assert numbers["guard"] == {"rows/flights": "9, +12.5% (limit: -50%)"}
+    same = metadata_of(unchanged := location.refresh("shown", declared=KEYED))
+    assert tuple(plotted(unchanged)) == PLOTTED
+    # What came of the last change is still to be seen.
+    for name in ("content last changed", "last compared"):
+        assert same[name] == metadata_of(result)[name]
+    assert same["comparison"].startswith("equal when last compared, 2")
+    records = location.instance.fetch_observations(JOURNAL, limit=50).records
+    noted = [each.asset_observation for each in records]
+    labels = [str(each and each.description) for each in noted]
+    assert labels[0] == "refresh 3 ends: the data source equals its models"
+    assert labels[-1] == "refresh 1 begins"
+    assert all(label.startswith(("refresh ", "publish", "update")) for label in labels)
+
+
+def test_what_stops_a_refresh_is_shown_as_blocking():
+    """Prevents: a guard that the web UI calls harmless, although nothing is sent without it."""
+    declaration = Declaration(name="Shown", project="Default", tables=(Table("flights", MODEL),))
+    specs = check_specs(declaration, dg.AssetKey("shown"))
+    assert {spec.name for spec in specs if spec.blocking} == {"guard", "keys", "schema"}
+
+
+CHANGING = {**STAR, "tables": (*KEYED["tables"], Table("airlines", "airlines"))}
+
+
+def shown(result: dg.ExecuteInProcessResult) -> list[str]:
+    found = [
+        event.materialization.metadata
+        for event in result.get_asset_materialization_events()
+        if "plan" in event.materialization.metadata
+    ]
+    return str(found[0]["plan"].value).splitlines()
+
+
+@pytest.mark.slow
+def test_each_table_has_a_line(star: Location):
+    """Prevents: a page full of numbers from which nobody can tell what a refresh did."""
+    first = shown(star.refresh("lines", declared=CHANGING))
+    assert first[0].startswith("**publish (create)**: first publish")
+    assert first[4] == "| flights | 8 |  |  | all rows |"
+    snapshot(star.root, flights(9), asset_key=MODEL)
+    result = star.refresh("lines", declared=CHANGING)
+    assert shown(result)[4:] == [
+        "| flights | 9 | 0 | 1 | changed rows |",
+        "| airlines | 2 |  |  | nothing |",
+    ]
+    run = star.instance.get_run_by_id(result.run_id)
+    assert run.tags["tableau/lines"] == "update"
+    assert shown(star.refresh("lines", declared=CHANGING))[4].endswith("| nothing |")
+
+
+def captioned(caption: str) -> dict[str, Any]:
+    field = FieldMetadata(name="delay", caption=caption, description="Minutes late.")
+    twice = Calculation(name="Twice", formula="SUM([delay]) * 2")
+    return {
+        "tables": (Table("flights", MODEL, fields=(field,)),),
+        "calculations": (twice,),
+    }
+
+
+def test_fields_and_their_conflicts(location: Location):
+    """Prevents: a conflict, or what became of it, that nobody sees; a check that always passes."""
+    location.model()
+    first = location.refresh("shown", captioned=captioned("Delay"))
+    found = metadata_of(first)
+    assert "| caption of delay | Delay |  | published |" in found["fields"]
+    (delay,) = [each for each in found["dagster/column_schema"].columns if each.name == "delay"]
+    assert delay.description == "Minutes late."
+    assert checks(first)["metadata"][0]
+    edits_of(location.sandbox, "shown", lambda tds: tds.replace(b'"Delay"', b'"Late by"'))
+    second = location.refresh("shown", captioned=captioned("Minutes"))
+    passed, severity, words = checks(second)["metadata"]
+    assert (passed, severity) == (False, "WARN")
+    assert words == 'caption of delay is "Minutes" as captioned, and "Late by" on the server'
+    assert (
+        "| caption of delay | Minutes | Late by | conflict, stays |"
+        in metadata_of(second)["fields"]
+    )
+
+
+class Manifest:
+    """As dagster-dbt wraps it."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self.manifest = {"nodes": {"model.shop.orders": {"columns": columns}}}
+
+
+def dbt(columns: Mapping[str, Any]) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        "dbt_orders",
+        metadata={
+            "dagster_dbt/manifest": Manifest(columns),
+            "dagster_dbt/unique_id": "model.shop.orders",
+        },
+    )
+
+
+def inherited(*specs: dg.AssetSpec) -> Mapping[tuple[str, str], FieldMetadata]:
+    declaration = Declaration(name="Shop", project="Default", tables=(Table("orders", "orders"),))
+    return inherited_fields(declaration, dg.Definitions(assets=specs).resolve_asset_graph())
+
+
+def test_what_models_say_already():
+    """Prevents: descriptions of dbt that have to be typed again, or that beat the model's own."""
+    schema = dg.TableSchema(columns=[dg.TableColumn("id", description="Number of the order.")])
+    model = dg.AssetSpec("orders", deps=["dbt_orders"], metadata={"dagster/column_schema": schema})
+    columns = {
+        "id": {"description": "Key.", "meta": {}},
+        "net": {"description": "Net.", "config": {"meta": {"tableau": {"caption": "Net amount"}}}},
+    }
+    assert inherited(model, dbt(columns)) == {
+        ("orders", "id"): FieldMetadata(description="Number of the order."),
+        ("orders", "net"): FieldMetadata(description="Net.", caption="Net amount"),
+    }
+
+
+def test_mistakes_in_dbt():
+    """Prevents: a mistyped key in dbt's project that is ignored."""
+    with pytest.raises(RefusedError, match=r'column "net" of model.shop.orders in dbt: captoin'):
+        inherited(
+            dg.AssetSpec("orders", deps=["dbt_orders"]),
+            dbt({"net": {"meta": {"tableau": {"captoin": "Net"}}}}),
+        )

@@ -1,0 +1,502 @@
+"""Mistakes in declarations, as a location tells them when it is loaded: one line for each."""
+
+import re
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.core.component_tree import ComponentTreeException
+from dagster.components.testing import create_defs_folder_sandbox
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from tableau_pipeline.components import FileDrop, PublishedDatasource
+from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.components.published_datasource import (
+    PublishedDatasourceScaffolder,
+)
+from tableau_pipeline.components.yaml_component import DeclarationError
+from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline_tests.components.support.projects import Project, declared
+
+HEAD = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    orders:
+"""
+# What follows HEAD, the line of the mistake, and what is said of it.
+CASES = {
+    "policy": ("      refresh: {dif: {key: [id]}}", 7, "orders.refresh: refresh is one of: replace;"
+        " {diff: {key: [...]}}; {append: {cursor: ...}}; {partitions: {column: ...}}; not dif"),
+    "two policies": ("      refresh: {diff: {key: id}, append: {cursor: id}}", 7,
+        "{partitions: {column: ...}}; not several of them"),
+    "key of a policy": ("      refresh: {diff: {key: [id], chnges: x}}", 7,
+        'refresh.diff.chnges: unknown key: did you mean "changes"? The known keys are key'),
+    "unit": ("      refresh: {append: {cursor: id, lookback: 2 fortnights}}", 7,
+        '"2 fortnights" is not a lookback: write a whole number'),
+    "two triggers": ('      {}\n  trigger: {after: any, cron: "0 6 * * *"}', 8,
+        "attributes.trigger: `after` and `cron` are 2 triggers"),
+    "trigger": ("      {}\n  trigger: daily", 8,
+        'trigger: trigger is one of: {after: any}; {after: all}; {cron: "0 6 * * *", timezone:'),
+    "cron": ("      {}\n  trigger: {cron: every day}", 8,
+        '"every day" is not a cron schedule: write minute, hour, day of the month'),
+    "zone": ('      {}\n  trigger:\n    cron: "0 6 * * *"\n    timezone: Europe/Pariss', 10,
+        '"Europe/Pariss" is not a time zone: did you mean "Europe/Paris"?'),
+    "relationship": ("      {}\n  relationships:\n    - from: orders\n      to: ordres\n"
+        "      on: {a: b}", 10,
+        '"ordres" is not a table of this data source: did you mean "orders"? Its tables are'),
+    "relationship without a side": ("      {}\n  relationships:\n    - {from: orders, on: {a: b}}",
+        9, "to: this key is missing"),
+    "capability": ("      {}\n  permissions:\n    - {group: A, allow: [ExportData]}", 9,
+        "permissions.0.allow.0: Input should be 'Read', 'Connect', 'ExportXml'"),
+    "nobody": ("      {}\n  permissions:\n    - {allow: [Read]}", 9,
+        "name either a group or a user: {group: Analysts, allow: [Read]}"),
+    "both": ("      {}\n  permissions:\n    - group: A\n      allow: [Read]\n      deny: [Read]",
+        11, "deny: Read is in `allow`, too"),
+    "twice": ("      {}\n  permissions:\n    - group: A\n    - group: A", 10,
+        'permissions.1: group "A" is named before, too'),
+    "tag of pipelines": ("      {}\n  tags:\n    - a\n    - tableau-pipeline:b", 8,
+        'tags: "tableau-pipeline:b" is a tag by which pipelines find what is theirs'),
+    "note": ("      {}\n  certification_note: A", 8, "it needs certify: after_reconcile"),
+    "never equal": ("      {}\n  reconcile: never\n  certify: after_reconcile", 9,
+        "with reconcile: never, nothing is ever found equal"),
+    "key": ("      {}\n  projct: A", 8, 'unknown key: did you mean "project"? The known keys'),
+    "former key": ("      {}\n  rebase: 2", 8, 'unknown key: did you mean "republish"?'),
+    "former key of a table": ("      columns: {id: int}", 7, 'did you mean "contract"?'),
+    "no table": ("", 6, "attributes.tables.orders: this key takes nested keys"),
+    "project": ("      {}\n  create_project: 7", 8, "valid boolean"),
+    "indent": ("      {}\n    - x", 8, "this is not YAML: a wrong indent"),
+    "tab": ("\t{}", 7, "this is not YAML: YAML allows neither a tab"),
+    "colon": ("      {}\n  key: a: b", 8, "this is not YAML: a second colon"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "expected"), CASES.values(), ids=CASES)
+def test_one_line_for_each(project: Project, text: str, line: int, expected: str):
+    """Prevents: a page of a traceback, or a schema's opinion, where a word would do."""
+    file = project.write("shop/defs.yaml", HEAD + text)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    (message,) = str(raised.value).splitlines()
+    assert message.startswith(f"{file}:{line}: ")
+    assert expected in message
+    assert "True" not in message
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("case", sorted(CASES.keys() - {"indent", "tab", "colon"}))
+def test_no_schema_tells_less(case: str):
+    """Prevents: `dg check yaml` stops at a text that does not say what is right."""
+    attributes = yaml.safe_load(HEAD + CASES[case][0])["attributes"]
+    schema = PublishedDatasource.model().model_json_schema()
+    errors = Draft202012Validator(schema).iter_errors(attributes)
+    worse = ("given schemas", "was unexpected", "were unexpected", "required property")
+    assert [each.message for each in errors if each.message.endswith(worse)] == []
+
+
+def test_editors_complete_every_form():
+    """Prevents: no completion below a key that has several forms."""
+    schema = PublishedDatasource.model().model_json_schema()
+    assert set(schema["properties"]["trigger"]["properties"]) == {
+        "after", "cron", "timezone", "upstream", "dbt", "models"
+    }  # fmt: skip
+    refresh = schema["$defs"]["Table"]["properties"]["refresh"]
+    assert set(refresh["properties"]) == {"diff", "append", "partitions"}
+    assert FileDrop.model().model_json_schema()["properties"]["folder"]["type"] == "string"
+
+
+def test_a_key_of_one_column_need_not_be_a_list():
+    """Prevents: an error for what can mean one thing only."""
+    table = {"refresh": {"diff": {"key": "id"}}}
+    declared = PublishedDatasource.from_attributes_dict(
+        attributes={"name": "A", "project": "B", "tables": {"t": table}}
+    )
+    assert declared.tables[0].policy == Diff(("id",))
+
+
+def mistakes(project: Project) -> str:
+    """What is told of a project that does not load."""
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    return str(raised.value)
+
+
+MODEL = """import dagster as dg
+
+@dg.asset
+def orders() -> None: ...
+"""
+PLAIN = HEAD.replace("orders:", "orders: {}")
+
+
+def test_templates_are_filled_in_before_anything_is_checked(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a value of the environment that is refused unread, or that is wrong somewhere."""
+    append = "      refresh: {append: {cursor: id, lookback: '{{ env.LOOKBACK }}'}}"
+    file = project.write("shop/defs.yaml", HEAD + append)
+    project.write("models.py", MODEL)
+    monkeypatch.setenv("LOOKBACK", "2 fortnights")
+    where = f"{file}:7: attributes.tables.orders.refresh.append.lookback: "
+    assert mistakes(project).startswith(f'{where}"2 fortnights" is not a lookback')
+    monkeypatch.setenv("LOOKBACK", "2 days")
+    load_definitions(project.package)
+
+
+@pytest.mark.slow
+def test_an_unknown_model(project: Project):
+    """Prevents: a wrong name that shows at the first refresh, at night."""
+    project.write("models.py", MODEL)
+    file = project.write("shop/defs.yaml", HEAD + "      model: oders")
+    (message,) = mistakes(project).splitlines()
+    assert message.startswith(f"{file}:7: attributes.tables.orders.model: there is no asset")
+    assert '"oders": did you mean "orders"? The assets of this location are orders.' in message
+    assert 'dg.AssetSpec("oders")' in message
+
+
+@pytest.mark.slow
+def test_a_model_of_another_location(project: Project):
+    """Prevents: a model that is made elsewhere cannot be named."""
+    stub = 'import dagster as dg\n\norders = dg.AssetSpec("orders")\n'
+    project.write("models.py", stub)
+    project.write("shop/defs.yaml", PLAIN)
+    load_definitions(project.package)
+
+
+@pytest.mark.parametrize("beside", ["models.py", "inner/models.py"])
+@pytest.mark.slow
+def test_files_that_are_passed_over(project: Project, beside: str):
+    """Prevents: models that are nowhere to be seen, silently."""
+    project.write(f"shop/{beside}", MODEL)
+    file = project.write("shop/defs.yaml", PLAIN)
+    assert mistakes(project).startswith(f"{file}:1: Dagster skips {beside} beside this file")
+    project.write("shop/defs.yaml", f"type: dagster.DefsFolderComponent\n---\n{PLAIN}")
+    load_definitions(project.package)
+
+
+@pytest.mark.slow
+def test_one_name_twice(project: Project):
+    """Prevents: `Duplicate asset key`, of which nobody knows where it stands."""
+    project.write("models.py", MODEL)
+    first = project.write("a/defs.yaml", PLAIN)
+    second = project.write("b/defs.yaml", PLAIN)
+    (message,) = mistakes(project).splitlines()
+    assert message.startswith(f"{second}:3: attributes.name: ")
+    assert f"is declared in {first}:3" in message
+    # A key of its own would not help.
+    assert message.endswith("Give one of them another name or project")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("Shop", "Sales"), ("SHOP", "[sales]"), ("shop", '" sales"')],
+)
+def test_one_place_twice(project: Project, name: str, where: str):
+    """Prevents: two declarations that replace each other's rows in every run, both green."""
+    project.write("models.py", MODEL)
+    text = PLAIN.replace("name: Shop", f"name: {name}\n  key: second").replace(
+        "project: Sales", f"project: {where}"
+    )
+    first = project.write("a/defs.yaml", PLAIN)
+    second = project.write("b/defs.yaml", text)
+    (message,) = mistakes(project).splitlines()
+    assert message.startswith(f"{second}:3: attributes.name: ")
+    for part in (f"{first}:3", '"shop"', '"second"', "another name or project"):
+        assert part in message
+
+
+@pytest.mark.slow
+def test_one_name_in_two_projects(project: Project):
+    """Prevents: a name that is free in another project cannot be declared there."""
+    project.write("models.py", MODEL)
+    project.write("a/defs.yaml", PLAIN)
+    other = PLAIN.replace("name: Shop", "name: Shop\n  key: second")
+    project.write("b/defs.yaml", other.replace("project: Sales", "project: Sales/EU"))
+    load_definitions(project.package)
+
+
+def test_a_name_that_a_model_has(project: Project):
+    """Prevents: the same for a model that is not of this data source."""
+    project.write("models.py", MODEL + "\n@dg.asset\ndef shop() -> None: ...\n")
+    file = project.write("a/defs.yaml", PLAIN)
+    assert re.search(rf"^{file}:3: .*models.py:\d+ has too", mistakes(project))
+
+
+PREFIXED = 'dg.load_assets_from_current_module(key_prefix="dbt")'
+
+
+@pytest.mark.parametrize("returned", ["[]", "[orders]", PREFIXED])
+def test_an_asset_beside_definitions(
+    project: Project, returned: str, caplog: pytest.LogCaptureFixture
+):
+    """Prevents: models of dbt that are nowhere to be seen, because their file has a resource."""
+    text = f"""
+@dg.definitions
+def mine() -> dg.Definitions:
+    return dg.Definitions(assets={returned})
+"""
+    file = project.write("models.py", MODEL + text)
+    load_definitions(project.package)
+    expected = [f"{file}: Dagster passes over `orders`"] if returned == "[]" else []
+    assert [message.partition(": of a")[0] for message in caplog.messages] == expected
+
+
+def test_columns_that_no_snapshot_has(
+    project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Prevents: a misspelt key that shows at the first refresh; or a change of a model and its
+    contract that cannot be merged, because the model has not run yet."""
+    project.write("models.py", MODEL)
+    project.add_pipeline()
+    file = project.write("shop/defs.yaml", HEAD + "      refresh: {diff: {key: [idd]}}")
+    project.snapshot("orders", id=[1, 2])
+    load_definitions(project.package)
+    assert caplog.messages == []
+    monkeypatch.setenv("DAGSTER_IS_DEFS_VALIDATION_CLI", "1")
+    load_definitions(project.package)
+    (message,) = caplog.messages
+    assert message.startswith(f"{file}:6: attributes.tables.orders: ")
+    assert 'diff: key names "idd", but the model has the columns id' in message
+    assert "if it has changed since, run it before the refresh" in message
+
+
+def test_a_model_that_was_stored_is_known(project: Project):
+    """Prevents: a location that does not load because another one makes the model."""
+    project.add_pipeline()
+    project.write("shop/defs.yaml", PLAIN)
+    project.snapshot("orders", id=[1])
+    load_definitions(project.package)
+
+
+def test_other_errors_keep_their_cause(project: Project):
+    """Prevents: an error in somebody's Python that is cut down to a line."""
+    project.write("models.py", "1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        load_definitions(project.package)
+
+
+@pytest.mark.parametrize("folder", ["my_sales", "My-Sales (2)"])
+def test_a_scaffold_of_any_name(tmp_path: Path, folder: str):
+    """Prevents: a key that nobody can guess, or a model whose name Python does not allow."""
+    target = tmp_path / folder
+    request = dg.ScaffoldRequest(
+        type_name="x",
+        target_path=target,
+        scaffold_format="yaml",
+        project_root=tmp_path,
+        params=None,
+    )
+    PublishedDatasourceScaffolder().scaffold(request)
+    text = (target / "defs.yaml").read_text("utf-8")
+    declared = PublishedDatasource.from_attributes_dict(
+        attributes=list(yaml.safe_load_all(text))[1]["attributes"]
+    )
+    assert f"# key: {declared.key}\n" in text
+    assert all(model.isidentifier() for model in declared.models)
+
+
+# What is changed of a declaration, the key of the mistake, and what is said of it. How files and
+# lines are named, the tests of mistakes show.
+KEYS = [
+    ("tables: {orders: {guard: {max_shrink: 50}}, customers: {}}",
+        "tables.orders.guard.max_shrink", "less than or equal to 1"),
+    ("{tables: {}, relationships: []}", "tables", "at least 1 item"),
+    ("tables: {orders: {retain: {column: day, days: 90, as_of: now}}, customers: {}}",
+        "tables.orders.retain.as_of", "'run' or 'max'"),
+    ("tables: {orders: {name: sold}, customers: {}}", "tables.orders.name", "unknown key"),
+    ("tables: {orders: {policy: replace}, customers: {}}", "tables.orders.policy", "unknown key"),
+    ("on_schema_change: ignore", "on_schema_change", "'additive', 'refuse' or 'publish'"),
+    ("relationships: [{from: orders, to: customers, on: {}}]",
+        "relationships.0.on", "at least 1 item"),
+    ("relationships: []", "relationships", 'exactly one fact table, which no relationship points '
+        'to; here: "orders", "customers"'),
+    ("timestamps: local", "timestamps",
+        "one of: utc, with_time_zone, {zone: Europe/Paris}; not 'local'"),
+    ("timestamps: {zone: Europe/Pariss}", "timestamps.zone", '"Europe/Pariss" is not a time zone'),
+    ("max_database_version: 1", "max_database_version", "greater than or equal to 2"),
+    ("trigger: [{after: any}, {cron: 0 6 * * *}]", "trigger", "trigger is one of: {after: any}"),
+    ("trigger: {dbt: ''}", "trigger.dbt", "at least 1 character"),
+    ("trigger: {dbt: run_results.json, models: []}", "trigger.models", "at least 1 item"),
+    ("project: A//B", "project", "empty part"),
+    ("tables: {orders: {source: {hudi: /lake/orders}}, customers: {}}",
+        "tables.orders.source.hudi", "unknown key: The known keys are delta, iceberg"),
+    ("tables: {orders: {source: {delta: /a, iceberg: /b}}, customers: {}}",
+        "tables.orders.source", "source is one of: {delta: /lake/orders}"),
+    ("tables: {orders: {source: /lake/orders}, customers: {}}",
+        "tables.orders.source", "s3://lake/orders}; not '/lake/orders'"),
+    ("tables: {orders: {source: {delta: lake/orders}}, customers: {}}",
+        "tables.orders.source", '"lake/orders" is neither an absolute path'),
+    ("tables: {orders: {source: {iceberg: db.orders}}, customers: {}}",
+        "tables.orders.source", '"db.orders" is neither an absolute path'),
+    ("tables: {orders: {source: {iceberg: {catalog: prod}}}, customers: {}}",
+        "tables.orders.source.iceberg.table", "required"),
+    ("tables: {orders: {source: {iceberg: {catalog: prod, table: orders}}}, customers: {}}",
+        "tables.orders.source.iceberg.table", '"orders" is not a namespace and'),
+    ("tables: {orders: {source: {iceberg: {catlog: prod, table: db.orders}}}, customers: {}}",
+        "tables.orders.source.iceberg.catlog", 'did you mean "catalog"?'),
+    ("tables: {orders: {source: {delta: /a}, refresh: {partitions: {column: a}}}, customers: {}}",
+        "tables.orders.refresh", "has no Dagster partitions: use {diff: {key: [...]}}"),
+    ("name: 日本", "name", "set `key`"),
+    ("{name: CRM, key: orders}", "key", 'the asset key "orders", which a model already has'),
+    ("{key: x, tables: {x_extract: {}}, relationships: []}", "key", '"x_extract"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "key", "words"), KEYS)
+def test_error_names_the_key(changes: str, key: str, words: str):
+    """Prevents: a mistake in YAML that is ignored, or whose place a person has to guess."""
+    with pytest.raises(ValidationError) as raised:
+        declared(**yaml.safe_load(changes))
+    found = {".".join(map(str, each["loc"])): each["msg"] for each in raised.value.errors()}
+    assert words in found[key]
+
+
+TWO_TRIGGERS = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    orders: {}
+  trigger: {after: any}
+  trigger: {cron: "0 6 * * *"}
+"""
+
+
+def test_several_data_sources_in_one_file():
+    """Prevents: only one of them found; the last of two triggers, or policies, taken silently, or
+    a mistake in a later one laid to the first."""
+    first = "".join(line for line in TWO_TRIGGERS.splitlines(keepends=True) if "cron" not in line)
+    stock = first.replace("Shop", "Stock")
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "shop"
+        folder.mkdir()
+        (folder / "defs.yaml").write_text(f"{first}\n---\n{stock}", "utf-8")
+        with sandbox.build_component_tree() as tree:
+            found = tree.get_all_components(of_type=PublishedDatasource)
+        assert {each.key for each in found} == {"shop", "stock"}
+        (folder / "defs.yaml").write_text(f"{stock}\n---\n{TWO_TRIGGERS}", "utf-8")
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=folder),
+        ):
+            pass
+    assert "defs.yaml:17: `trigger` is set here and on line 16" in str(raised.value.__cause__)
+
+
+SHOP = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    sold: {model: orders}
+"""
+IMPORTS = """import dagster as dg
+from pyspark.sql import DataFrame
+"""
+ASSET = f"""{IMPORTS}
+@dg.asset
+def orders() -> DataFrame: ...
+"""
+RELATED = "  relationships: [{from: sold, to: raw, on: {id: id}}]\n"
+STORED = {
+    "by its key": ASSET.replace("asset", 'asset(io_manager_key="snapshots")'),
+    "by another key": ASSET.replace("asset", 'asset(io_manager_key="mine")'),
+    "by one that a function makes": ASSET.replace("asset", "asset(io_manager_def=mine)")
+    .replace("@", "@dg.io_manager\ndef mine(): ...\n\n@", 1),
+    "by its own code": ASSET.replace("DataFrame:", "dg.MaterializeResult:"),
+    "as a graph": """import dagster as dg
+from pyspark.sql import DataFrame
+
+@dg.op(out=dg.Out(io_manager_key="snapshots"))
+def rows() -> DataFrame: ...
+
+@dg.graph_asset
+def orders() -> DataFrame: return rows()
+""",
+    "with others": """import dagster as dg
+from pyspark.sql import DataFrame
+
+@dg.multi_asset(
+    outs={
+        "orders": dg.AssetOut(io_manager_key="snapshots", dagster_type=DataFrame),
+        "other": dg.AssetOut(dagster_type=DataFrame),
+    }
+)
+def several(): ...
+""",
+    "with others, as specs": """import dagster as dg
+
+@dg.multi_asset(specs=[dg.AssetSpec("orders"), dg.AssetSpec("other")])
+def several(): ...
+""",
+    "elsewhere": 'import dagster as dg\n\norders = dg.AssetSpec("orders")\n',
+}  # fmt: skip
+MINE = """import dagster as dg
+
+from tableau_pipeline.resources import resources_from_env
+
+@dg.definitions
+def mine() -> dg.Definitions:
+    return dg.Definitions(resources={"mine": resources_from_env()["snapshots"]})
+"""
+DEFAULT = MINE.replace('"mine"', '"io_manager"')
+
+
+@pytest.mark.parametrize("returned", ["DataFrame", "DataFrame | None", "dg.Output[DataFrame]"])
+def test_by_another_io_manager(project: Project, returned: str):
+    """Prevents: a run that fails with an error of Spark's about a broadcast variable."""
+    project.write("models.py", ASSET.replace("DataFrame:", f"{returned}:"))
+    project.add_pipeline()
+    file = project.write("shop/defs.yaml", SHOP)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    assert str(raised.value) == (
+        f'{file}:6: attributes.tables.sold.model: "Shop" publishes the model "orders", whose asset '
+        'has the IO manager "io_manager", which stores no snapshots: set '
+        'io_manager_key="snapshots" in its @dg.asset'
+    )
+
+
+def test_in_a_graph_by_another_io_manager(project: Project):
+    """Prevents: the same, where the step that returns the rows is not the asset's own function."""
+    project.write("models.py", STORED["as a graph"].replace('"snapshots"', '"pickles"'))
+    pickles = MINE.replace('resources_from_env()["snapshots"]', "dg.FilesystemIOManager()")
+    project.write("pickles.py", pickles.replace('"mine"', '"pickles"'))
+    project.add_pipeline()
+    project.write("shop/defs.yaml", SHOP)
+    with pytest.raises(DeclarationError, match='IO manager "pickles", which stores no snapshots'):
+        load_definitions(project.package)
+
+
+@pytest.mark.parametrize("models", STORED.values(), ids=STORED)
+def test_as_snapshots(project: Project, models: str):
+    """Prevents: a location that no longer loads although its models have snapshots."""
+    project.write("models.py", models)
+    project.write("mine.py", MINE)
+    project.add_pipeline()
+    project.write("shop/defs.yaml", SHOP)
+    load_definitions(project.package)
+
+
+def test_by_default(project: Project):
+    """Prevents: a location like the shipped one, whose default stores snapshots, does not load."""
+    project.write("models.py", ASSET)
+    project.write("default.py", DEFAULT)
+    project.add_pipeline()
+    project.write("shop/defs.yaml", SHOP)
+    load_definitions(project.package)
+
+
+def test_kinds_of_models(project: Project):
+    """Prevents: a lineage in which only the models of the example show what they are."""
+    own = ASSET.replace("asset", 'asset(kinds={"csv"})').replace("orders", "raw_orders")
+    project.write("models.py", ASSET + own.removeprefix(IMPORTS))
+    project.write("default.py", DEFAULT)
+    project.add_pipeline()
+    project.write("shop/defs.yaml", SHOP + "    raw: {model: raw_orders}\n" + RELATED)
+    specs = load_definitions(project.package).resolve_all_asset_specs()
+    kinds = {spec.key.to_user_string(): spec.kinds for spec in specs}
+    assert (kinds["orders"], kinds["raw_orders"]) == ({"pyspark", "parquet"}, {"csv"})

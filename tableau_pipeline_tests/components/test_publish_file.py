@@ -1,0 +1,546 @@
+"""Files and tables become data sources without code, in the location that the project ships."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+from uuid import uuid4
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from tableauhyperapi import TableName
+
+from tableau_pipeline.components import publish_file as job
+from tableau_pipeline.components.publish_file import PublishFileConfig, publish_file
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper import open_hyper
+from tableau_pipeline.ingest.database import check_table
+from tableau_pipeline.ingest.errors import Reading
+from tableau_pipeline.ingest.options import Files
+from tableau_pipeline.ingest.read_files import load
+from tableau_pipeline.objects.local import scratch
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
+from tableau_pipeline_tests.components.support.location import failure, forget, metadata_of
+from tableau_pipeline_tests.conftest import ROOT, Shipped, Story
+from tableau_pipeline_tests.postgresql import PASSWORD, USER, running_postgresql
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+from tableau_sandbox.testing import Sandbox
+
+Publish = Callable[..., dg.ExecuteInProcessResult]
+
+
+@pytest.fixture
+def publish(shipped: Shipped) -> Publish:
+    """Runs the job as the launchpad does."""
+
+    def run(**config: Any) -> dg.ExecuteInProcessResult:
+        return shipped.definitions.resolve_job_def("publish_file").execute_in_process(
+            instance=shipped.instance,
+            raise_on_error=False,
+            run_config={"ops": {"publish_files": {"config": config}}},
+        )
+
+    return run
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a data source that nobody published yet."""
+    return f"Files {uuid4().hex[:8]}"
+
+
+def published(shipped: Shipped, name: str) -> pa.Table:
+    """The rows on the server, in the order of their first column."""
+    with session(shipped.sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name=name)
+        rows = published_rows(site, str(item.id))
+    return rows.sort_by(rows.column_names[0])
+
+
+def write(path: Path, *lines: str) -> Path:
+    """A file of these lines."""
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a file that takes code to publish; a blank that becomes a zero or a word; rows
+    that the server does not count."""
+    (tmp_path / "a.csv").write_text("id,day,note,ratio\n1,2024-02-29,航,0.5\n2,,,\n", "utf-8")
+    (tmp_path / "b.csv").write_text("id,day,note,ratio\n3,2024-03-01,x,1\n", "utf-8")
+    found = metadata_of(publish(path=str(tmp_path), name=name))
+    assert found["decision"] == "publish (create)"
+    assert found["dagster/row_count"] == 3
+    assert found["comparison"] == "equal by count on the server"
+    assert found["bad rows"] == 0
+    assert published(shipped, name).to_pylist() == [
+        {"id": 1, "day": date(2024, 2, 29), "note": "航", "ratio": 0.5},
+        {"id": 2, "day": None, "note": None, "ratio": None},
+        {"id": 3, "day": date(2024, 3, 1), "note": "x", "ratio": 1.0},
+    ]
+    assert metadata_of(publish(path=str(tmp_path), name=name))["decision"] == "no change"
+
+
+@pytest.mark.slow
+def test_only_changed_rows_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a large file that is sent whole for one row, although its key is known."""
+    rows = [f"{number},v{number}" for number in range(5000)]
+    path = tmp_path / "x.csv"
+    path.write_text("id,v\n" + "\n".join(rows), "utf-8")
+    metadata_of(publish(path=str(path), name=name, key=["id"]))
+    path.write_text("id,v\n" + "\n".join([*rows[:-1], "4999,new"]), "utf-8")
+    found = metadata_of(publish(path=str(path), name=name, key=["id"]))
+    assert (found["decision"], found["details"]["inserted"][name]) == ("update", 1)
+    assert published(shipped, name)["v"].to_pylist()[-1] == "new"
+
+
+@pytest.mark.slow
+def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: rows that vanish, or turn to NULL, because they could not be read."""
+    path = tmp_path / "x.csv"
+    path.write_text("id,day\n1,2024-01-01\nzwei,2024-01-02\n3,gestern\n", "utf-8")
+    config = {"path": str(path), "name": name, "columns": "id bigint, day date"}
+    message = failure(publish(**config))
+    for part in (
+        "2 rows do not fit the columns id bigint, day date",
+        'x.csv, line 3: column "id": "zwei" is not a valid bigint',
+        'x.csv, line 4: column "day": "gestern" is not a valid date',
+        "bad_rows: drop",
+    ):
+        assert part in message
+    with session(shipped.sandbox) as site:
+        assert not list(site.tsc.datasources.filter(name=name))
+    found = metadata_of(publish(**config, bad_rows="drop"))
+    assert found["bad rows"] == 2
+    assert published(shipped, name).to_pylist() == [{"id": 1, "day": date(2024, 1, 1)}]
+
+
+@pytest.mark.slow
+def test_options_of_the_reader(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: files of other habits that cannot be read."""
+    path = tmp_path / "export.txt"
+    path.write_bytes("1|31.12.2023 23:30|Grün\n".encode("latin-1"))
+    metadata_of(
+        publish(
+            path=str(path),
+            name=name,
+            format="csv",
+            columns="id int, `at time` timestamp_ntz, colour string",
+            reader={
+                "sep": "|",
+                "header": "false",
+                "encoding": "ISO-8859-1",
+                "timestampFormat": "dd.MM.yyyy HH:mm",
+            },
+        )
+    )
+    assert published(shipped, name).to_pylist() == [
+        {"id": 1, "at time": datetime(2023, 12, 31, 23, 30), "colour": "Grün"}
+    ]
+
+
+@pytest.mark.slow
+def test_json(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: lines of JSON that cannot be published, or broken ones that vanish."""
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": 1, "tags": ["x"]}\n{"a": 2}\n', "utf-8")
+    metadata_of(publish(path=str(path), name=name))
+    rows = published(shipped, name).to_pylist()
+    assert rows == [{"a": 1, "tags": '["x"]'}, {"a": 2, "tags": None}]
+    path.write_text('{"a": 1}\n{"a": \n', "utf-8")
+    message = failure(publish(path=str(path), name=name, columns="a bigint"))
+    assert "1 row does not fit" in message
+
+
+@pytest.mark.slow
+def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a path that Spark takes for a pattern."""
+    folder = tmp_path / "a [b] {c}"
+    folder.mkdir()
+    pq.write_table(pa.table({"a": [1]}), folder / "x y.parquet")
+    (folder / "_SUCCESS").touch()
+    (folder / ".x.crc").touch()
+    metadata_of(publish(path=str(folder), name=name))
+    assert published(shipped, name).to_pylist() == [{"a": 1}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("files", "path", "parts"),
+    [
+        ({}, "*.csv", ('*.csv" matches no file', "relative to")),
+        (
+            {"a.csv": "a\n1\n", "b.parquet": ""},
+            "",
+            ("do not determine one format", ".csv, .parquet"),
+        ),
+        ({"a.xlsx": "x"}, "", (".xlsx do not determine one format",)),
+        ({"a.csv": "a,A\n1,2\n"}, "", ("a", "A")),
+    ],
+)
+def test_what_is_no_set_of_files(
+    publish: Publish,
+    name: str,
+    tmp_path: Path,
+    files: dict[str, str],
+    path: str,
+    parts: tuple[str, ...],
+):
+    """Prevents: an error of Spark's where one of ours says what to do."""
+    for file, text in files.items():
+        (tmp_path / file).write_text(text, "utf-8")
+    message = failure(publish(path=str(tmp_path / path), name=name))
+    for part in parts:
+        assert part in message
+
+
+def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_path: Path):
+    """Prevents: a declared data source that a file overwrites by its name."""
+    path = write(tmp_path / "x.csv", "a", "1")
+    with session(story.sandbox) as site:
+        before = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
+    message = failure(publish(path=str(path), name="NYC Flights", project="Aviation"))
+    assert 'is published under the key "nyc_flights' in message
+    with session(story.sandbox) as site:
+        after = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
+    assert after == before
+
+
+def test_the_launchpad_shows_what_to_fill_in():
+    """Prevents: an empty launchpad, or one whose resources hide the two keys that a run needs."""
+    shown = {"ops": {"publish_files": {"config": {"name": "", "path": ""}}}}
+    assert publish_file.run_config == shown
+
+
+@pytest.mark.slow
+def test_secrets_as_the_launchpad_sends_them(shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a run from the launchpad that signs in by the asterisks that stand for a token."""
+    path = write(tmp_path / "x.csv", "a", "1")
+    shown = {
+        "server_url": {"env": "TABLEAU_SERVER_URL"},
+        "token_name": {"env": "TABLEAU_TOKEN_NAME"},
+        **dict.fromkeys(("token_value", "password", "connected_app_secret_value"), "********"),
+    }
+    result = shipped.definitions.resolve_job_def("publish_file").execute_in_process(
+        instance=shipped.instance,
+        run_config={
+            "ops": {"publish_files": {"config": {"path": str(path), "name": name}}},
+            "resources": {"tableau": {"config": shown}},
+        },
+    )
+    assert metadata_of(result)["decision"] == "publish (create)"
+
+
+@pytest.mark.slow
+def test_files_are_added_one_by_one(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a file that is added twice, or that drops the rows of those before it."""
+    may, june = tmp_path / "may.csv", tmp_path / "june.csv"
+    metadata_of(publish(path=str(write(may, "id,v", "1,a", "2,b")), name=name))
+    config = {"name": name, "mode": "append"}
+    found = metadata_of(publish(path=str(write(june, "id,v", "3,c")), **config))
+    assert found["dagster/row_count"] == 3
+    assert metadata_of(publish(path=str(june), **config))["decision"] == "no change"
+    metadata_of(publish(path=str(write(june, "id,v", "3,c", "4,d")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["a", "b", "c", "d"]
+    metadata_of(publish(path=str(write(june, "id,v", "5,e")), name=name, accept=["shrink"]))
+    assert published(shipped, name)["v"].to_pylist() == ["e"]
+
+
+@pytest.mark.slow
+def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: all files that are sent again for a new one, though a column tells them apart."""
+    config = {"name": name, "mode": "append", "file_column": "file"}
+    rows = [f"{number},v{number}" for number in range(5000)]
+    metadata_of(publish(path=str(write(tmp_path / "a+b c%20.csv", "id,v", *rows)), **config))
+    found = metadata_of(publish(path=str(write(tmp_path / "ü.csv", "id,v", "5000,x")), **config))
+    assert (found["decision"], found["details"]["inserted"][name]) == ("update", 1)
+    files = published(shipped, name)["file"].to_pylist()
+    assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"mode": "merge"}, "'merge' is not one of replace, append"),
+        ({"file_column": "f"}, "file_column needs mode append"),
+        ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns needs files"),
+        ({"path": "jdbc:postgresql://h/d"}, "set table"),
+        ({"table": "t"}, "table needs a path such as"),
+        ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append needs files"),
+        ({"project": "A//B"}, '"A//B" has an empty part'),
+    ],
+)
+def test_settings_that_do_not_fit(config: dict[str, str], message: str):
+    """Prevents: a setting that is passed over in silence."""
+    with pytest.raises(ValueError, match=message):
+        PublishFileConfig(**{"path": "x.csv", "name": "x", **config})
+
+
+@pytest.mark.parametrize(
+    ("url", "reader"),
+    [
+        ("jdbc:postgresql://me:secret@host/d", {}),
+        ("jdbc:postgresql://host/d?user=me&password=secret", {}),
+        ("jdbc:sqlserver://host;databaseName=d;password=secret", {}),
+        ("jdbc:postgresql://host/d", {"password": "secret"}),
+        ("jdbc:postgresql://host/d", {"url": "jdbc:postgresql://me:secret@host/d"}),
+        ("jdbc:oracle:thin:scott/secret@//host:1521/d", {}),
+        ("jdbc:db2://host/d:user=me;password = secret;", {}),
+        ("jdbc:mysql://address=(host=h)(password=secret)/d", {}),
+        ("jdbc:x://host/d?sslpassword=secret", {}),
+    ],
+)
+def test_secrets_of_a_database(url: str, reader: dict[str, str]):
+    """Prevents: a password in the log, or in the message that refuses it."""
+    with pytest.raises(RefusedError) as refused:
+        check_table(url, "JDBC", reader)
+    assert "JDBC_PASSWORD" in str(refused.value)
+    assert "me:secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:postgresql://host:5432/d?ssl=true",
+        "jdbc:oracle:thin:@//host:1521/service",
+        "jdbc:sqlserver://host;databaseName=d;encrypt=true",
+    ],
+)
+def test_a_url_without_secrets(url: str):
+    """Prevents: a database that cannot be read because its URL looks odd."""
+    check_table(url, "JDBC", {"fetchsize": "10"})
+
+
+def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path: Path):
+    """Prevents: a column of the files that the names of the files replace."""
+    path = write(tmp_path / "a.csv", "id,Source", "1,web")
+    message = failure(publish(path=str(path), name=name, mode="append", file_column="source"))
+    assert "the files already have such a column" in message
+
+
+def test_names_that_differ_a_little_are_different():
+    """Prevents: rows of one data source that are added to another, in another project even."""
+    places = [("EU", "Sales"), ("US", "Sales"), ("EU", "sales"), ("EU", "売上"), ("EU", "在庫")]
+    configs = [PublishFileConfig(path="x", project=p, name=n) for p, n in places]
+    assert len({config.declaration().key for config in configs}) == len(places)
+
+
+@pytest.mark.slow
+def test_what_is_only_built_is_not_kept(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
+    """Prevents: a trial whose rows go out with the next file."""
+    config = {"name": name, "mode": "append"}
+    metadata_of(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
+    trial = write(tmp_path / "b.csv", "id,v", "2,b")
+    for rehearsal in ({"build_only": True}, {"dry_run": True}):
+        assert publish(path=str(trial), **rehearsal, **config).success
+    metadata_of(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
+
+
+@pytest.mark.slow
+def test_what_is_built_stays_and_the_rest_is_local(
+    publish: Publish,
+    shipped: Shipped,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Prevents: a file to look at that is gone, or killed runs that fill a volume of all hosts."""
+    folders: list[Path] = []
+
+    def noted(spark: SparkSession, files: Files, folder: Path) -> Reading:
+        folders.append(folder)
+        return load(spark, files, folder)
+
+    monkeypatch.setattr(job, "load", noted)
+    assert publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), name=name).success
+    extracts = shipped.data_dir / "extracts"
+    before = {*extracts.rglob("*.hyper")}
+    path = str(write(tmp_path / "b.csv", "id,v", "2,b"))
+    assert publish(path=path, name=name, build_only=True).success
+    (built,) = {*extracts.rglob("*.hyper")} - before
+    with open_hyper(built) as file:
+        assert file.read(TableName("Extract", "Extract")).to_pylist() == [{"id": 2, "v": "b"}]
+    assert len(folders) == 2
+    for folder in folders:
+        assert folder.parent == scratch()
+        assert not folder.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["records", "records and snapshots"])
+def test_nothing_is_added_to_what_no_record_shows(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path, lost: str
+):
+    """Prevents: rows that a guard has refused, or the new file alone, in place of all rows."""
+    config = {"name": name, "mode": "append"}
+    may, june = tmp_path / "may.csv", tmp_path / "june.csv"
+    rows = [f"{number},v" for number in range(10)]
+    metadata_of(publish(path=str(write(may, "id,v", *rows)), **config))
+    assert "a loss of 90%" in failure(publish(path=str(write(may, "id,v", "0,v")), **config))
+    key = PublishFileConfig(path=str(may), name=name).declaration().key
+    forget(shipped.instance, key)
+    store = SnapshotStore(shipped.data_dir / "snapshots")
+    if lost == "records and snapshots":
+        rmtree(store.folder(key).path)
+    before = store.numbers(key)
+    more = write(june, "id,v", *rows, "10,v", "11,v")
+    for rehearsal in ({"dry_run": True}, {}):
+        message = failure(publish(path=str(more), **config, **rehearsal))
+        assert f'A data source "{name}" exists in project "Default"' in message
+        assert "publish all files with mode replace first" in message
+    assert (published(shipped, name).num_rows, store.numbers(key)) == (10, before)
+    write(may, "id,v", *rows)
+    metadata_of(publish(path=str(tmp_path / "*.csv"), name=name))
+    found = metadata_of(publish(path=str(write(tmp_path / "july.csv", "id,v", "12,v")), **config))
+    assert found["dagster/row_count"] == 23
+
+
+@pytest.mark.slow
+def test_what_was_refused_at_first_is_not_published_with_the_next_file(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
+    """Prevents: rows of a first publish that was refused, and go out with the next file."""
+    config = {"name": name, "mode": "append"}
+    refused = write(tmp_path / "a.csv", "id,v", "1,a")
+    message = failure(publish(path=str(write(refused, "id,v")), **config))
+    # The job has no guard to change.
+    assert message.splitlines()[0].endswith("run again with accept: [shrink]")
+    metadata_of(publish(path=str(write(tmp_path / "b.csv", "id,v", "2,b")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["b"]
+
+
+def test_a_database_without_a_driver(publish: Publish, name: str):
+    """Prevents: "No suitable driver", of which nobody knows where to put it."""
+    message = failure(publish(path="jdbc:nosuch://host/d", table="t", name=name))
+    assert "spark.driver.extraClassPath" in message
+
+
+@pytest.mark.slow
+def test_corpus(tmp_path: Path, publish: Publish, shipped: Shipped):
+    """Prevents: a crash, or data that is not the file's, for a file of another writer."""
+    write_corpus(tmp_path)
+    wrong, refused = [], []
+    for path in sorted(tmp_path.glob("*.parquet")):
+        name = path.stem
+        result = publish(path=str(path), name=f"Corpus {name}", accept=["shrink"])
+        if result.success:
+            wrong += _differences(name, path, published(shipped, f"Corpus {name}"))
+        else:
+            refused.append(name)
+            assert path.name in failure(result)
+    assert not wrong, "\n".join(wrong)
+    assert sorted(refused) == sorted(REFUSED)
+
+
+def _differences(name: str, path: Path, found: pa.Table) -> Iterator[str]:
+    expected = pq.read_table(path, partitioning=None)
+    if expected.column_names != found.column_names or len(expected) != len(found):
+        yield f"{name}: {expected.schema} of {len(expected)} became {found.schema} of {len(found)}"
+        return
+    try:
+        before, after = rows(expected), rows(found)
+    except pa.ArrowException as error:
+        # One file must not hide the others.
+        yield f"{name}: {error}"
+        return
+    if before != after:
+        yield f"{name}: {before[:3]} became {after[:3]}"
+
+
+def rows(table: pa.Table) -> list[tuple[str, ...]]:
+    """By their representation: NaN is not equal to itself. Instants are told in UTC, bare."""
+    return sorted(zip(*map(_as_text, table.columns), strict=True))
+
+
+def _as_text(column: pa.ChunkedArray) -> list[str]:
+    type_ = column.type
+    if pa.types.is_timestamp(type_):
+        column = column.cast(pa.timestamp("us", type_.tz)).cast(pa.timestamp("us"))
+    elif pa.types.is_floating(type_):
+        column = column.cast(pa.float64())
+    values = column.to_pylist()
+    if pa.types.is_decimal(type_) and type_.scale == 0:
+        values = [None if value is None else int(value) for value in values]
+    return list(map(repr, values))
+
+
+DRIVER = Path("/usr/share/java/postgresql.jar")
+ORDERS = """
+CREATE TABLE orders (
+    id bigint PRIMARY KEY, price numeric(38,9), at timestamptz, note text, paid boolean
+);
+INSERT INTO orders VALUES
+    (1, 12345678901234567890123456789.123456789, '2024-06-01 12:00+02', 'Grün 航', true),
+    (2, NULL, NULL, NULL, NULL);
+"""
+
+
+def launch(folder: Path, environment: dict[str, str], **config: object) -> str:
+    """The job as a user launches it; all that it printed."""
+    run_config = {"ops": {"publish_files": {"config": config}}}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("dg"), "launch", "--job", "publish_file",
+         "--config-json", json.dumps(run_config)],
+        cwd=ROOT, env={**os.environ, "DAGSTER_HOME": str(folder), **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_table_of_postgresql(tableau_sandbox: Sandbox, tmp_path: Path):
+    """Prevents: a table that takes code to publish, values that change, or a password in a log."""
+    conf, home = tmp_path / "conf", tmp_path / "home"
+    conf.mkdir()
+    home.mkdir()
+    (conf / "spark-defaults.conf").write_text(f"spark.driver.extraClassPath {DRIVER}\n")
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    environment = {
+        "SPARK_CONF_DIR": str(conf),
+        "PIPELINE_DATA_DIR": str(tmp_path / "data"),
+        "SHOP_USER": USER,
+        "SHOP_PASSWORD": PASSWORD,
+    }
+    with running_postgresql() as database:
+        database.run(ORDERS)
+        config = {
+            "path": f"jdbc:postgresql://127.0.0.1:{database.port}/postgres",
+            "credentials": "SHOP",
+            "table": "orders",
+            "name": "Orders",
+            "key": ["id"],
+        }
+        printed = launch(home, environment, **config)
+        database.run("UPDATE orders SET note = 'new' WHERE id = 2")
+        printed += launch(home, environment, **config)
+    assert "Decision: update" in printed
+    with session(tableau_sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name="Orders")
+        rows = published_rows(site, str(item.id)).to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {
+            "id": 1,
+            "price": Decimal("12345678901234567890123456789.123456789"),
+            "at": datetime(2024, 6, 1, 10),
+            "note": "Grün 航",
+            "paid": True,
+        },
+        {"id": 2, "price": None, "at": None, "note": "new", "paid": None},
+    ]
+    recorded = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+    assert b"postgresql://127.0.0.1" in recorded
+    assert PASSWORD.encode() not in recorded + printed.encode()

@@ -1,0 +1,473 @@
+"""Object stores that are killed, refuse, or come and go: what becomes of data, and what is said."""
+
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, groupby
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.audit import audit_job
+from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.demo.differences import differences
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.objects import arrow_files
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import StoreError, opened
+from tableau_pipeline.resources import SnapshotIOManager, SparkResource, resources_from_env
+from tableau_pipeline.resources.data_folder import local_copies
+from tableau_pipeline.snapshots import store as store_module
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
+from tableau_pipeline.snapshots.write import write_snapshot
+from tableau_pipeline_tests.deployment.object_stores import Fault, Network, ObjectServer, S3Server
+from tableau_pipeline_tests.ports import free_port
+from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_pipeline_tests.snapshots.support import commit, rows
+from tableau_pipeline_tests.waiting import until
+from tableau_sandbox.testing import Sandbox
+
+pytestmark = pytest.mark.timeout(600)
+WRITERS = 20
+
+
+def manifests_are(fault: Fault, network: Network, *, times: int = 1000) -> None:
+    """Let a fault happen to the next requests that commit a version."""
+    left = [fault] * times
+
+    def chosen(method: str, path: str) -> Fault | None:
+        return left.pop() if left and method == "PUT" and "versions" in path else None
+
+    network.fault = chosen
+
+
+def test_a_store_that_is_killed_and_starts_again(
+    server: ObjectServer, network: Network, client: Callable[[], SnapshotStore]
+):
+    """Prevents: a version that was confirmed and is gone, or that another one replaced."""
+    if not server.outlives_a_kill:
+        pytest.skip("this server confirms what it has not written")
+    store = client()
+    confirmed: dict[str, int] = {}
+    failed: set[str] = set()
+    end = threading.Event()
+
+    def write(writer: int) -> None:
+        for number in range(1000):
+            key = f"{writer} {number}"
+            try:
+                confirmed[key] = commit(store, key).number
+            except StoreError:
+                failed.add(key)
+            if end.is_set():
+                return
+
+    with ThreadPoolExecutor(WRITERS) as executor:
+        try:
+            writing = [executor.submit(write, writer) for writer in range(WRITERS)]
+            until(lambda: len(confirmed) > 10, seconds=60, what="nothing is written")
+            server.kill()
+            until(lambda: failed, seconds=60, what="no writer noticed")
+            server.start()
+            before = len(confirmed)
+            until(lambda: len(confirmed) > before + 10, seconds=60, what="nothing is written")
+        finally:
+            end.set()
+    for each in writing:
+        each.result()
+    newest = store.newest("model")
+    assert newest
+    versions = {str(part.partition): part.version for part in newest.parts}
+    assert versions.items() >= confirmed.items()
+    assert versions.keys() - confirmed.keys() <= failed
+    assert len(set(versions.values())) == len(versions)
+    assert newest.missing() == []
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_lost_answer_to_a_commit(
+    fault: Fault, network: Network, client: Callable[[], SnapshotStore]
+):
+    """Prevents: a run that fails after it has committed, or that commits twice."""
+    store = client()
+    manifests_are(fault, network, times=1)
+    first = commit(store, "a")
+    network.settle()
+    assert (first.number, store.numbers("model")) == (1, [1])
+    assert store.newest("model") == first
+    assert commit(store, "b").number == 2
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.LATE])
+def test_another_writer_after_a_lost_commit(
+    fault: Fault, network: Network, client: Callable[[], SnapshotStore]
+):
+    """Prevents: a writer that takes the version of another one for its own."""
+    store = client()
+    others = []
+
+    def chosen(method: str, path: str) -> Fault | None:
+        if method != "PUT" or "versions" not in path:
+            return None
+        network.up()
+        others.append(commit(store, "other"))
+        return fault
+
+    network.fault = chosen
+    mine = commit(store, "mine")
+    network.settle()
+    assert [each.number for each in others] == [1]
+    assert mine.number == 2
+    assert rows(store.newest("model")) == {"mine": 1, "other": 1}
+
+
+SECRET = "c2VjcmV0IG9mIHRoZSB0ZXN0"
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that has opened no store yet, and soon gives up."""
+    monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
+    monkeypatch.setattr(store_module, "_PAUSES", ())
+    opened.cache_clear()
+    yield
+    opened.cache_clear()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Callable[[str], ObjectStorage]:
+    """Makes storages, by URL."""
+    return lambda url: ObjectStorage(url, LocalCopies(tmp_path / "copies", 10**9))
+
+
+def messages(storage: ObjectStorage) -> dict[str, str]:
+    """What each operation says; each says something, and in one line."""
+    calls: dict[str, Callable[[], object]] = {
+        "Writing": lambda: storage.put("model/a", b"a"),
+        "Reading": lambda: storage.read("model/a"),
+        "Listing": lambda: [*storage.list("model/")],
+    }
+    found = {}
+    for doing, call in calls.items():
+        with pytest.raises(StoreError) as caught:
+            call()
+        found[doing] = str(caught.value)
+        assert found[doing].startswith(f"{doing} {storage.url}/model")
+        assert "\n" not in found[doing]
+        # What the library says has the whole request.
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+    return found
+
+
+ON_S3 = pytest.mark.parametrize(
+    "server", [pytest.param(S3Server, id="S3", marks=pytest.mark.slow)], indirect=True
+)
+CAUSES = {
+    "bucket": (
+        {"url": "s3://elsewhere/x"},
+        "there is no such bucket .*NoSuchBucket.*Correct the URL, .* or create the bucket.",
+    ),
+    "user": (
+        {"AWS_ACCESS_KEY_ID": "nobody"},
+        "does not accept the credentials .*Correct AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY",
+    ),
+    "secret": (
+        {"AWS_SECRET_ACCESS_KEY": SECRET},
+        "does not accept the credentials .*SignatureDoesNotMatch.*Correct AWS_ACCESS_KEY_ID",
+    ),
+    "region": (
+        {"AWS_REGION": "eu-west-1"},
+        'another region .*expecting "us-east-1".* Set AWS_REGION to the region of the bucket.',
+    ),
+    "host": (
+        {"AWS_ENDPOINT_URL": "http://nowhere.invalid"},
+        r"no connection \(http://nowhere.invalid: .*\). Check AWS_ENDPOINT_URL and the network",
+    ),
+    "TLS": (
+        {"AWS_ENDPOINT_URL": "https"},
+        r"no connection \(https://127.*\). Check AWS_ENDPOINT_URL and the network",
+    ),
+}
+
+
+@ON_S3
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_cause_and_its_remedy(
+    cause: str,
+    server: ObjectServer,
+    storage: Callable[[str], ObjectStorage],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Prevents: forty lines of a library where one would do, or a model that seems to be empty."""
+    changes, expected = CAUSES[cause]
+    for name, value in {**server.settings, **changes}.items():
+        value = server.settings[name].replace("http", "https") if value == "https" else value
+        monkeypatch.setenv(name, value)
+    for message in messages(storage(changes.get("url", "s3://lake/x"))).values():
+        assert re.search(expected, message), message
+        assert SECRET not in message
+
+
+def test_a_signature_in_a_url_is_not_shown(
+    storage: Callable[[str], ObjectStorage], monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a shared access signature in the log of every run that cannot reach the store."""
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", f"sv=2024-01-01&sig={SECRET}")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    url = "abfss://lake@account.dfs.core.windows.net/x"
+    for message in messages(storage(url)).values():
+        assert "no connection (Connection refused)" in message
+        assert message.endswith("Check AZURE_STORAGE_ENDPOINT and the network, then run again.")
+        assert SECRET not in message
+
+
+@ON_S3
+def test_a_task_that_does_not_reach_the_store(
+    server: ObjectServer,
+    spark: SparkSession,
+    storage: Callable[[str], ObjectStorage],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Prevents: a hundred lines of Spark for executors that lack a variable."""
+    for name, value in server.settings.items():
+        monkeypatch.setenv(name, value)
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    monkeypatch.setitem(spark.sparkContext.environment, "AWS_SECRET_ACCESS_KEY", SECRET)
+    store = SnapshotStore(storage("s3://lake/x"))
+    with pytest.raises(StoreError) as caught:
+        write_snapshot(spark.range(3), store, asset_key="model", run_id="test")
+    assert re.fullmatch(
+        r"In a task of Spark: Writing s3://lake/x/model/@data/\S+ failed: the store does not "
+        r"accept the credentials \(.*SignatureDoesNotMatch.*\). Correct AWS_ACCESS_KEY_ID.*\.",
+        str(caught.value),
+    )
+    assert SECRET not in str(caught.value)
+    assert store.newest("model") is None
+
+
+# What a user sees in one line: what failed, why, and what to do.
+UNREACHABLE = (
+    r"(Reading|Writing|Listing|Deleting) (s3|gs|abfss)://\S+ failed: the connection broke off, or "
+    r"there was no answer in time \([^\n]+\)\. Check the network, then run again\.\s*$"
+)
+
+
+@pytest.fixture
+def tasks(
+    spark: SparkSession, server: ObjectServer, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> SparkSession:
+    """Spark, whose tasks find the store as this process does."""
+    for name, value in server.settings_at(network.port).items():
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    return spark
+
+
+def check(message: str) -> None:
+    assert re.search(UNREACHABLE, message), message
+
+
+def write(frame: DataFrame, store: SnapshotStore) -> Snapshot:
+    return write_snapshot(frame, store, asset_key="model", run_id="test")
+
+
+def ids(spark: SparkSession, snapshot: Snapshot | None) -> list[int]:
+    assert snapshot
+    return sorted(row.id for row in read_frame(spark, snapshot).collect())
+
+
+@pytest.mark.parametrize(
+    ("end", "files"), [(10, 2), (600_000, 1)], ids=["two files", "a file in parts"]
+)
+def test_each_request_of_a_write(
+    tasks: SparkSession,
+    network: Network,
+    client: Callable[[], SnapshotStore],
+    end: int,
+    files: int,
+):
+    """Prevents: a write that loses the version before it, or leaves half a version."""
+    store = client()
+    first = write(tasks.range(3, numPartitions=1), store)
+    rows = tasks.range(3, end, numPartitions=files)
+    for passed in count():
+        network.down_after(passed)
+        try:
+            write(rows, store)
+        except StoreError as error:
+            check(str(error))
+        else:
+            break
+        finally:
+            network.up()
+        assert store.newest("model") == first
+        assert first.missing() == []
+    assert passed > 5
+    assert ids(tasks, client().newest("model")) == [*range(3, end)]
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.LATE])
+def test_an_outcome_that_stays_unknown(
+    fault: Fault, tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore]
+):
+    """Prevents: files that are removed although there is a version of them, or will be."""
+    store = client()
+    network.fault = lambda method, path: fault if "versions" in path and method == "PUT" else None
+    with pytest.raises(StoreError, match=r"Writing .*/@versions/000000001\.json failed"):
+        write(tasks.range(3, numPartitions=1), store)
+    network.up()
+    network.settle()
+    assert ids(tasks, store.newest("model")) == [0, 1, 2]
+    assert write(tasks.range(5, numPartitions=1), store).number == 2
+    assert ids(tasks, store.newest("model")) == [*range(5)]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.CUT])
+def test_each_request_of_a_read(
+    fault: Fault, tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore]
+):
+    """Prevents: rows that are missing from what was read, without a word."""
+    write(tasks.range(10_000, numPartitions=2), client())
+    for passed in count():
+        network.down_after(passed, fault)
+        try:
+            # By Spark, and by hyperd.
+            found = client().newest("model")
+            assert ids(tasks, found) == [*range(10_000)]
+            assert found
+            assert sum(Path(path).stat().st_size for path in found.paths) == found.size
+        # A user's code sees Spark's own error, whose last line is ours.
+        except (StoreError, PySparkException, Py4JJavaError) as error:
+            check(str(error).strip())
+        else:
+            break
+        finally:
+            network.up()
+    assert passed > 5
+
+
+DATASOURCE = {
+    "name": "Shared Orders",
+    "project": "Default",
+    "tables": {"orders": {"refresh": {"diff": {"key": ["id"]}}}},
+    # So few rows are as large as their update.
+    "republish": {"growth": 1000},
+}
+
+
+def definitions(version: int) -> dg.Definitions:
+    """Rows of which one in ten differs from version to version, and that become more."""
+
+    @dg.asset(io_manager_key="snapshots")
+    def orders(spark: SparkResource) -> DataFrame:
+        rows = spark.spark_session.range(10_000 + version, numPartitions=2)
+        amount = F.when(F.col("id") % 10 == version % 10, version).otherwise(0)
+        return rows.withColumn("amount", amount.cast("decimal(10,2)"))
+
+    declared = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
+    return dg.Definitions(
+        assets=[orders, refresh_assets(declared, None)],
+        resources=resources_from_env(),
+        executor=dg.in_process_executor,
+    )
+
+
+class Runs:
+    """Runs of a model and its data source, in this process."""
+
+    def __init__(self, instance: dg.DagsterInstance, sandbox: Sandbox) -> None:
+        self._instance, self._sandbox = instance, sandbox
+        self._declaration = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
+        self.snapshots: SnapshotIOManager = resources_from_env()["snapshots"]
+
+    def run(self, version: int) -> list[str]:
+        """Build a version of the model and publish it; the errors."""
+        job = definitions(version).resolve_implicit_global_asset_job_def()
+        result = job.execute_in_process(instance=self._instance, raise_on_error=False)
+        failures: list[Any] = [
+            event.event_specific_data for event in result.all_events if event.is_step_failure
+        ]
+        return [failure.user_failure_data.description for failure in failures]
+
+    def audit(self) -> None:
+        """Compare what is published with the model, row by row."""
+        job = audit_job("audit", [self._declaration])
+        assert job.execute_in_process(
+            instance=self._instance, resources=resources_from_env(), raise_on_error=True
+        ).success
+
+    def wrong(self) -> list[str]:
+        """In what the published data source differs from the newest version of its model."""
+        newest = self.snapshots.snapshot("orders")
+        with session(self._sandbox) as site, tempfile.TemporaryDirectory() as folder:
+            (item,) = site.tsc.datasources.filter(name=self._declaration.name)
+            tdsx = site.download(str(item.id), Path(folder))
+            return differences(hyper_process(), tdsx, self._declaration, {"orders": newest})
+
+
+@pytest.fixture
+def runs(
+    tasks: SparkSession,
+    tableau_sandbox: Sandbox,
+    location: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Runs]:
+    """Runs with an empty disk and an empty store."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    local_copies.cache_clear()
+    monkeypatch.setenv("PIPELINE_DATA_DIR", location)
+    monkeypatch.setenv("PIPELINE_CACHE_GB", "0.000001")
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Runs(instance, tableau_sandbox)
+    local_copies.cache_clear()
+
+
+def phases(requests: list[tuple[str, str]]) -> list[int]:
+    """The numbers of those that differ in kind from the one before."""
+    kinds = [(method, "versions" in path, "%40data" in path) for method, path in requests]
+    firsts, position = [], 0
+    for _, group in groupby(kinds):
+        firsts.append(position)
+        position += len([*group])
+    return firsts
+
+
+def test_each_phase_of_a_refresh(runs: Runs, network: Network):
+    """Prevents: rows that are lost or published twice, as the store was away for a while."""
+    assert runs.run(1) == []
+    # What hyperd has read was released.
+    assert [*runs.snapshots.copies.folder.iterdir()] == []
+    runs.audit()
+    assert [*runs.snapshots.copies.folder.iterdir()] == []
+    before = len(network.requests)
+    assert runs.run(2) == []
+    failures = 0
+    for version, passed in enumerate(phases(network.requests[before:]), 3):
+        network.down_after(passed)
+        errors = runs.run(version)
+        network.up()
+        failures += len(errors)
+        for error in errors:
+            check(error)
+        newest = runs.snapshots.snapshot("orders")
+        assert newest
+        assert newest.missing() == []
+        assert newest.fingerprint.rows in (10_000 + version - 1, 10_000 + version)
+        assert runs.run(version) == []
+        assert runs.wrong() == []
+        if not errors:
+            # Only old snapshots were not removed.
+            break
+    assert failures > 5

@@ -1,0 +1,285 @@
+"""Files beside those read before, whether they changed, and Parquet that Spark cannot read."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest import files_version
+from tableau_pipeline.ingest.errors import Reading
+from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.ingest.options import Files
+from tableau_pipeline.ingest.read_files import load, read_files
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
+from tableau_pipeline_tests.components.support.corpus import FILES
+from tableau_pipeline_tests.snapshots.support import rows
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path / "snapshots")
+
+
+@pytest.fixture
+def files(spark: SparkSession, store: SnapshotStore, tmp_path: Path):
+    """A file store for a file of these lines."""
+
+    def files(name: str, *lines: str, **settings: Any) -> FileStore:
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+
+        def read() -> Reading:
+            return load(spark, Files((path,), "csv"), tmp_path / uuid4().hex)
+
+        built_on, mode = settings.pop("built_on", None), settings.pop("mode", "replace")
+        add_to = (lambda: built_on) if mode == "append" else None
+        return FileStore(settings.get("store", store), read, "run", add_to)
+
+    return files
+
+
+@pytest.mark.slow
+def test_replace(files, store: SnapshotStore):
+    """Prevents: rows of earlier files, when these are all there is; or a second version of one."""
+    files("a.csv", "id,v", "1,a", "2,b").newest("model")
+    source = files("b.csv", "id,v", "3,c")
+    assert store.newest("model").number == 1
+    found = source.newest("model")
+    assert source.newest("model") is found
+    assert (found.number, rows(found)) == (2, {None: 1})
+    assert [source.version("model", number) for number in (1, 2)] == [
+        store.version("model", 1),
+        found,
+    ]
+
+
+@pytest.mark.slow
+def test_append(files, store: SnapshotStore, spark: SparkSession, tmp_path: Path):
+    """Prevents: a file that is added twice, or that drops the rows of those before it."""
+    files("all.csv", "id,v", "1,a", "2,b").newest("model")
+    files("june.csv", "id,v", "3,c", mode="append", built_on=1).newest("model")
+    more = files("june.csv", "id,v", "3,c", "4,d", mode="append", built_on=2)
+    found = more.newest("model")
+    assert rows(found) == {"earlier rows": 2, "june.csv": 2}
+    digest = hashlib.sha256((tmp_path / "june.csv").read_bytes()).hexdigest()
+    assert [part.digest for part in found.parts] == [None, digest]
+    assert [part.version for part in found.parts] == [1, 3]
+    assert store.newest("model") == found
+    assert {row.v for row in read_frame(spark, found).collect()} == set("abcd")
+
+
+@pytest.mark.slow
+def test_append_builds_on_what_was_published(files):
+    """Prevents: rows that were refused, and go out with the next file."""
+    published = files("a.csv", "id,v", "1,a", mode="append").newest("model")
+    refused = files("b.csv", "id,v", "2,b", mode="append", built_on=1).newest("model")
+    found = files("c.csv", "id,v", "3,c", mode="append", built_on=1).newest("model")
+    assert [each.number for each in (published, refused, found)] == [1, 2, 3]
+    assert rows(found) == {"a.csv": 1, "c.csv": 1}
+    assert found.missing() == []
+    first = files("d.csv", "id,v", "4,d", mode="append").newest("model")
+    assert rows(first) == {"d.csv": 1}
+
+
+@pytest.mark.slow
+def test_append_to_what_is_gone(files, store: SnapshotStore):
+    """Prevents: all rows of before gone from a data source, as its version is no longer there."""
+    with pytest.raises(RefusedError, match=r"removed .* with mode replace"):
+        files("a.csv", "id,v", "1,a", mode="append", built_on=7).newest("model")
+    first = files("a.csv", "id,v", "1,a", mode="append").newest("model")
+    Path(first.paths[0]).unlink()
+    with pytest.raises(RefusedError, match="with mode replace"):
+        files("b.csv", "id,v", "1,a", mode="append", built_on=1).newest("model")
+    assert store.numbers("model") == [1]
+
+
+def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
+    """Prevents: one bad file that blocks all later ones."""
+    files("a.csv", "id,v", "1,a", mode="append").newest("model")
+    with pytest.raises(RefusedError, match=r"columns differ from those of a.csv.*id \(str"):
+        files("b.csv", "id,v", "x,2.5", mode="append", built_on=1).newest("model")
+    with pytest.raises(RefusedError, match="1 row does not fit"):
+        files("c.csv", "id,v", "1,a,b", mode="append").newest("model")
+    assert store.numbers("model") == [1]
+    assert len(list((store.folder("model").path / "@data").iterdir())) == 1
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+def test_a_file_that_changes_while_it_is_read(files, tmp_path: Path, mode: str):
+    """Prevents: half of the old file and half of the new one, by the name of both."""
+    source = files("a.csv", "id,v", "1,a", mode=mode)
+    read = source.read
+
+    def read_and_change() -> Reading:
+        reading = read()
+        (tmp_path / "a.csv").write_text("id,v\n1,b\n", "utf-8")
+        return reading
+
+    source.read = read_and_change
+    with pytest.raises(RefusedError, match="changed while it was read"):
+        source.newest("model")
+
+
+def test_a_trial_keeps_nothing(files, store: SnapshotStore):
+    """Prevents: a trial whose rows go out with the next file."""
+    files("a.csv", "id,v", "1,a", mode="append").newest("model")
+    trial = TrialStore(store.root)
+    found = files("b.csv", "id,v", "2,b", mode="append", built_on=1, store=trial).newest("model")
+    assert (found.number, rows(found)) == (2, {"a.csv": 1, "b.csv": 1})
+    assert found.missing() == []
+    trial.close()
+    assert store.numbers("model") == [1]
+    assert len(list((store.folder("model").path / "@data").iterdir())) == 1
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> Path:
+    for name in ("1.csv", "2.csv"):
+        (tmp_path / name).write_text("id\n1\n", "utf-8")
+        os.utime(tmp_path / name, (1_700_000_000, 1_700_000_000))
+    return tmp_path
+
+
+def test_it_stays_as_long_as_the_files_do(exports: Path) -> None:
+    """Prevents a model that runs each time, because its files were read or looked at."""
+    before = files_version(f"{exports}/*.csv")
+    (exports / "1.csv").read_text("utf-8")
+    (exports / "other.txt").touch()
+    (exports / ".hidden.csv").touch()
+    assert files_version(f"{exports}/*.csv") == before
+    assert before.startswith("2 files, ")
+
+
+def test_it_changes_with_the_files(exports: Path) -> None:
+    """Prevents rows that came in, and that no model reads."""
+    one, two = exports / "1.csv", exports / "2.csv"
+    seen = [files_version(str(exports))]
+    os.utime(one, (1_700_000_000, 1_700_000_001))
+    seen.append(files_version(str(exports)))
+    one.write_text("id\n10\n", "utf-8")
+    os.utime(one, (1_700_000_000, 1_700_000_001))
+    seen.append(files_version(str(exports)))
+    two.rename(exports / "3.csv")
+    seen.append(files_version(str(exports)))
+    shutil.copy2(one, exports / "4.csv")
+    seen.append(files_version(str(exports)))
+    (exports / "4.csv").unlink()
+    (exports / "3.csv").unlink()
+    seen.append(files_version(str(exports)))
+    assert len(set(seen)) == 6
+
+
+def test_no_file_is_no_version(exports: Path) -> None:
+    """Prevents a folder that is not mounted, and that passes for one without news."""
+    with pytest.raises(RefusedError, match="matches no file"):
+        files_version(f"{exports}/*.json")
+
+
+MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456)
+
+
+@pytest.fixture
+def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
+    """The rows of a file of the corpus, as a snapshot has them."""
+
+    def stored(name: str) -> list[tuple]:
+        path = tmp_path / f"{name}.parquet"
+        FILES[name](path)
+        store = FileStore(
+            SnapshotStore(tmp_path / "snapshots"),
+            lambda: load(spark, Files((path,), "parquet"), tmp_path / "waiting"),
+            "run",
+        )
+        return [tuple(row) for row in read_frame(spark, store.newest("model")).collect()]
+
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("nanoseconds", [(0, MOMENT)]),
+        ("half floats", [(0, 0.5), (1, None)]),
+    ],
+)
+@pytest.mark.slow
+def test_types_that_spark_refuses(stored, name: str, rows: list[tuple]):
+    """Prevents: a file of pandas, or of a model's weights, that cannot be published."""
+    assert stored(name) == rows
+
+
+@pytest.mark.slow
+def test_pages_that_spark_cannot_read(stored):
+    """Prevents: a codec that Spark lacks, named by a class that it has not found."""
+    assert stored("compressed by brotli")[:2] == [
+        (1, "x", 0.5),
+        (2, None, pytest.approx(float("nan"), nan_ok=True)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("finer than microseconds", 'column "v" has times finer than microseconds'),
+        ("large decimals", 'column "v" is of the type decimal256(50, 2)'),
+        ("times", 'column "v" is of the type time64[us]'),
+        ("twins", "columns 'a', 'a' differ only in case"),
+        ("no columns", "has no columns"),
+        ("damaged", "is not a Parquet file, or is damaged"),
+    ],
+)
+def test_what_would_not_survive(stored, name: str, message: str):
+    """Prevents: digits of a moment that are cut off, and refusals that name no column."""
+    with pytest.raises(RefusedError) as refused:
+        stored(name)
+    assert f"{name}.parquet" in str(refused.value)
+    assert message in str(refused.value)
+
+
+class Geometry(pa.ExtensionType):
+    """What pyarrow writes as Parquet's own geometry."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "geoarrow.wkb")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        """No settings."""
+        return b"{}"
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> "Geometry":
+        """The same, whatever its settings."""
+        return cls()
+
+
+def test_geospatial_values_are_refused_by_column(spark: SparkSession, tmp_path: Path):
+    """Prevents: a geometry that is published as bytes, or a refusal that names no column."""
+    shapes = pa.ExtensionArray.from_storage(Geometry(), pa.array([b""], pa.binary()))
+    pa.register_extension_type(Geometry())
+    try:
+        pq.write_table(pa.table({"id": [1], "shape": shapes}), tmp_path / "map.parquet")
+    finally:
+        pa.unregister_extension_type("geoarrow.wkb")
+    with pytest.raises(RefusedError, match=r'map\.parquet: column "shape" holds geospatial values'):
+        read_files(spark, tmp_path / "map.parquet")
+
+
+def test_files_that_differ(spark: SparkSession, tmp_path: Path):
+    """Prevents: a column that is dropped because the first of the files has it not."""
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    pq.write_table(pa.table({"a": [2], "b": ["y"]}), tmp_path / "y.parquet")
+    with pytest.raises(RefusedError, match=r'"b" is string in y.parquet and absent in x.parquet'):
+        read_files(spark, tmp_path)
+    frame = read_files(spark, tmp_path, reader={"mergeSchema": "true"})
+    assert sorted(map(tuple, frame.collect())) == [(1, None), (2, "y")]

@@ -1,0 +1,328 @@
+"""Models as they are written and read."""
+
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from dagster_pyspark import LazyPySparkResource
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tableauhyperapi import TableName
+
+from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
+from tableau_pipeline.hyper import open_hyper
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.resources import SnapshotIOManager
+from tableau_pipeline.snapshots.load import read_hyper
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import UnstorableError
+from tableau_pipeline_tests.snapshots.support import materialize, model, newest, reader, store
+
+
+def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents a manifest that differs from the files it commits."""
+    frame = spark.sql("SELECT id AS `a.b`, 'x' AS c FROM range(10)").repartition(2)
+    snapshot = store(frame, tmp_path, "area/model")
+    assert snapshot == newest(tmp_path, "area/model")
+    assert [(column.name, column.type) for column in snapshot.columns] == [
+        ("a.b", "bigint"),
+        ("c", "string"),
+    ]
+    (part,) = snapshot.parts
+    assert snapshot.fingerprint.rows == sum(file.rows for file in part.files) == 10
+    assert (part.version, snapshot.number) == (1, 1)
+    stored = set((snapshot.folder.path / "@data").rglob("*.parquet"))
+    assert {snapshot.folder.path / file.name for file in part.files} == stored
+    assert snapshot.size == sum(path.stat().st_size for path in stored)
+
+
+@pytest.mark.parametrize("emptied", ["no rows", "no partitions", "all filtered out"])
+def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents a hang or a failure where Spark optimizes the whole job away."""
+    frames: dict[str, DataFrame] = {
+        "no rows": spark.createDataFrame([], "id bigint"),
+        "no partitions": spark.createDataFrame(spark.sparkContext.emptyRDD(), "id bigint"),
+        "all filtered out": spark.range(5).where("id > 9"),
+    }
+    snapshot = store(frames[emptied], tmp_path)
+    assert snapshot.fingerprint == Fingerprint(rows=0, hash_sum=0)
+    assert snapshot.paths == ()
+    assert newest(tmp_path) == snapshot
+
+
+def test_a_failed_write_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents half a model that looks like a whole one, and garbage after each failure."""
+    earlier = store(spark.range(1), tmp_path)
+    frame = spark.range(0, 1000, numPartitions=2).select(
+        F.when(F.col("id") < 900, F.col("id")).otherwise(F.raise_error(F.lit("boom"))).alias("id")
+    )
+    with pytest.raises(PySparkException, match="boom"):
+        store(frame, tmp_path)
+    assert len(list((tmp_path / "model" / "@data").iterdir())) == 1
+    assert newest(tmp_path) == earlier
+
+
+def test_an_interrupt_right_after_the_commit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents a version without its files, which the run that was stopped has cleaned up."""
+    commit = SnapshotStore.commit
+
+    def interrupted(*args: Any) -> Snapshot:
+        commit(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SnapshotStore, "commit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store(spark.range(3), tmp_path)
+    found = newest(tmp_path)
+    assert found
+    assert found.missing() == []
+    assert spark.read.parquet(*found.paths).count() == 3
+
+
+@pytest.mark.parametrize(
+    ("sql", "parts"),
+    [
+        ("SELECT 1 AS a, NULL AS `b c`", ["'b c'", "void", "cast it"]),
+        ("SELECT make_interval(1) AS pause", ["'pause'", "interval", "cast it to a number"]),
+        ("SELECT array(struct(make_interval(1))) AS pause", ["'pause'", "interval"]),
+        ("SELECT time'12:00:00' AS at", ["'at'", "time", "cast it"]),
+        # Spark writes such keys as JSON by their place in memory: no hash is the same twice.
+        ("SELECT array(map(X'00', 1)) AS m", ["'m'", "map"]),
+        ("SELECT struct(map(array(1), 1)) AS m", ["'m'", "map"]),
+        ("SELECT map(struct(1), 1) AS m", ["'m'", "map"]),
+        ("SELECT 1 AS _row_hash", ["'_row_hash'", "reserved", "rename"]),
+        ("SELECT 1 AS _partition", ["'_partition'", "reserved", "rename"]),
+        ("SELECT 1 AS _Row_Hash", ["'_Row_Hash'", "reserved", "rename"]),
+        ("SELECT 1 AS id, 2 AS x, 3 AS ID", ["'id', 'ID'", "case", "rename"]),
+        ("SELECT 1 AS `straße`, 2 AS STRASSE", ["'straße', 'STRASSE'", "case", "rename"]),
+        ("SELECT 1 AS a, 2 AS a", ["'a', 'a'", "rename"]),
+        ("SELECT NULL AS a, 1 AS _row_hash", ["'a'", "void", "'_row_hash'"]),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_name(
+    sql: str, parts: list[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Prevents errors from deep inside Spark that name neither the model nor the column."""
+    with pytest.raises(UnstorableError) as refusal:
+        store(spark.sql(sql), tmp_path / "data", "area/model")
+    for part in ['"area/model"', *parts]:
+        assert part in str(refusal.value)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_column_without_a_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents an error from deep inside Spark that names neither the model nor the column."""
+    with pytest.raises(UnstorableError, match=r'"model" .*the name of column 2 is empty: name it'):
+        store(spark.sql("SELECT 1, 2").toDF("id", ""), tmp_path / "data")
+
+
+def test_a_model_without_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents Parquet files that no reader opens."""
+    with pytest.raises(UnstorableError, match=r'"model".*no columns'):
+        store(spark.range(1).select(), tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.sql("SELECT id, 'x' AS `a b` FROM range(7)").repartition(2)
+
+
+def stored_by(root: Path, assets: list[Any], key: str = "model") -> dg.AssetMaterialization:
+    """The materialization of a model, as Dagster's instance keeps it."""
+    instance = dg.DagsterInstance.ephemeral()
+    assert materialize(root, assets, instance=instance).success
+    event = instance.get_latest_materialization_event(dg.AssetKey.from_user_string(key))
+    assert event is not None
+    assert event.asset_materialization is not None
+    return event.asset_materialization
+
+
+def test_a_materialization_tells_what_was_stored(frame: DataFrame, tmp_path: Path) -> None:
+    """Prevents a catalog without rows, columns or place of a model."""
+    root = tmp_path / "with space"
+    stored = stored_by(root, [model(frame, "area/model")], "area/model")
+    snapshot = newest(root, "area/model")
+    assert snapshot is not None
+    metadata = {key: entry.value for key, entry in stored.metadata.items()}
+    assert metadata["dagster/row_count"] == 7
+    place = Path(snapshot.paths[0]).parent
+    assert metadata["dagster/uri"] == place.as_uri()
+    assert metadata["version"] == snapshot.number == 1
+    assert metadata["bytes"] == snapshot.size
+    assert metadata["fingerprint"] == snapshot.data_version
+    assert (stored.tags or {})["dagster/data_version"] == snapshot.data_version
+    assert isinstance(metadata["seconds"], float)
+    schema = metadata["dagster/column_schema"]
+    assert isinstance(schema, dg.TableSchema)
+    assert [(column.name, column.type) for column in schema.columns] == [
+        ("id", "bigint"),
+        ("a b", "string"),
+    ]
+
+
+def test_the_newest_snapshot_is_loaded(
+    frame: DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Prevents reading rows of an earlier run, or of all runs together; and a reader of nothing but
+    the files that has to start Spark."""
+    seen: list[Any] = []
+    materialize(tmp_path, [model(frame)])
+    result = materialize(tmp_path, [model(spark.range(2)), reader(seen, "model", DataFrame)])
+    materialize(tmp_path, [dg.AssetSpec("model"), reader(seen, "model", Snapshot)])
+    assert sorted(row.id for row in seen[0].collect()) == [0, 1]
+    assert seen[1] == newest(tmp_path)
+    assert seen[1].run_id == result.run_id
+
+
+def test_a_notebook_loads_the_newest_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents a notebook that cannot load a model, because it is no run."""
+    manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
+    definitions = dg.Definitions(assets=[model(spark.range(2))], resources={"io_manager": manager})
+    store(spark.range(9), tmp_path)
+    assert definitions.load_asset_value("model", python_type=Snapshot) == newest(tmp_path)
+
+
+def test_an_empty_model_is_loaded_with_its_columns(frame: DataFrame, tmp_path: Path) -> None:
+    """Prevents readers that fail on the day on which a model has no rows."""
+    seen: list[DataFrame] = []
+    materialize(tmp_path, [model(frame.limit(0)), reader(seen, "model", DataFrame)])
+    assert seen[0].dtypes == frame.dtypes
+    assert seen[0].collect() == []
+
+
+def test_a_model_without_a_snapshot_says_so(frame: DataFrame, tmp_path: Path) -> None:
+    """Prevents a stack trace where a model was not materialized yet."""
+    assets = [model(frame, "area/model"), reader([], "area/model", DataFrame)]
+    with pytest.raises(dg.Failure) as failure:
+        materialize(tmp_path, assets, select="reader")
+    assert '"area/model"' in str(failure.value.description)
+    assert str(tmp_path) in str(failure.value.description)
+    assert "materialize it first" in str(failure.value.description)
+
+
+@pytest.mark.parametrize("value", [7, [1]], ids=repr)
+def test_what_is_not_a_frame_is_refused(value: Any, spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents an attribute error deep in the writer when a model forgets to return its frame."""
+
+    @dg.asset
+    def wrong() -> Any:
+        return value
+
+    with pytest.raises(TypeError, match=rf'"wrong" returned {type(value).__name__}: return a'):
+        materialize(tmp_path, [wrong])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_asset_without_an_output_stores_nothing(tmp_path: Path) -> None:
+    """Prevents that assets which store elsewhere cannot use our IO manager as their default."""
+
+    @dg.asset
+    def elsewhere() -> Any:
+        return None
+
+    assert materialize(tmp_path, [elsewhere]).success
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    "name",
+    ["a b [x] 50% %20", "{a,b}*?", "it's#1:é", "year=2024", "a\\b"],
+)
+def test_the_data_directory_may_have_any_name(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Prevents that Spark takes a path for a pattern, an encoded URL or a partition."""
+    seen: list[DataFrame] = []
+    rows = spark.range(6).repartition(2)
+    materialize(tmp_path / name, [model(rows), reader(seen, "model", DataFrame)])
+    assert seen[0].columns == ["id"]
+    assert sorted(row.id for row in seen[0].collect()) == list(range(6))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    snapshot = newest(tmp_path / name)
+    assert snapshot is not None
+    table = TableSource("Extract", snapshot.columns, snapshot.paths)
+    assert build_extract(hyper_process(), tmp_path / "x.hyper", tables=[table]).rows == {
+        "Extract": 6
+    }
+
+
+def test_the_data_directory_may_be_relative(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents that Spark takes the first folder of a relative path for the name of a host."""
+    monkeypatch.chdir(tmp_path)
+    seen: list[DataFrame] = []
+    materialize("some/data", [model(spark.range(3)), reader(seen, "model", DataFrame)])
+    assert seen[0].count() == 3
+    assert (tmp_path / "some" / "data").is_dir()
+
+
+TYPES = [
+    "CAST(1 AS tinyint)",
+    "CAST('NaN' AS float)",
+    "1.5BD",
+    "X'00ff'",
+    "date'0001-01-01'",
+    "timestamp'0001-01-01 00:00:00.000001'",
+    "timestamp_ntz'9999-12-31 23:59:59.999999'",
+    "interval '1-2' year to month",
+    "interval '1 2:03:04.5' day to second",
+    "'a' COLLATE utf8_lcase",
+    "array('a' COLLATE unicode_ci, NULL)",
+    "map('k', array(1, NULL))",
+    "parse_json('{\"a\": [1, null]}')",
+]
+ODD_NAMES = [
+    "named_struct('a b', 1, 'c.d', named_struct('e`f', 2, 'select', 3))",
+    "array(named_struct('x:y', 1))",
+    "map('k', named_struct('a,b<c>', 1))",
+]
+
+
+def texts(frame: DataFrame) -> list[str]:
+    """The rows as text: some of their values have no like in Python."""
+    named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+    texts = named.select(*(named[name].cast("string") for name in named.columns))
+    return sorted(str(row) for row in texts.collect())
+
+
+TABLE = TableName("Extract", "Extract")
+
+
+def test_an_extract_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents: a model that starts from an extract and gets other values, or other types."""
+    rows = {
+        "id": pa.array([1, 2], pa.int64()),
+        "small": pa.array([1, None], pa.int16()),
+        "text": pa.array(["航 \0", None]),
+        "exact": pa.array([Decimal("9" * 36 + ".25"), None], pa.decimal128(38, 2)),
+        "day": pa.array([date(1582, 10, 10), None]),
+        "wall": pa.array([datetime(1, 1, 1, 2, 30), None], pa.timestamp("us")),
+        "instant": pa.array([datetime(2024, 1, 1), None], pa.timestamp("us", "UTC")),
+        "ratio": pa.array([float("inf"), None], pa.float64()),
+        "raw": pa.array([b"\x00\xff", None], pa.binary()),
+        "flag": pa.array([True, None]),
+    }
+    path = tmp_path / "x.hyper"
+    with open_hyper(path, "w", version=3) as file:
+        file.create(TABLE, pa.table(rows))
+    frame = read_hyper(spark, path, TABLE, folder=tmp_path / "a [folder] {of} *?")
+    assert [kind for _, kind in frame.dtypes] == [
+        *("bigint", "smallint", "string", "decimal(38,2)", "date"),
+        *("timestamp_ntz", "timestamp", "double", "binary", "boolean"),
+    ]
+    found = frame.orderBy("id").toArrow().to_pydict()
+    assert found == pa.table(rows).to_pydict()
+    query = f'SELECT COUNT(*) AS "n" FROM {TABLE}'
+    assert read_hyper(spark, path, query, folder=tmp_path).collect() == [(2,)]

@@ -1,0 +1,420 @@
+"""Models that are stored by partitions."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+import pytest
+from dagster_pyspark import LazyPySparkResource
+from pydantic import ValidationError
+from pyspark.sql import DataFrame, SparkSession
+
+from tableau_pipeline.core.snapshot import Fingerprint, Part, Snapshot, Span
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.resources.snapshots import SnapshotIOManager, partition_filter
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import (
+    UnstorableError,
+    write_partitions,
+)
+from tableau_pipeline_tests.snapshots.support import newest, rows
+from tableau_pipeline_tests.snapshots.support import store as store_whole
+from tableau_pipeline_tests.snapshots.support import store_partitions as store
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def days(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Span]:
+    start = datetime.fromisoformat(first).replace(tzinfo=zone)
+    edges = [start + timedelta(days=day) for day in range(number + 1)]
+    return {f"{a:%Y-%m-%d}": Span(start=a, end=b, zone=str(zone)) for a, b in pairwise(edges)}
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        ("DATE", ["2026-03-28", "2026-03-29", "2026-03-29"]),
+        # The wall clock of Paris, of which an hour is missing on the 29th.
+        (
+            "TIMESTAMP_NTZ",
+            ["2026-03-28 23:59:59.999999", "2026-03-29 00:00:00", "2026-03-29 23:59:00"],
+        ),
+        # Instants: Paris is an hour ahead of UTC on the 28th, two at the end of the 29th.
+        (
+            "TIMESTAMP",
+            ["2026-03-28 22:59:59.999999Z", "2026-03-28 23:00:00Z", "2026-03-29 21:59:00Z"],
+        ),
+    ],
+)
+def test_days_begin_at_midnight_of_the_partitions_zone(
+    spark: SparkSession, tmp_path: Path, type_: str, values: list[str]
+):
+    """Prevents: rows of the first hours of a day in the partition of the day before."""
+    frame = spark.createDataFrame([(each,) for each in values], "text STRING")
+    frame = frame.selectExpr(f"CAST(text AS {type_}) AS at")
+    snapshots = store(frame, tmp_path, "at", days("2026-03-28", 2))
+    assert rows(snapshots) == {"2026-03-28": 1, "2026-03-29": 2}
+
+
+def test_a_day_without_a_midnight(spark: SparkSession, tmp_path: Path):
+    """Prevents: days that cannot be stored where clocks are turned forward at midnight."""
+    frame = spark.sql("SELECT DATE '2024-09-07' + CAST(id AS INT) AS day FROM RANGE(3)")
+    stored = store(frame, tmp_path, "day", days("2024-09-07", 3, ZoneInfo("America/Santiago")))
+    assert rows(stored) == {"2024-09-07": 1, "2024-09-08": 1, "2024-09-09": 1}
+
+
+@pytest.mark.slow
+def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path):
+    """Prevents: a key that Spark escapes in the folder's name, and whose rows no reader finds."""
+    keys = ["a/b", "c=d %é", "{x}[y]", "plain", "no rows"]
+    frame = spark.createDataFrame([(key, n) for n, key in enumerate(keys[:-1])], "k STRING, n INT")
+    store(frame, tmp_path, "k", keys)
+    found = newest(tmp_path)
+    assert found
+    assert rows(found) == {**dict.fromkeys(keys, 1), "no rows": 0}
+    stored = {(row.k, row.n) for row in read_frame(spark, found).collect()}
+    assert stored == {(key, n) for n, key in enumerate(keys[:-1])}
+
+
+def test_the_key_by_which_spark_names_no_partition(spark: SparkSession, tmp_path: Path):
+    """Prevents: an error of Python's in place of the key, whose rows Spark stores as of no key."""
+    frame = spark.createDataFrame([("__HIVE_DEFAULT_PARTITION__",)], "k STRING")
+    with pytest.raises(UnstorableError, match=r'key "__HIVE_DEFAULT_PARTITION__" is reserved'):
+        store(frame, tmp_path, "k", ["a", "__HIVE_DEFAULT_PARTITION__"])
+
+
+def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path: Path):
+    """Prevents: partitions summed another way than whole models, so that nothing is ever proved."""
+    frame = spark.range(1_000).selectExpr("id", "DATE '2026-01-01' + CAST(id % 3 AS INT) AS day")
+    whole = store_whole(frame, tmp_path, "whole")
+    parts = store(frame, tmp_path, "day", days("2026-01-01", 4))
+    assert len(parts.parts) == 4
+    assert parts.fingerprint == whole.fingerprint
+
+
+def test_partitions_that_no_longer_belong_go_with_the_next_write(
+    spark: SparkSession, tmp_path: Path
+):
+    """Prevents: rows of a partition that the model no longer has, published for ever."""
+    frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id AS INT) AS day FROM RANGE(3)")
+    store(frame, tmp_path, "day", days("2026-01-01", 3))
+    written = write_partitions(
+        frame.where("day = DATE '2026-01-03'"),
+        SnapshotStore(tmp_path),
+        expression="day",
+        partitions=days("2026-01-03", 1),
+        asset_key="model",
+        run_id="test",
+        keeps=lambda part: part.partition != "2026-01-01",
+    )
+    assert rows(written) == {"2026-01-02": 1, "2026-01-03": 1}
+    assert [part.version for part in written.parts] == [1, 2]
+
+
+@pytest.mark.slow
+def test_partitions_of_different_columns_are_refused(spark: SparkSession, tmp_path: Path):
+    """Prevents: a column that is silently NULL, or missing, in the partitions of another age."""
+    frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
+    store(frame, tmp_path, "day", days("2026-01-01", 1))
+    mixed = store(
+        frame.selectExpr("day + 1 AS day", "1 AS n"), tmp_path, "day", days("2026-01-02", 1)
+    )
+    with pytest.raises(RefusedError, match=r'"model": its partition 2026-01-01 .* n \(int\)'):
+        read_frame(spark, mixed)
+    assert read_frame(spark, mixed.only(["2026-01-01"])).count() == 3
+
+
+DAYS = dg.DailyPartitionsDefinition("2025-01-01")
+WEEKS = dg.WeeklyPartitionsDefinition("2025-01-01")
+
+
+def part(key: str | None, definition: dg.PartitionsDefinition | None = None) -> Part:
+    """A part as it was stored under a definition."""
+    span = None
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        window = definition.time_window_for_partition_key(str(key))
+        span = Span(start=window.start, end=window.end, zone=definition.timezone)
+    none = Fingerprint(rows=0, hash_sum=0)
+    return Part(partition=key, span=span, version=1, fingerprint=none, files=())
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "now", "belongs"),
+    [
+        ("2025-01-05", DAYS, DAYS, True),
+        ("2025-01-05", WEEKS, WEEKS, True),
+        ("2025-01-05", DAYS, WEEKS, False),
+        ("2025-01-05", WEEKS, DAYS, False),
+        ("2025-01-06", DAYS, WEEKS, False),
+        ("2025-01-05", DAYS, dg.DailyPartitionsDefinition("2025-01-05"), True),
+        ("2025-01-05", DAYS, dg.DailyPartitionsDefinition("2025-01-06"), False),
+        ("2025-01-05", DAYS, dg.DailyPartitionsDefinition("2025-01-01", end_date="2025-01-05"),
+         False),
+        ("2025-01-05", DAYS, dg.DailyPartitionsDefinition("2025-01-01", timezone="Asia/Tokyo"),
+         False),
+        ("2025-01-05", DAYS, dg.DailyPartitionsDefinition("2025-01-01", timezone="Etc/UTC"), True),
+        ("2025-01-05", DAYS, dg.DailyPartitionsDefinition("2025-01-01", hour_offset=6), False),
+        ("2025-01-05", DAYS, dg.HourlyPartitionsDefinition("2025-01-01-00:00"), False),
+        ("2025-01-05", DAYS, dg.MonthlyPartitionsDefinition("2025-01-01"), False),
+        ("2025-01-05", DAYS, dg.StaticPartitionsDefinition(["2025-01-05"]), False),
+        ("2025-01-05", None, DAYS, False),
+        ("x", None, DAYS, False),
+        (None, None, DAYS, False),
+        ("a", None, dg.StaticPartitionsDefinition(["a", "b"]), True),
+        ("c", None, dg.StaticPartitionsDefinition(["a", "b"]), False),
+        (None, None, dg.StaticPartitionsDefinition(["a", "b"]), False),
+        ("c", None, dg.DynamicPartitionsDefinition(name="x"), True),
+        ("2025-01-05", DAYS, None, True),
+        (None, None, None, True),
+    ],
+)  # fmt: skip
+def test_key_and_window_count(
+    key: str | None,
+    before: dg.PartitionsDefinition | None,
+    now: dg.PartitionsDefinition | None,
+    belongs: bool,
+):
+    """Prevents: days that pass for weeks, or a key that was dropped and whose rows stay."""
+    assert partition_filter(now)(part(key, before)) == belongs
+
+
+def test_excluded_windows():
+    """Prevents: a day that was excluded from the partitions and whose rows stay."""
+    cron = {"start": "2025-01-01", "fmt": "%Y-%m-%d", "cron_schedule": "0 0 * * *"}
+    definition = dg.TimeWindowPartitionsDefinition(**cron, exclusions=["0 0 * * 0"])
+    sunday, monday = part("2025-01-05", DAYS), part("2025-01-06", DAYS)
+    assert [partition_filter(definition)(each) for each in (sunday, monday)] == [False, True]
+
+
+def test_a_clock_that_is_behind_loses_nothing():
+    """Prevents: a partition that another worker has just stored, dropped as not yet ended."""
+    stored = part("2025-03-01", DAYS)
+    with dg.partition_loading_context(effective_dt=datetime(2025, 3, 1, 23, 57, tzinfo=UTC)):
+        assert not DAYS.has_partition_key("2025-03-01")
+        assert partition_filter(DAYS)(stored)
+
+
+def test_hours_over_the_change_of_clocks():
+    """Prevents: the hour that comes twice dropped, or windows of a strange zone."""
+    for zone, day in (("Europe/Paris", "2026-10-25"), ("Australia/Lord_Howe", "2026-10-04")):
+        hours = dg.HourlyPartitionsDefinition(f"{day}-00:00", timezone=zone)
+        at = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(days=2)
+        keys = hours.get_partition_keys(current_time=at)
+        parts = [part(key, hours) for key in keys]
+        assert len(parts) > 24
+        assert all(map(partition_filter(hours), parts))
+
+
+@pytest.mark.slow
+def test_three_years_of_hours():
+    """Prevents: a write of one hour that spends seconds on looking at all the others."""
+    hours = dg.HourlyPartitionsDefinition("2023-01-01-00:00", timezone="Europe/Paris")
+    keys = hours.get_partition_keys(current_time=datetime(2026, 1, 1, tzinfo=UTC))
+    windows = hours.time_windows_for_partition_keys(frozenset(keys), validate=False)
+    one = part(keys[0], hours)
+    parts = [
+        one.model_copy(
+            update={"partition": key, "span": Span(start=w.start, end=w.end, zone="Europe/Paris")}
+        )
+        for key, w in zip(keys, windows, strict=True)
+    ]
+    started = time.process_time()
+    assert all(map(partition_filter(hours), parts))
+    assert time.process_time() - started < 2
+    assert len(parts) > 26_000
+
+
+# Dagster's own word for a parameter that it has had for years.
+pytestmark = pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")
+
+JANUARY = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01", timezone="Europe/Paris")
+SEEN: dict[str, object] = {}
+
+
+def days_asset(extra_days: int = 0, **metadata: str) -> dg.AssetsDefinition:
+    """A model with as many rows a day as the day's number; some days too many if told so."""
+
+    @dg.asset(
+        name="days",
+        partitions_def=JANUARY,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        metadata=metadata,
+    )
+    def days(context: dg.AssetExecutionContext) -> DataFrame:
+        window = context.partition_time_window
+        number = (window.end - window.start).days + extra_days
+        first = window.start.date()
+        return SparkSession.active().sql(
+            f"SELECT DATE '{first}' + CAST(d.id AS INT) AS day, n.id AS n FROM RANGE({number}) d "
+            f"JOIN RANGE(31) n ON n.id < {first.day} + d.id"
+        )
+
+    return days
+
+
+@dg.asset
+def by_day(days: dict[str, Snapshot]) -> None:
+    SEEN["by day"] = {day: snapshot.fingerprint.rows for day, snapshot in days.items()}
+
+
+@dg.asset
+def total(days: DataFrame) -> DataFrame:
+    SEEN["total"] = days.count()
+    return days.groupBy("day").count()
+
+
+@dg.asset
+def whole(days: Snapshot) -> None:
+    SEEN["whole"] = rows(days)
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path):
+    """Materializes one asset, of the days from the first to the last."""
+    instance = dg.DagsterInstance.ephemeral()
+    manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
+
+    def run(asset: dg.AssetsDefinition, first: str = "", last: str = "", **changes):
+        definitions = dg.Definitions(
+            assets=[changes.get("days", days_asset(partition_expr="day")), by_day, total, whole],
+            resources={"io_manager": manager},
+            executor=dg.in_process_executor,
+        )
+        tags = {
+            "dagster/asset_partition_range_start": first,
+            "dagster/asset_partition_range_end": last,
+        }
+        return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            asset_selection=[asset.key],
+            tags=tags if first else {},
+            raise_on_error=changes.get("raises", True),
+        )
+
+    return run
+
+
+@pytest.mark.slow
+def test_a_backfill_is_one_write_and_consumers_get_every_day(run, tmp_path: Path):
+    """Prevents: a Spark job for each day of a backfill, days that consumers do not see, or a window
+    that is deleted from a table an hour too late."""
+    result = run(days_asset(partition_expr="day"), "2026-01-01", "2026-01-03")
+    rows = {
+        event.materialization.partition: event.materialization.metadata[
+            "dagster/partition_row_count"
+        ].value
+        for event in result.get_asset_materialization_events()
+    }
+    assert rows == {"2026-01-01": 1, "2026-01-02": 2, "2026-01-03": 3}
+    stored = newest(tmp_path, "days")
+    assert stored
+    first, second = (datetime(2025, 12, 31, 23, tzinfo=UTC) + timedelta(days=n) for n in (0, 1))
+    assert stored.parts[0].span == Span(start=first, end=second, zone="Europe/Paris")
+    run(days_asset(partition_expr="day"), "2026-01-05", "2026-01-05")
+    run(by_day)
+    assert SEEN["by day"] == {**rows, "2026-01-05": 5}
+    run(total)
+    assert SEEN["total"] == 11
+    run(whole)
+    assert SEEN["whole"] == SEEN["by day"]
+
+
+@pytest.mark.slow
+def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
+    """Prevents: a day whose catalog page tells of other days, or that seems to change with them."""
+
+    def recorded(first: str, last: str) -> dict[str, tuple]:
+        result = run(days_asset(partition_expr="day"), first, last)
+        events = [event.materialization for event in result.get_asset_materialization_events()]
+        return {
+            each.partition: (
+                each.metadata["version"].value,
+                each.metadata["fingerprint"].value,
+                each.tags["dagster/data_version"],
+                each.metadata["dagster/uri"].value,
+            )
+            for each in events
+        }
+
+    (one,) = recorded("2026-01-01", "2026-01-01").values()
+    two = recorded("2026-01-01", "2026-01-02")
+    assert one[0] == 1
+    assert {each[0] for each in two.values()} == {2}
+    assert one[1] == one[2] == two["2026-01-01"][1]
+    assert two["2026-01-01"][2] == two["2026-01-02"][2] != one[2]
+    assert two["2026-01-02"][3].endswith("/_partition%3D2026-01-02")
+    assert recorded("2026-01-01", "2026-01-01")["2026-01-01"][1:3] == one[1:3]
+
+
+@pytest.mark.slow
+def test_days_become_weeks(spark: SparkSession, tmp_path: Path):
+    """Prevents: rows of a day that are in its week as well, published twice."""
+    manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
+    weeks = dg.WeeklyPartitionsDefinition("2025-01-01")
+
+    def materialize(definition: dg.PartitionsDefinition, key: str) -> None:
+        @dg.asset(partitions_def=definition, metadata={"partition_expr": "day"})
+        def model(context: dg.AssetExecutionContext) -> DataFrame:
+            first = context.partition_time_window.start.date()
+            return SparkSession.active().sql(f"SELECT DATE '{first}' AS day")
+
+        assert dg.materialize([model], resources={"io_manager": manager}, partition_key=key).success
+
+    days = dg.DailyPartitionsDefinition("2025-01-01")
+    for key in ("2025-01-05", "2025-01-06", "2025-01-12"):
+        materialize(days, key)
+    assert rows(manager.snapshot("model", days)) == rows(manager.snapshot("model"))
+    assert manager.snapshot("model", weeks) is None
+    since = dg.DailyPartitionsDefinition("2025-01-06")
+    assert list(rows(manager.snapshot("model", since))) == ["2025-01-06", "2025-01-12"]
+    materialize(weeks, "2025-01-05")
+    assert rows(manager.snapshot("model")) == {"2025-01-05": 1}
+    assert manager.snapshot("model", days) is None
+
+
+def test_a_column_with_a_blank(spark: SparkSession, tmp_path: Path):
+    """Prevents: a name that is a column to everybody but SQL, which reads it as an alias."""
+
+    @dg.asset(
+        partitions_def=dg.StaticPartitionsDefinition(["a", "b"]),
+        metadata={"partition_expr": "the state"},
+    )
+    def named() -> DataFrame:
+        return SparkSession.active().sql("SELECT 'a' AS `the state`, 1 AS n")
+
+    manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
+    assert dg.materialize([named], partition_key="a", resources={"io_manager": manager}).success
+    assert rows(manager.snapshot("named")) == {"a": 1}
+
+
+def test_a_partitioned_model_must_tell_its_column(run):
+    """Prevents: a guess at which of the columns is the partition's."""
+    with pytest.raises(dg.Failure, match="partition_expr"):
+        run(days_asset(), "2026-01-01", "2026-01-01", days=days_asset())
+
+
+def instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "Asia/Kathmandu", "America/St_Johns"])
+@pytest.mark.parametrize("fold", [0, 1])
+def test_instants_survive_json(zone: str, fold: int):
+    # Prevents: a manifest whose window is not quite that of the write, or no longer equal to it.
+    start = datetime(2026, 10, 25, 2, 30, 0, 1, tzinfo=ZoneInfo(zone), fold=fold)
+    span = Span(start=start, end=start.astimezone(UTC) + timedelta(microseconds=1), zone=zone)
+    read = Span.model_validate_json(span.model_dump_json())
+    assert read == span
+    assert read.start.timestamp() == start.timestamp()
+    assert read.end - read.start == timedelta(microseconds=1)
+
+
+def test_a_time_without_a_zone_is_no_edge():
+    # Prevents: a window that means another time on another machine.
+    with pytest.raises(ValidationError, match="timezone"):
+        Span(start=datetime(2026, 1, 1), end=instant("2026-01-02"), zone="UTC")
