@@ -16,8 +16,7 @@ from benchmarks.peers.process_tree import processor_seconds
 from benchmarks.published import check_published
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline_tests.cluster.deployment import deployment
-from tableau_pipeline_tests.cluster.deployment import Transfer, Transfers
+from tableau_pipeline_tests.cluster.deployment import Transfer, Transfers, deployment
 
 _MEMORY = "2g"
 _HEADINGS = (

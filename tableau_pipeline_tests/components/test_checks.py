@@ -395,26 +395,23 @@ def test_each_table_has_a_line(star: Location):
 def captioned(caption: str) -> dict[str, Any]:
     field = FieldMetadata(name="delay", caption=caption, description="Minutes late.")
     twice = Calculation(name="Twice", formula="SUM([delay]) * 2")
-    return {
-        "tables": (Table("flights", MODEL, fields=(field,)),),
-        "calculations": (twice,),
-    }
+    return {"tables": (Table("flights", MODEL, fields=(field,)),), "calculations": (twice,)}
 
 
 def test_fields_and_their_conflicts(location: Location):
     """Prevents: a conflict, or what became of it, that nobody sees; a check that always passes."""
     location.model()
-    first = location.refresh("shown", captioned=captioned("Delay"))
+    first = location.refresh("shown", declared=captioned("Delay"))
     found = metadata_of(first)
     assert "| caption of delay | Delay |  | published |" in found["fields"]
     (delay,) = [each for each in found["dagster/column_schema"].columns if each.name == "delay"]
     assert delay.description == "Minutes late."
     assert checks(first)["metadata"][0]
     edits_of(location.sandbox, "shown", lambda tds: tds.replace(b'"Delay"', b'"Late by"'))
-    second = location.refresh("shown", captioned=captioned("Minutes"))
+    second = location.refresh("shown", declared=captioned("Minutes"))
     passed, severity, words = checks(second)["metadata"]
     assert (passed, severity) == (False, "WARN")
-    assert words == 'caption of delay is "Minutes" as captioned, and "Late by" on the server'
+    assert words == 'caption of delay is "Minutes" as declared, and "Late by" on the server'
     assert (
         "| caption of delay | Minutes | Late by | conflict, stays |"
         in metadata_of(second)["fields"]

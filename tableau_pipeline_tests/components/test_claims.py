@@ -195,9 +195,7 @@ def test_what_another_data_source_holds_stays(location: Location):
 
 
 @pytest.mark.parametrize(
-    "published",
-    [pytest.param(False, marks=pytest.mark.slow), True],
-    ids=["first publish", "later"],
+    "published", [pytest.param(False, marks=pytest.mark.slow), True], ids=["first publish", "later"]
 )
 def test_what_an_open_intent_is_about_stays(
     location: Location, monkeypatch: pytest.MonkeyPatch, published: bool

@@ -111,11 +111,7 @@ def audited(location: Location, declared: Mapping[str, Any] = NOTHING) -> object
     ],
 )
 def test_what_cannot_be_placed_is_refused(
-    location: Location,
-    monkeypatch: pytest.MonkeyPatch,
-    root: str,
-    project: object,
-    said: str,
+    location: Location, monkeypatch: pytest.MonkeyPatch, root: str, project: object, said: str
 ):
     """Prevents: a data source that an environment publishes outside of its root."""
     monkeypatch.setenv("TABLEAU_PROJECT_ROOT", root)

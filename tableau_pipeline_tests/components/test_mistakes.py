@@ -13,9 +13,7 @@ from pydantic import ValidationError
 
 from tableau_pipeline.components import FileDrop, PublishedDatasource
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.published_datasource import (
-    PublishedDatasourceScaffolder,
-)
+from tableau_pipeline.components.published_datasource import PublishedDatasourceScaffolder
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline_tests.components.support.projects import Project, declared
@@ -191,8 +189,7 @@ def test_one_name_twice(project: Project):
 
 
 @pytest.mark.parametrize(
-    ("name", "where"),
-    [("Shop", "Sales"), ("SHOP", "[sales]"), ("shop", '" sales"')],
+    ("name", "where"), [("Shop", "Sales"), ("SHOP", "[sales]"), ("shop", '" sales"')]
 )
 def test_one_place_twice(project: Project, name: str, where: str):
     """Prevents: two declarations that replace each other's rows in every run, both green."""

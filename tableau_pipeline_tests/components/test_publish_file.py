@@ -351,11 +351,7 @@ def test_what_is_only_built_is_not_kept(
 
 @pytest.mark.slow
 def test_what_is_built_stays_and_the_rest_is_local(
-    publish: Publish,
-    shipped: Shipped,
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Prevents: a file to look at that is gone, or killed runs that fill a volume of all hosts."""
     folders: list[Path] = []

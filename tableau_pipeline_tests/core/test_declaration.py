@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Guard,
-    Table,
-    asset_key_of,
-)
+from tableau_pipeline.core.declaration import Declaration, Guard, Table, asset_key_of
 from tableau_pipeline.core.differences import differences
 from tableau_pipeline.hyper.build import Relationship
 

@@ -230,10 +230,7 @@ def test_clock_reads_what_the_file_says(
     """Prevents shifts by a time zone, and the minutes of 2400 or 517 from being misread."""
     clock = derived[moment].dt
     pd.testing.assert_series_equal(
-        clock.hour * 100 + clock.minute,
-        raw[hhmm] % 2400,
-        check_names=False,
-        check_dtype=False,
+        clock.hour * 100 + clock.minute, raw[hhmm] % 2400, check_names=False, check_dtype=False
     )
 
 

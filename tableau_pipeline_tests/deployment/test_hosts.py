@@ -255,10 +255,7 @@ def test_two_copies_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Prevents: rows twice in a model, because both copies of a task have stored them."""
     for name in ("conf", "copies"):
         (tmp_path / name).mkdir()
-    with (
-        s3_server(tmp_path) as settings,
-        spark_cluster(tmp_path, variables=settings) as cluster,
-    ):
+    with s3_server(tmp_path) as settings, spark_cluster(tmp_path, variables=settings) as cluster:
         defaults = f"{DRIVER}{SPECULATION}spark.master {cluster.url}\n"
         (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)
         for name, value in {

@@ -291,11 +291,7 @@ def ids(spark: SparkSession, snapshot: Snapshot | None) -> list[int]:
     ("end", "files"), [(10, 2), (600_000, 1)], ids=["two files", "a file in parts"]
 )
 def test_each_request_of_a_write(
-    tasks: SparkSession,
-    network: Network,
-    client: Callable[[], SnapshotStore],
-    end: int,
-    files: int,
+    tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore], end: int, files: int
 ):
     """Prevents: a write that loses the version before it, or leaves half a version."""
     store = client()

@@ -39,11 +39,7 @@ from tableau_pipeline_tests.hyper.samples import process_id, rows_of, source
     ],
 )
 def test_null_in_any_part_of_a_key_is_counted(
-    ids: list[int | None],
-    parts: list[str | None],
-    count: str,
-    hyper: HyperProcess,
-    tmp_path: Path,
+    ids: list[int | None], parts: list[str | None], count: str, hyper: HyperProcess, tmp_path: Path
 ) -> None:
     """Prevents keys that match no row of the server, not even their own."""
     table = source(tmp_path, "trips", {"id": ids, "part": parts})

@@ -59,10 +59,7 @@ VALUES: dict[str, list[tuple[str, Any]]] = {
     ],
     "timestamp": [
         ("timestamp'0001-01-01 00:00:00 UTC'", datetime(1, 1, 1)),
-        (
-            "timestamp'9999-12-31 23:59:59.999999 UTC'",
-            datetime(9999, 12, 31, 23, 59, 59, 999999),
-        ),
+        ("timestamp'9999-12-31 23:59:59.999999 UTC'", datetime(9999, 12, 31, 23, 59, 59, 999999)),
         ("timestamp'1969-12-31 23:59:59.000001 UTC'", datetime(1969, 12, 31, 23, 59, 59, 1)),
         # Paris turned its clocks forward at 01:00 UTC: both sides of the gap.
         ("timestamp'2024-03-31 01:59:59 Europe/Paris'", datetime(2024, 3, 31, 0, 59, 59)),
@@ -72,10 +69,7 @@ VALUES: dict[str, list[tuple[str, Any]]] = {
         ("timestamp_ntz'0001-01-01 00:00:00.000001'", datetime(1, 1, 1, 0, 0, 0, 1)),
         # A wall clock that New York skipped in 2024.
         ("timestamp_ntz'2024-03-10 02:30:00'", datetime(2024, 3, 10, 2, 30)),
-        (
-            "timestamp_ntz'9999-12-31 23:59:59.999999'",
-            datetime(9999, 12, 31, 23, 59, 59, 999999),
-        ),
+        ("timestamp_ntz'9999-12-31 23:59:59.999999'", datetime(9999, 12, 31, 23, 59, 59, 999999)),
     ],
     "decimal(1,0)": [("-9", Decimal(-9))],
     "decimal(18,4)": [("99999999999999.9999", Decimal("99999999999999.9999"))],

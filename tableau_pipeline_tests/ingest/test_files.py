@@ -207,11 +207,7 @@ def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        ("nanoseconds", [(0, MOMENT)]),
-        ("half floats", [(0, 0.5), (1, None)]),
-    ],
+    ("name", "rows"), [("nanoseconds", [(0, MOMENT)]), ("half floats", [(0, 0.5), (1, None)])]
 )
 @pytest.mark.slow
 def test_types_that_spark_refuses(stored, name: str, rows: list[tuple]):

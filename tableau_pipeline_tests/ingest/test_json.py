@@ -19,11 +19,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_lines_arrays_and_documents(file: Path):
     """Prevents: a form of JSON that is read in part."""
-    for text in (
-        '{"a": 1}\n\n{"a": null}\n',
-        '\n [{"a": 1},\n{"a": null}]',
-        '[{"a":\n1}, {}]\n',
-    ):
+    for text in ('{"a": 1}\n\n{"a": null}\n', '\n [{"a": 1},\n{"a": null}]', '[{"a":\n1}, {}]\n'):
         file.write_text(text, "utf-8")
         assert read(file) == [(1,), (None,)]
 

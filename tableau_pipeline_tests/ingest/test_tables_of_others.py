@@ -86,9 +86,7 @@ def test_csv_of_python(
 
 @MANY
 @given(
-    table=tables(),
-    encoding=st.sampled_from(["utf-8-sig", "windows-1252"]),
-    thousands=st.booleans(),
+    table=tables(), encoding=st.sampled_from(["utf-8-sig", "windows-1252"]), thousands=st.booleans()
 )
 def test_csv_of_excel_in_german(tmp_path: Path, table, encoding: str, thousands: bool):
     """Prevents: a value that is another one after the way through Excel."""

@@ -1,6 +1,8 @@
+import json
 import logging
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -9,10 +11,13 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import requests
+from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import Column
@@ -25,6 +30,11 @@ from tableau_sandbox.testing import Sandbox, running_sandbox
 LOG = logging.getLogger("tableau_pipeline_tests.publishing")
 # What is tried again is tried again at once, unless the server asks to wait.
 AT_ONCE = RetryTimes(backoff=0)
+TABLE = {"target-schema": "Extract", "target-table": "Extract"}
+SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
+CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})
+INSERT = json.dumps({"actions": [{"action": "insert", **TABLE, **SOURCE}]})
+DATA = "sites/*/datasources/*/data"
 VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
 
 
@@ -94,10 +104,57 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return hyper_file(tmp_path_factory.mktemp("other"), pa.table({"number": range(9)}))
 
 
+@dataclass(frozen=True)
+class Shop:
+    """A session of the administrator, its server, and a data source with the numbers 0 to 4."""
+
+    site: TableauSite
+    sandbox: Sandbox
+    sales: RemoteDatasource
+    small: Path
+
+    def update(self, batch: str = CLEAR, **more: Any) -> str:
+        """Send an update; the id of its job."""
+        usual = {"upload": None, "request_id": fresh()}
+        job = self.site.update(self.sales.luid, batch=batch, **usual | more)
+        assert job
+        return job
+
+    def publish(self, file: Path) -> RemoteDatasource:
+        """Replace the data source by a file; what it is then."""
+        sales = self.sales
+        return published(
+            self.site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE
+        )
+
+    def found(self) -> RemoteDatasource:
+        """What the server tells of the data source."""
+        found = self.site.find_by_luid(self.sales.luid)
+        assert found
+        return found
+
+    def rows(self) -> int:
+        return rows(self.sandbox, self.sales.luid)
+
+
 @pytest.fixture
 def sales(tableau: TableauSite, default: str, name: str, small: Path) -> RemoteDatasource:
     """A data source with the numbers 0 to 4."""
     return published(tableau, small, name=name, project_id=default)
+
+
+@pytest.fixture
+def shop(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, small: Path) -> Shop:
+    return Shop(tableau, sandbox, sales, small)
+
+
+def rows(sandbox: Sandbox, luid: str) -> int:
+    file = sandbox.hyper_file(luid)
+    return read_table(hyper_process(), file, TableName("Extract", "Extract")).num_rows
+
+
+def fresh() -> str:
+    return str(uuid4())
 
 
 def send(
@@ -109,12 +166,7 @@ def send(
     mode: PublishMode = PublishMode.CREATE,
 ) -> str:
     """Upload and publish a file; the id of the job."""
-    return site.publish(
-        site.upload(file),
-        name=name,
-        project_id=project_id,
-        mode=mode,
-    )
+    return site.publish(site.upload(file), name=name, project_id=project_id, mode=mode)
 
 
 def published(
@@ -148,3 +200,10 @@ def hooked(site: TableauSite, hook: Callable[..., None]) -> Generator[None]:
         yield
     finally:
         hooks.remove(hook)
+
+
+def forbid(response: requests.Response, code: bytes) -> None:
+    """Make an answer an error, as a server words it that forbids something."""
+    response.status_code = 403
+    error = b'<error code="%s"><summary>Forbidden</summary><detail>no</detail></error>' % code
+    response._content = b'<tsResponse xmlns="http://tableau.com/api">%s</tsResponse>' % error

@@ -8,7 +8,6 @@ import pytest
 import requests
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import ProjectLuid
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
@@ -16,76 +15,67 @@ from tableau_pipeline.publishing import about
 from tableau_pipeline.publishing import rest as lookup
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, hooked, published
+from tableau_pipeline_tests.publishing.conftest import (
+    VIEWER,
+    Shop,
+    SignIn,
+    forbid,
+    hooked,
+    published,
+)
 from tableau_sandbox.faults import Delay
-from tableau_sandbox.testing import Sandbox
 
 
-def again(tableau: TableauSite, sales: RemoteDatasource, file: Path) -> RemoteDatasource:
-    return published(
-        tableau, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE
-    )
-
-
-def test_what_the_server_tells(
-    tableau: TableauSite, sales: RemoteDatasource, other: Path, sandbox: Sandbox
-):
+def test_what_the_server_tells(shop: Shop, other: Path):
     # Prevents: a change by somebody else goes unseen, or it is not known who made this, and when.
+    sales = shop.sales
     assert sales.created_at <= sales.updated_at
     assert (sales.revision, sales.megabytes) == (1, 1)
-    changed = again(tableau, sales, other)
+    changed = shop.publish(other)
     assert (changed.created_at, changed.revision) == (sales.created_at, 2)
     assert changed.stamp > sales.stamp
-    with sandbox.armed(Delay(method="GET", seconds=0, times=None)) as calls:
-        assert tableau.find_by_luid(sales.luid) == changed
+    with shop.sandbox.armed(Delay(method="GET", seconds=0, times=None)) as calls:
+        assert shop.found() == changed
     assert calls.seen == 2
 
 
-def test_newest_revision_is_on_the_last_page(
-    tableau: TableauSite, sales: RemoteDatasource, small: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_newest_revision_is_on_the_last_page(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     # Prevents: after some refreshes the number stands still, since only a first page is read.
     monkeypatch.setattr(lookup, "_PAGE_SIZE", 2)
     for _ in range(4):
-        again(tableau, sales, small)
-    found = tableau.find_by_luid(sales.luid)
-    assert found is not None
-    assert found.revision == 5
+        shop.publish(shop.small)
+    assert shop.found().revision == 5
 
 
-def test_revisions_in_any_order(tableau: TableauSite, sales: RemoteDatasource, small: Path):
-    # Prevents: a server that marks none, or lists the newest first, is misread.
-    def reversed_(response: requests.Response, **_: object) -> None:
-        text = response.content.replace(b'current="true"', b'current="false"')
-        response._content = text.replace(b'Number="1"', b'Number="11"')
+def unmarked(response: requests.Response, **_: object) -> None:
+    text = response.content.replace(b'current="true"', b'current="false"')
+    response._content = text.replace(b'Number="1"', b'Number="11"')
 
-    again(tableau, sales, small)
-    with hooked(tableau, reversed_):
-        found = tableau.find_by_luid(sales.luid)
-    assert found is not None
-    assert found.revision == 11
+
+def emptied(response: requests.Response, **_: object) -> None:
+    text = response.content.replace(b"<revision ", b"<other ")
+    response._content = text.replace(b"</revision>", b"</other>")
 
 
 def refused(code: bytes) -> Callable[..., None]:
-    error = b'<error code="%s"><summary>Forbidden</summary><detail>no</detail></error>' % code
-
     def hook(response: requests.Response, **_: object) -> None:
         if "/revisions" in (response.request.path_url or ""):
-            response.status_code = 403
-            response._content = (
-                b'<tsResponse xmlns="http://tableau.com/api">%s</tsResponse>' % error
-            )
+            forbid(response, code)
 
     return hook
 
 
-@pytest.mark.parametrize("code", [b"403004", b"403053"])
-def test_site_without_revisions(tableau: TableauSite, sales: RemoteDatasource, code: bytes):
-    # Prevents: no refresh at all on a site that keeps no revisions.
-    with hooked(tableau, refused(code)):
-        found = tableau.find_by_luid(sales.luid)
-    assert found is not None
-    assert found.revision is None
+@pytest.mark.parametrize(
+    ("hook", "revision"),
+    [(unmarked, 11), (emptied, None), (refused(b"403004"), None), (refused(b"403053"), None)],
+    ids=["none marked", "none listed", "forbidden", "not kept"],
+)
+def test_unusual_revisions(shop: Shop, hook: Callable[..., None], revision: int | None):
+    # Prevents: a server that lists revisions in any order, marks none or keeps none is misread, or
+    # allows no refresh at all.
+    shop.publish(shop.small)
+    with hooked(shop.site, hook):
+        assert shop.found().revision == revision
 
 
 def test_user_who_may_not_see_revisions(sign_in: SignIn, sales: RemoteDatasource):
@@ -96,40 +86,18 @@ def test_user_who_may_not_see_revisions(sign_in: SignIn, sales: RemoteDatasource
     assert (found.luid, found.revision) == (sales.luid, None)
 
 
-def test_no_revision_in_the_list(tableau: TableauSite, sales: RemoteDatasource):
-    # Prevents: an empty list shows as an error of `max`.
-    def emptied(response: requests.Response, **_: object) -> None:
-        response._content = response.content.replace(b"<revision ", b"<other ").replace(
-            b"</revision>", b"</other>"
-        )
-
-    with hooked(tableau, emptied):
-        found = tableau.find_by_luid(sales.luid)
-    assert found is not None
-    assert found.revision is None
-
-
 def test_move_leaves_all_else(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: a rename takes the description, the owner or the seal of approval away.
     item = tableau.tsc.datasources.get_by_id(sales.luid)
-    item.description = "All of it"
-    item.certified = True
-    item.certification_note = "By Ann"
-    item.owner_id = tableau.user_id
+    item.description, item.owner_id = "All of it", tableau.user_id
+    item.certified, item.certification_note = True, "By Ann"
     tableau.tsc.datasources.update(item)
     tableau.tag(sales.luid, ["x"])
-    elsewhere = tableau.project(f"{sales.name} projects", create=True)
-    moved = tableau.move(sales.luid, name=f"{sales.name}, new", project_id=elsewhere)
-    assert (moved.luid, moved.name, moved.project_id) == (
-        *(sales.luid, f"{sales.name}, new"),
-        elsewhere,
-    )
+    project, name = tableau.project(f"{sales.name} projects", create=True), f"{sales.name}, new"
+    moved = tableau.move(sales.luid, name=name, project_id=project)
+    assert (moved.luid, moved.name, moved.project_id) == (sales.luid, name, project)
     assert (moved.tags, moved.owner_id, moved.revision) == ({"x"}, sales.owner_id, 1)
-    after = tableau.tsc.datasources.get_by_id(sales.luid)
-    assert (after.description, after.certified, after.certification_note) == (
-        *("All of it", True),
-        "By Ann",
-    )
+    assert (moved.description, moved.certification) == ("All of it", "By Ann")
     assert tableau.find_by_luid(sales.luid) == moved
 
 
@@ -151,19 +119,17 @@ def test_move_onto_another(tableau: TableauSite, sales: RemoteDatasource, small:
     assert tableau.find_by_luid(sales.luid) == sales
 
 
-def test_list_by_tag(
-    tableau: TableauSite, sales: RemoteDatasource, small: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_list_by_tag(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     # Prevents: a data source on a later page, or one of several tags, is overlooked.
     monkeypatch.setattr(lookup, "_PAGE_SIZE", 1)
+    site, sales, others = shop.site, shop.sales, []
     prefix = f"{sales.name}:"
-    names = [f"{sales.name} {number}" for number in range(3)]
-    others = [published(tableau, small, name=name, project_id=sales.project_id) for name in names]
-    tags = (["x", f"{prefix}a/b"], [f"x{prefix}a"], [f"{prefix}c"])
-    for each, labels in zip(others, tags, strict=True):
-        tableau.tag(each.luid, labels)
-    first, last = sorted(tableau.tagged(prefix), key=lambda each: each.name)
-    assert (first.luid, first.name) == (others[0].luid, names[0])
+    for tags in (["x", f"{prefix}a/b"], [f"x{prefix}a"], [f"{prefix}c"]):
+        name = f"{sales.name} {len(others)}"
+        others.append(published(site, shop.small, name=name, project_id=sales.project_id))
+        site.tag(others[-1].luid, tags)
+    first, last = sorted(site.tagged(prefix), key=lambda each: each.name)
+    assert (first.luid, first.name) == (others[0].luid, others[0].name)
     assert (first.tags, first.link) == ({"x", f"{prefix}a/b"}, others[0].link)
     assert last.luid == others[2].luid
 
@@ -184,27 +150,19 @@ def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: s
 
 def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: a change of one property takes another along, or what is gone in YAML stays.
-    luid, seen = sales.luid, []
     vera = str(about.grantee(tableau, "user", VIEWER.name))
-    for change in (
-        {"description": "All <sales> & more"},
-        {"isCertified": "true", "certificationNote": "Equal"},
-        {"certificationNote": ""},
-        {"description": "", "isCertified": "false"},
-        {"owner": vera},
-    ):
-        about.describe(tableau, luid, **change)
-        found = tableau.find_by_luid(luid)
-        assert found is not None
-        seen.append((found.description, found.certification, found.owner_id == vera))
     text = "All <sales> & more"
-    assert seen == [
-        (text, None, False),
-        (text, "Equal", False),
-        (text, "", False),
-        ("", None, False),
-        ("", None, True),
-    ]
+    for change, expected in (
+        ({"description": text}, (text, None, False)),
+        ({"isCertified": "true", "certificationNote": "Equal"}, (text, "Equal", False)),
+        ({"certificationNote": ""}, (text, "", False)),
+        ({"description": "", "isCertified": "false"}, ("", None, False)),
+        ({"owner": vera}, ("", None, True)),
+    ):
+        about.describe(tableau, sales.luid, **change)
+        found = tableau.find_by_luid(sales.luid)
+        assert found is not None
+        assert (found.description, found.certification, found.owner_id == vera) == expected
 
 
 def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
@@ -220,36 +178,24 @@ def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
     assert about.permissions(tableau, sales.luid) == before | {read: "Deny"}
 
 
-def test_quality_warnings(tableau: TableauSite, sales: RemoteDatasource, sandbox: Sandbox):
+def test_quality_warnings(shop: Shop):
     # Prevents: a warning stays after the data are fresh, or a person's goes with ours.
-    item = tableau.tsc.datasources.get_by_id(sales.luid)
-    tableau.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
-    about.add_quality_warning(tableau, sales.luid, "Old")
-    (hers, _), (ours, message) = about.quality_warnings(tableau, sales.luid)
+    site, luid = shop.site, shop.sales.luid
+    item = site.tsc.datasources.get_by_id(luid)
+    site.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
+    about.add_quality_warning(site, luid, "Old")
+    (hers, _), (ours, message) = about.quality_warnings(site, luid)
     assert message == "Old"
-    about.remove_quality_warning(tableau, ours)
-    assert about.quality_warnings(tableau, sales.luid) == [(hers, "Salaries")]
-    refused: list[Callable[[], object]] = [
-        lambda: about.quality_warnings(tableau, sales.luid),
-        lambda: about.add_quality_warning(tableau, sales.luid, "Old"),
-    ]
-    with sandbox.quirks(data_management=False):
-        for call in refused:
-            with pytest.raises(RefusedError, match="403157"):
-                call()
+    about.remove_quality_warning(site, ours)
+    assert about.quality_warnings(site, luid) == [(hers, "Salaries")]
+    with shop.sandbox.quirks(data_management=False):
+        with pytest.raises(RefusedError, match="403157"):
+            about.quality_warnings(site, luid)
+        with pytest.raises(RefusedError, match="403157"):
+            about.add_quality_warning(site, luid, "Old")
 
 
-AWKWARD = [
-    "R&D, Europe",
-    "a,b",
-    "a&b",
-    "100% + 1",
-    "Räume: größer",
-    "who's [there]?",
-    'say "x"',
-    "a=b;c#d",
-    "日本",
-]
+AWKWARD = ("R&D, Europe", "a,b", "a&b", "100% + 1", "Räume: größer", "who's [there]?", 'say "x"')
 
 
 @pytest.fixture
@@ -271,19 +217,13 @@ def test_path_is_created_below_its_parents(tableau: TableauSite, top: str):
 
 
 def test_what_exists_is_not_created_again(tableau: TableauSite, top: str):
-    """Prevents: every refresh creates a project, or fails because there is one."""
+    """Prevents: every refresh creates a project, or fails because there is one, in other letters
+    perhaps, which Tableau takes for the same."""
     created = tableau.project(f"{top}/Curated", create=True)
-    assert tableau.project(f"{top}/Curated", create=True) == created
-    assert tableau.project(f"{top}/Curated", create=False) == created
-    assert tableau.project(f"{top} / Curated ", create=False) == created
+    for path in (f"{top}/Curated", f"{top} / Curated ", f"{top.upper()}/CURATED"):
+        assert tableau.project(path, create=False) == created
+        assert tableau.project(path.lower(), create=True) == created
     assert len(named(tableau, top)) == 1
-
-
-def test_case_does_not_matter(tableau: TableauSite, top: str):
-    """Prevents: "curated" cannot be created beside "Curated", which Tableau takes for the same."""
-    created = tableau.project(f"{top}/Curated", create=True)
-    assert tableau.project(f"{top.upper()}/CURATED", create=False) == created
-    assert tableau.project(f"{top.lower()}/curated", create=True) == created
 
 
 def test_same_name_below_two_parents(tableau: TableauSite, top: str):
@@ -302,7 +242,7 @@ def test_nested_project_is_not_one_of_the_top(tableau: TableauSite, top: str):
         tableau.project(f"Inner {top}", create=False)
 
 
-@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize("name", [*AWKWARD, "a=b;c#d", "日本"])
 def test_awkward_names(tableau: TableauSite, top: str, name: str):
     """Prevents: a comma or an ampersand in a name breaks the filter that looks for it."""
     path = f"{top}/{name}"

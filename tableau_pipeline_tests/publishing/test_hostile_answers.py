@@ -21,9 +21,8 @@ from tableau_pipeline.publishing.rest import unpack
 from tableau_pipeline.publishing.session import Password, PersonalAccessToken
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing import hostile
-from tableau_pipeline_tests.publishing.conftest import SignIn, published
+from tableau_pipeline_tests.publishing.conftest import CLEAR, SignIn, fresh, published
 from tableau_pipeline_tests.publishing.hostile import Answer
-from tableau_pipeline_tests.publishing.test_publish import CLEAR, fresh
 from tableau_sandbox.testing import Sandbox
 
 SECRET = "vera-secret"

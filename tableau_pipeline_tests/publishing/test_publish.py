@@ -1,73 +1,63 @@
 """Publishing, updating and what both upload."""
 
-import json
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.hyper_file import read_table
-from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.rest import block_size
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import (
+    CLEAR,
+    DATA,
+    INSERT,
     LOG,
     VIEWER,
+    Shop,
     SignIn,
     finished,
+    fresh,
     hyper_file,
     published,
     send,
 )
-from tableau_sandbox.faults import CallFault, Delay, Drop, Refuse
-from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox.faults import Delay, Drop, Refuse
+from tableau_sandbox.testing import running_sandbox
 
-CREATE, REPLACE, OVERWRITE = PublishMode.CREATE, PublishMode.REPLACE, PublishMode.OVERWRITE
-
-
-def rows(sandbox: Sandbox, luid: str) -> int:
-    file = sandbox.hyper_file(luid)
-    return read_table(hyper_process(), file, TableName("Extract", "Extract")).num_rows
+REPLACE, OVERWRITE = PublishMode.REPLACE, PublishMode.OVERWRITE
 
 
-def test_create_then_replace_then_overwrite(
-    tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, other: Path
-):
+def test_create_then_replace_then_overwrite(shop: Shop, other: Path):
     """Prevents: a mode loses the LUID on which dashboards hang, or leaves the old rows."""
-    created = published(tableau, small, name=name, project_id=default)
-    assert (created.name, created.project_id) == (name, default)
-    assert (created.owner_id, created.tags) == (tableau.user_id, frozenset())
-    assert tableau.find_by_luid(created.luid) == created
-    assert rows(sandbox, created.luid) == 5
-    replaced = published(tableau, other, name=name, project_id=default, mode=REPLACE)
-    assert rows(sandbox, created.luid) == 9
-    overwritten = published(tableau, small, name=name, project_id=default, mode=OVERWRITE)
-    assert rows(sandbox, created.luid) == 5
+    created, where = shop.sales, {"name": shop.sales.name, "project_id": shop.sales.project_id}
+    assert (created.owner_id, created.tags) == (shop.site.user_id, frozenset())
+    assert shop.found() == created
+    assert shop.rows() == 5
+    replaced = published(shop.site, other, mode=REPLACE, **where)
+    assert shop.rows() == 9
+    overwritten = published(shop.site, shop.small, mode=OVERWRITE, **where)
+    assert shop.rows() == 5
     assert {created.luid} == {replaced.luid, overwritten.luid}
     assert created.updated_at < replaced.updated_at < overwritten.updated_at
 
 
-def test_create_needs_a_free_name(
-    tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, other: Path
-):
+def test_create_needs_a_free_name(shop: Shop, other: Path):
     """Prevents: a first publish replaces what somebody put there a moment ago."""
-    first = published(tableau, small, name=name, project_id=default)
+    name = shop.sales.name
     with pytest.raises(RefusedError) as caught:
-        send(tableau, other, name=name, project_id=default)
+        send(shop.site, other, name=name, project_id=shop.sales.project_id)
     for part in (f'Publishing "{name}" failed', "403007", "already exists", "name is taken"):
         assert part in str(caught.value)
-    assert rows(sandbox, first.luid) == 5
+    assert shop.rows() == 5
 
 
 def test_replace_needs_a_data_source(tableau: TableauSite, default: str, name: str, small: Path):
@@ -84,54 +74,22 @@ def test_viewer_is_told_what_is_missing(sign_in: SignIn, default: str, name: str
         send(viewer, small, name=name, project_id=default)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Drop(method="POST", path="sites/*/datasources", when="after"),
-        Drop(method="POST", path="sites/*/datasources", when="before"),
-        Refuse(method="POST", path="sites/*/datasources", status=503),
-        Refuse(method="POST", path="sites/*/datasources", status=504),
-        Refuse(method="POST", path="sites/*/datasources", status=500),
-    ],
-    ids=str,
-)
-def test_publish_is_never_sent_twice(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    other: Path,
-    fault: CallFault,
-):
-    """Prevents: a publish that is repeated overwrites what somebody sent in between."""
-    with sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
-        send(tableau, other, name=sales.name, project_id=sales.project_id, mode=REPLACE)
-    assert not isinstance(caught.value, RefusedError), "it may have been received"
-    assert armed_fault.seen == 1
-
-
 def test_upload_tells_how_far_it_is(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    default: str,
-    name: str,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """Prevents: an upload of an hour looks like one that hangs, or its blocks get mixed up."""
-    caplog.set_level(logging.INFO, "tableau_pipeline_tests.publishing")
+    caplog.set_level(logging.INFO, LOG.name)
     monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
-    count = 400_000
-    noise = np.random.default_rng(0).integers(0, 2**62, count)
+    noise = np.random.default_rng(0).integers(0, 2**62, 400_000)
     file = hyper_file(tmp_path, pa.table({"noise": noise}))
     assert file.stat().st_size > 2 * 2**20
-    found = published(tableau, file, name=name, project_id=default)
+    found = shop.publish(file)
     logged = [line for line in caplog.messages if line.startswith("Uploaded")]
     assert len(logged) == -(-file.stat().st_size // 2**20)
     size = megabytes(file.stat().st_size)
     assert logged[:2] == [f"Uploaded 1.05 MB of {size}", f"Uploaded 2.10 MB of {size}"]
     assert logged[-1] == f"Uploaded {size}"
-    assert sandbox.hyper_file(found.luid).read_bytes() == file.read_bytes()
+    assert shop.sandbox.hyper_file(found.luid).read_bytes() == file.read_bytes()
 
 
 def test_found_in_its_own_project_only(tableau: TableauSite, default: str, name: str, small: Path):
@@ -143,111 +101,79 @@ def test_found_in_its_own_project_only(tableau: TableauSite, default: str, name:
     assert tableau.find_by_name(name[:-1], project_id=elsewhere) is None
 
 
-@pytest.mark.parametrize("published_name", ["{} été", "{} ÉTÉ, R&D"])
-def test_found_in_any_case(
-    tableau: TableauSite, default: str, name: str, small: Path, published_name: str
-):
+@pytest.mark.parametrize("spelt", ["{} été", "{} ÉTÉ, R&D"])
+def test_found_in_any_case(tableau: TableauSite, default: str, name: str, small: Path, spelt: str):
     # Prevents: a name that Tableau takes for the same passes for free, and the publish fails.
-    theirs = published_name.format(name)
+    theirs = spelt.format(name)
     created = published(tableau, small, name=theirs, project_id=default)
     assert tableau.find_by_name(theirs.swapcase(), project_id=default) == created
     with pytest.raises(RefusedError, match="name is taken"):
         send(tableau, small, name=theirs.swapcase(), project_id=default)
 
 
-def test_tags_add_up(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
+def test_tags_add_up(shop: Shop):
     """Prevents: our tags drop those of others, or are split at a colon, slash, space or comma."""
-    tableau.tag(sales.luid, ["certified"])
+    luid = shop.sales.luid
+    shop.site.tag(luid, ["certified"])
     ours = ["tableau-pipeline:sales/eu", "tableau-pipeline-instance:7 f, x", "größer"]
-    with sandbox.armed(Delay(method="PUT", seconds=0, times=None)) as calls:
-        tableau.tag(sales.luid, ours)
-    tableau.tag(sales.luid, ours[:1])
-    found = tableau.find_by_luid(sales.luid)
-    assert found is not None
-    assert found.tags == {"certified", *ours}
+    with shop.sandbox.armed(Delay(method="PUT", seconds=0, times=None)) as calls:
+        shop.site.tag(luid, ours)
+    shop.site.tag(luid, ours[:1])
+    assert shop.found().tags == {"certified", *ours}
     assert calls.seen == 1
 
 
-def test_metadata_digest(
-    tableau: TableauSite, default: str, name: str, small: Path, other: Path, tmp_path: Path
-):
+def test_metadata_digest(shop: Shop, other: Path, tmp_path: Path):
     """Prevents: our own data looks like an analyst's edit, or an edit like our own data."""
-    created = published(tableau, small, name=name, project_id=default)
-    first = tableau.metadata(created.luid)
+    site, sales = shop.site, shop.sales
+    first = site.metadata(sales.luid)
     assert first.columns == {("Extract", "number")}
-    assert tableau.metadata(created.luid) == first
-    published(tableau, other, name=name, project_id=default, mode=REPLACE)
-    tableau.tag(created.luid, ["certified"])
-    assert tableau.metadata(created.luid) == first
+    shop.publish(other)
+    site.tag(sales.luid, ["certified"])
+    assert site.metadata(sales.luid) == first
     renamed = hyper_file(tmp_path, pa.table({"renamed": [1]}))
-    published(tableau, renamed, name=name, project_id=default, mode=OVERWRITE)
-    assert tableau.metadata(created.luid).columns == {("Extract", "renamed")}
-
-
-TABLE = {"target-schema": "Extract", "target-table": "Extract"}
-SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
-CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})
-INSERT = json.dumps({"actions": [{"action": "insert", **TABLE, **SOURCE}]})
-DATA = "sites/*/datasources/*/data"
-
-
-def fresh() -> str:
-    return str(uuid4())
+    published(site, renamed, name=sales.name, project_id=sales.project_id, mode=OVERWRITE)
+    assert site.metadata(sales.luid).columns == {("Extract", "renamed")}
 
 
 @contextmanager
-def site_on(folder: Path, **options) -> Generator[TableauSite]:
-    """A session on a server with settings of its own."""
-    with (
-        running_sandbox(folder / "server", **options) as sandbox,
-        signed_in(
-            sandbox.url,
-            site="",
-            credentials=Password(sandbox.user, sandbox.password),
-            ca_bundle=None,
-            log=LOG,
-        ) as site,
-    ):
-        yield site
+def shop_on(folder: Path, file: Path, **options) -> Generator[Shop]:
+    """A data source on a server with settings of its own."""
+    with running_sandbox(folder / "server", **options) as sandbox:
+        admin = Password(sandbox.user, sandbox.password)
+        with signed_in(sandbox.url, credentials=admin, log=LOG) as site:
+            project = site.project("Default", create=False)
+            sales = published(site, file, name="Sales", project_id=project)
+            yield Shop(site, sandbox, sales, file)
 
 
-def test_refusal_of_what_was_sent_again(
-    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
-):
+def test_refusal_of_what_was_sent_again(shop: Shop):
     # Prevents: an update that was received passes for refused, since its second sending was.
+    said = r"answered 401 when asked again.*may have received"
     with (
-        sandbox.armed(Drop(method="PATCH", path=DATA, when="after")),
-        sandbox.armed(Refuse(method="PATCH", path=DATA, status=401, nth=2)),
-        pytest.raises(
-            RefreshError, match=r"answered 401 when asked again.*may have received"
-        ) as caught,
+        shop.sandbox.armed(Drop(method="PATCH", path=DATA, when="after")),
+        shop.sandbox.armed(Refuse(method="PATCH", path=DATA, status=401, nth=2)),
+        pytest.raises(RefreshError, match=said) as caught,
     ):
-        tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
+        shop.update()
     assert not isinstance(caught.value, RefusedError)
 
 
-def test_update_through_a_connection(
-    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
-):
+def test_update_through_a_connection(shop: Shop):
     # Prevents: data sources with several connections cannot be updated, or the wrong one is.
-    item = tableau.tsc.datasources.get_by_id(sales.luid)
-    tableau.tsc.datasources.populate_connections(item)
-    connection = str(item.connections[0].id)
-    with sandbox.armed(Refuse(method="PATCH", path=DATA, status=500)) as by_data_source:
-        job = tableau.update(
-            sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection=connection
-        )
-    assert job
-    assert finished(tableau, job)[0] is Outcome.DONE
-    assert (rows(sandbox, sales.luid), by_data_source.fired) == (0, 0)
+    item = shop.site.tsc.datasources.get_by_id(shop.sales.luid)
+    shop.site.tsc.datasources.populate_connections(item)
+    with shop.sandbox.armed(Refuse(method="PATCH", path=DATA, status=500)) as by_data_source:
+        job = shop.update(connection=str(item.connections[0].id))
+    assert finished(shop.site, job)[0] is Outcome.DONE
+    assert (shop.rows(), by_data_source.fired) == (0, 0)
 
 
-def test_unknown_connection(tableau: TableauSite, sales: RemoteDatasource):
+def test_unknown_connection(shop: Shop):
     # Prevents: a misspelt connection shows as a number only, after the payload was uploaded.
-    with pytest.raises(
-        RefusedError, match=f'"{sales.name}" has no connection nix. It has: [0-9a-f]'
-    ):
-        tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection="nix")
+    said = f'"{shop.sales.name}" has no connection nix. It has: [0-9a-f]'
+    with pytest.raises(RefusedError, match=said):
+        shop.update(connection="nix")
 
 
 @pytest.mark.few_variants(2)
@@ -255,42 +181,39 @@ def test_unknown_connection(tableau: TableauSite, sales: RemoteDatasource):
     ("version", "product", "limit"),
     [
         ("3.27", "2025.3.0", 95_000_000),
-        ("3.15", "2022.1.0", 95_000_000),
         ("3.14", "2021.4.0", 9_500_000),
+        ("3.15", "2022.1.0", 95_000_000),
         ("3.13", "2021.3.0", 9_500_000),
-        ("3.11", "2021.1.0", 0),
     ],
 )
-def test_payload_limit(tmp_path: Path, version: str, product: str, limit: int):
+def test_payload_limit(tmp_path: Path, small: Path, version: str, product: str, limit: int):
     # Prevents: an old server is sent more than it takes, or a new one a whole file for a few rows.
-    with site_on(tmp_path, rest_version=version, product_version=product) as site:
-        assert site.payload_limit == limit
+    with shop_on(tmp_path, small, rest_version=version, product_version=product) as shop:
+        assert shop.site.payload_limit == limit
 
 
 def test_payload_above_the_limit(tmp_path: Path, small: Path):
     # Prevents: nobody knows which setting of the server to raise, or that there is a way around.
-    with site_on(tmp_path, update_limit_mb=0.001) as site:
-        project = site.project("Default", create=False)
-        sales = published(site, small, name="Sales", project_id=project)
+    with shop_on(tmp_path, small, update_limit_mb=0.001) as shop:
+        upload = shop.site.upload(small)
         with pytest.raises(RefusedError, match=r"400000.*max_size_in_mb.*full: true"):
-            site.update(sales.luid, batch=INSERT, upload=site.upload(small), request_id=fresh())
+            shop.update(INSERT, upload=upload)
 
 
-def test_upload_that_the_server_lost(tableau: TableauSite, sales: RemoteDatasource, small: Path):
+def test_upload_that_the_server_lost(shop: Shop):
     # Prevents: what another try would fix passes for something that somebody has to decide.
-    gone = f"{tableau.upload(small)}-gone"
+    gone = f"{shop.site.upload(shop.small)}-gone"
     with pytest.raises(RefreshError, match=r"404015.*run again") as caught:
-        tableau.update(sales.luid, batch=INSERT, upload=gone, request_id=fresh())
+        shop.update(INSERT, upload=gone)
     assert not isinstance(caught.value, RefusedError)
 
 
 def test_server_without_updates(tmp_path: Path, small: Path):
     # Prevents: an old server shows as an error of the client library.
-    with site_on(tmp_path, rest_version="3.11", product_version="2021.1.0") as site:
-        project = site.project("Default", create=False)
-        sales = published(site, small, name="Sales", project_id=project)
+    with shop_on(tmp_path, small, rest_version="3.11", product_version="2021.1.0") as shop:
+        assert shop.site.payload_limit == 0
         with pytest.raises(RefusedError, match=r"too old.*Requires 3\.13"):
-            site.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
+            shop.update()
 
 
 def test_viewer_may_not_update(sign_in: SignIn, sales: RemoteDatasource):
@@ -300,11 +223,12 @@ def test_viewer_may_not_update(sign_in: SignIn, sales: RemoteDatasource):
         viewer.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
 
 
-def test_deleted_data_source(tableau: TableauSite, sales: RemoteDatasource):
+def test_deleted_data_source(shop: Shop):
     # Prevents: a data source that somebody deleted shows as a failure of the server.
-    tableau.tsc.datasources.delete(sales.luid)
-    with pytest.raises(RefusedError, match=f"Updating data source {sales.luid} failed: 404004"):
-        tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
+    luid = shop.sales.luid
+    shop.site.tsc.datasources.delete(luid)
+    with pytest.raises(RefusedError, match=f"Updating data source {luid} failed: 404004"):
+        shop.update()
 
 
 MEGABYTE, GIGABYTE = 2**20, 2**30

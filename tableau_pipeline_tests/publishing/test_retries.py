@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Literal
 
@@ -11,14 +10,19 @@ import pytest
 import requests
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.http import RetryTimes, ServerClock
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, finished, send
-from tableau_pipeline_tests.publishing.test_publish import CLEAR, DATA, INSERT, fresh, rows
+from tableau_pipeline_tests.publishing.conftest import (
+    DATA,
+    INSERT,
+    LOG,
+    Shop,
+    SignIn,
+    finished,
+    send,
+)
 from tableau_sandbox.faults import CallFault, Delay, Drop, Refuse
-from tableau_sandbox.testing import Sandbox
 
 UPDATE = {"method": "PATCH", "path": DATA}
 ONE = {"method": "GET", "path": "sites/*/datasources/*"}
@@ -31,27 +35,15 @@ def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lambda: [record.getMessage() for record in caplog.records if record.name == LOG.name]
 
 
-def clear(tableau: TableauSite, sales: RemoteDatasource) -> str:
-    job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
-    assert job
-    return job
-
-
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("status", [429, 503])
-def test_call_that_the_server_puts_off(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    heard: Callable[[], list[str]],
-    status: int,
-):
+def test_call_that_the_server_puts_off(shop: Shop, heard: Callable[[], list[str]], status: int):
     # Prevents: a busy minute of the server fails a refresh that it asked to come back later.
     began = monotonic()
-    with sandbox.armed(Refuse(**UPDATE, status=status, retry_after=1)) as fault:
-        job = clear(tableau, sales)
-    assert finished(tableau, job)[0]
-    assert rows(sandbox, sales.luid) == 0
+    with shop.sandbox.armed(Refuse(**UPDATE, status=status, retry_after=1)) as fault:
+        job = shop.update()
+    assert finished(shop.site, job)[0]
+    assert shop.rows() == 0
     assert (fault.seen, fault.fired) == (2, 1)
     assert monotonic() - began >= 1
     (line,) = heard()
@@ -59,82 +51,49 @@ def test_call_that_the_server_puts_off(
     assert f"the server answered {status}; trying again in 1 s" in line
 
 
-def put_in(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
-    assert site.update(sales.luid, batch=INSERT, upload=site.upload(file), request_id=fresh())
-
-
-def tag(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
-    site.tag(sales.luid, ["x"])
-
-
-def replace(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
-    send(site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE)
-
-
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("method", "path", "call"),
     [
-        ("POST", "fileUploads", put_in),
-        ("PUT", "fileUploads/*", put_in),
-        ("PUT", "datasources/*/tags", tag),
-        ("POST", "datasources", replace),
+        ("POST", "fileUploads", lambda shop: shop.site.upload(shop.small)),
+        ("PUT", "fileUploads/*", lambda shop: shop.site.upload(shop.small)),
+        ("PUT", "datasources/*/tags", lambda shop: shop.site.tag(shop.sales.luid, ["x"])),
+        ("POST", "datasources", lambda shop: shop.publish(shop.small)),
     ],
 )
 def test_every_call_can_be_put_off(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    small: Path,
-    method: str,
-    path: str,
-    call: Callable[[TableauSite, RemoteDatasource, Path], None],
+    shop: Shop, method: str, path: str, call: Callable[[Shop], object]
 ):
     # Prevents: some calls honour what the server asks for, and others fail.
-    with sandbox.armed(Refuse(method=method, path=f"sites/*/{path}", status=429)) as fault:
-        call(tableau, sales, small)
+    refuse = Refuse(method=method, path=f"sites/*/{path}", status=429)
+    with shop.sandbox.armed(refuse) as fault:
+        call(shop)
     assert (fault.seen, fault.fired) == (2, 1)
 
 
-def test_server_that_asks_for_too_much_patience(
-    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
-):
-    # Prevents: a refresh sleeps for hours in its step, and holds its place in the pool.
-    fault = Refuse(**UPDATE, status=429, retry_after=1740, times=None)
-    with sandbox.armed(fault) as busy, pytest.raises(RefreshError, match="429000") as caught:
-        clear(tableau, sales)
-    assert busy.fired == 1
+@pytest.mark.parametrize(("retry_after", "calls"), [(1740, 1), (None, 5)])
+def test_patience_ends(shop: Shop, retry_after: int | None, calls: int):
+    # Prevents: a refresh sleeps for hours in its step, or asks a busy server for ever.
+    fault = Refuse(**UPDATE, status=429, retry_after=retry_after, times=None)
+    with shop.sandbox.armed(fault) as busy, pytest.raises(RefreshError, match="429000") as caught:
+        shop.update()
+    assert busy.fired == calls
     assert not isinstance(caught.value, RefusedError)
 
 
-def test_patience_ends(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
-    # Prevents: a server that is always busy is asked for ever.
-    fault = Refuse(**UPDATE, status=429, times=None)
-    with sandbox.armed(fault) as busy, pytest.raises(RefreshError, match="429000"):
-        clear(tableau, sales)
-    assert busy.fired == 5
+BROKEN = [
+    Refuse(**ONE, status=503, times=3),
+    Refuse(**ONE, status=504, times=3),
+    Drop(**ONE, when="before", times=3),
+    Drop(**ONE, when="after", times=3),
+]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Refuse(**ONE, status=503, times=3),
-        Refuse(**ONE, status=504, times=3),
-        Drop(**ONE, when="before", times=3),
-        Drop(**ONE, when="after", times=3),
-    ],
-    ids=str,
-)
-def test_reading_is_tried_again(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    fault: CallFault,
-    heard: Callable[[], list[str]],
-):
+@pytest.mark.parametrize("fault", BROKEN, ids=str)
+def test_reading_is_tried_again(shop: Shop, fault: CallFault, heard: Callable[[], list[str]]):
     # Prevents: one connection that breaks off fails a refresh that only wanted to look.
-    with sandbox.armed(fault) as armed_fault:
-        assert tableau.find_by_luid(sales.luid) == sales
+    with shop.sandbox.armed(fault) as armed_fault:
+        assert shop.found() == shop.sales
     assert (armed_fault.seen, armed_fault.fired) == (4, 3)
     assert len(heard()) == 3
     assert all("trying again" in line for line in heard())
@@ -151,21 +110,14 @@ def test_reading_is_tried_again(
     ],
     ids=str,
 )
-def test_update_is_sent_again_with_its_request_id(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    small: Path,
-    fault: CallFault,
-):
+def test_update_is_sent_again_with_its_request_id(shop: Shop, fault: CallFault):
     # Prevents: one connection that breaks off fails a refresh, or its rows are inserted twice.
-    upload = tableau.upload(small)
-    with sandbox.armed(fault) as armed_fault:
-        job = tableau.update(sales.luid, batch=INSERT, upload=upload, request_id=fresh())
-    assert job
-    assert finished(tableau, job)[0]
+    upload = shop.site.upload(shop.small)
+    with shop.sandbox.armed(fault) as armed_fault:
+        job = shop.update(INSERT, upload=upload)
+    assert finished(shop.site, job)[0]
     assert (armed_fault.seen, armed_fault.fired) == (4, 3)
-    assert rows(sandbox, sales.luid) == 10
+    assert shop.rows() == 10
 
 
 @pytest.mark.parametrize(
@@ -173,42 +125,58 @@ def test_update_is_sent_again_with_its_request_id(
     [(Refuse(**UPDATE, status=500, times=None), 1), (Drop(**UPDATE, when="after", times=None), 4)],
     ids=str,
 )
-def test_update_that_may_have_arrived(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    fault: CallFault,
-    calls: int,
-):
+def test_update_that_may_have_arrived(shop: Shop, fault: CallFault, calls: int):
     # Prevents: an update whose answers are all lost passes for one that was refused.
-    with sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
-        clear(tableau, sales)
+    with shop.sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
+        shop.update()
     assert not isinstance(caught.value, RefusedError), "what happened is not known"
     assert armed_fault.seen == calls
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_block_is_not_sent_again(
-    tableau: TableauSite, sandbox: Sandbox, small: Path, when: Literal["before", "after"]
-):
-    # Prevents: a block is in the file twice.
-    fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
-    with sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError):
-        tableau.upload(small)
+POST = {"method": "POST", "path": "sites/*/datasources"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Drop(**POST, when="after"),
+        Drop(**POST, when="before"),
+        Refuse(**POST, status=503),
+        Refuse(**POST, status=504),
+        Refuse(**POST, status=500),
+    ],
+    ids=str,
+)
+def test_publish_is_never_sent_twice(shop: Shop, fault: CallFault):
+    """Prevents: a publish that is repeated overwrites what somebody sent in between."""
+    where = {"name": shop.sales.name, "project_id": shop.sales.project_id}
+    with shop.sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
+        send(shop.site, shop.small, **where, mode=PublishMode.REPLACE)
+    assert not isinstance(caught.value, RefusedError), "it may have been received"
     assert armed_fault.seen == 1
 
 
-def test_server_that_hangs(sign_in: SignIn, sandbox: Sandbox, sales: RemoteDatasource):
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_block_is_not_sent_again(shop: Shop, when: Literal["before", "after"]):
+    # Prevents: a block is in the file twice.
+    fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
+    with shop.sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError):
+        shop.site.upload(shop.small)
+    assert armed_fault.seen == 1
+
+
+def test_server_that_hangs(sign_in: SignIn, shop: Shop):
     # Prevents: a refresh waits for ever for a server that was switched off in mid-sentence.
     with sign_in(times=RetryTimes(backoff=0, read=0.3)) as tableau:
         began = monotonic()
-        with sandbox.armed(Delay(**ONE, seconds=3)) as slow:
-            assert tableau.find_by_luid(sales.luid) == sales
+        with shop.sandbox.armed(Delay(**ONE, seconds=3)) as slow:
+            assert tableau.find_by_luid(shop.sales.luid) == shop.sales
         assert monotonic() - began < 2
     assert slow.seen == 2
 
 
 NEW_YEAR = datetime(2031, 1, 1, tzinfo=UTC)
+AT_NEW_YEAR = "Wed, 01 Jan 2031 00:00:00 GMT"
 
 
 def answer(date: str | None) -> requests.Response:
@@ -218,31 +186,31 @@ def answer(date: str | None) -> requests.Response:
     return made
 
 
-def dated(response: requests.Response, **_: object) -> None:
-    response.headers["Date"] = "Wed, 01 Jan 2031 00:00:00 GMT"
+def is_new_year(now: datetime | None) -> bool:
+    assert now is not None
+    assert now.tzinfo is UTC
+    return NEW_YEAR <= now < NEW_YEAR + timedelta(seconds=1)
 
 
 def test_time_of_the_server(sign_in: SignIn):
     # Prevents: what happened on a server whose clock is wrong is ordered by ours.
+    def dated(response: requests.Response, **_: object) -> None:
+        response.headers["Date"] = AT_NEW_YEAR
+
     with sign_in() as site:
         site.tsc.session.hooks["response"].insert(0, dated)
         site.find_project("Default")
         now = site.now()
         sleep(0.05)
         assert now < site.now()
-    assert NEW_YEAR <= now < NEW_YEAR + timedelta(seconds=1)
+    assert is_new_year(now)
 
 
-def test_time_without_a_fault(tableau: TableauSite):
-    # Prevents: the time zone of this host gets into the server's time.
-    tableau.find_project("Default")
-    assert timedelta() <= datetime.now(UTC) - tableau.now() < timedelta(seconds=2)
-
-
-def test_first_question(tableau: TableauSite, monkeypatch: pytest.MonkeyPatch):
-    # Prevents: there is no time before something else was asked.
+def test_time_without_a_fault(tableau: TableauSite, monkeypatch: pytest.MonkeyPatch):
+    # Prevents: the time zone of this host gets into the server's time, or there is no time before
+    # something else was asked.
     monkeypatch.setattr(tableau.clock, "_heard", None)
-    assert tableau.now()
+    assert timedelta() <= datetime.now(UTC) - tableau.now() < timedelta(seconds=2)
 
 
 def test_server_without_a_clock(sign_in: SignIn):
@@ -263,11 +231,9 @@ def test_answer_that_tells_no_time(date: str | None):
     clock = ServerClock()
     clock.hear(answer(date))
     assert clock.now() is None
-    clock.hear(answer("Wed, 01 Jan 2031 00:00:00 GMT"))
+    clock.hear(answer(AT_NEW_YEAR))
     clock.hear(answer(date))
-    now = clock.now()
-    assert now is not None
-    assert NEW_YEAR <= now < NEW_YEAR + timedelta(seconds=1)
+    assert is_new_year(clock.now())
 
 
 @pytest.mark.parametrize(
@@ -277,7 +243,4 @@ def test_other_ways_to_write_it(date: str):
     # Prevents: times with and without a zone meet, which cannot be compared.
     clock = ServerClock()
     clock.hear(answer(date))
-    now = clock.now()
-    assert now is not None
-    assert now.tzinfo is UTC
-    assert NEW_YEAR <= now < NEW_YEAR + timedelta(seconds=1)
+    assert is_new_year(clock.now())

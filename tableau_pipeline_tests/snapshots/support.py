@@ -63,10 +63,7 @@ def store(frame: DataFrame, root: Path, asset_key: str = "model") -> Snapshot:
 
 
 def store_partitions(
-    frame: DataFrame,
-    root: Path,
-    expression: str,
-    partitions: Mapping[str, Span] | Sequence[str],
+    frame: DataFrame, root: Path, expression: str, partitions: Mapping[str, Span] | Sequence[str]
 ) -> Snapshot:
     """The version after partitions of the model were written."""
     return write_partitions(

@@ -235,10 +235,7 @@ def test_an_asset_without_an_output_stores_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.few_variants(1)
-@pytest.mark.parametrize(
-    "name",
-    ["a b [x] 50% %20", "{a,b}*?", "it's#1:é", "year=2024", "a\\b"],
-)
+@pytest.mark.parametrize("name", ["a b [x] 50% %20", "{a,b}*?", "it's#1:é", "year=2024", "a\\b"])
 def test_the_data_directory_may_have_any_name(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:

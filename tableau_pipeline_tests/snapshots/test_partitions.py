@@ -17,10 +17,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.snapshots import SnapshotIOManager, partition_filter
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import (
-    UnstorableError,
-    write_partitions,
-)
+from tableau_pipeline.snapshots.write import UnstorableError, write_partitions
 from tableau_pipeline_tests.snapshots.support import newest, rows
 from tableau_pipeline_tests.snapshots.support import store as store_whole
 from tableau_pipeline_tests.snapshots.support import store_partitions as store

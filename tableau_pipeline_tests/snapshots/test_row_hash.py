@@ -32,10 +32,7 @@ ROWS: list[tuple[str, list[Any]]] = [
     ("a string, b string", [("ab", "c"), ("a", "bc"), ("", "abc"), (None, "abc"), ("", None)]),
     ("a string, b int", [("1", None), (None, 1), ("", 1), ("\0", 1), ("null", 1)]),
     ("a array<int>, b array<int>", [([1], [2]), ([1, 2], []), ([], [1, 2]), ([1, 2], None)]),
-    (
-        "a array<int>",
-        [([],), (None,), ([None],), ([None, None],), ([0],), ([1, 2],), ([2, 1],)],
-    ),
+    ("a array<int>", [([],), (None,), ([None],), ([None, None],), ([0],), ([1, 2],), ([2, 1],)]),
     ("a array<string>", [(["a", "b"],), (['a","b'],), (["a,b"],), (["null"],), ([None],)]),
     ("a array<array<int>>", [([[1], [2]],), ([[1, 2]],), ([[1, 2], []],), ([[1], None, [2]],)]),
     ("a map<string,int>", [({},), ({"a": None},), ({"a": 1},), ({"a": 1, "b": 2},), (None,)]),

@@ -273,8 +273,7 @@ def test_two_runs_store_the_same_snapshot(
     settings = {**os.environ, **s3, "SPARK_REMOTE": connect_server, "JAVA_HOME": "/no/java"}
     runs = [
         subprocess.Popen(
-            [sys.executable, "-c", REMOTE, MODEL],
-            env={**settings, "PIPELINE_DATA_DIR": place},
+            [sys.executable, "-c", REMOTE, MODEL], env={**settings, "PIPELINE_DATA_DIR": place}
         )
         for place in places
     ]
