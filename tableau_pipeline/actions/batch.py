@@ -7,21 +7,15 @@ Batch([
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, ClassVar, Literal, NoReturn
 
 from tableauhyperapi import TableName
 
-from tableau_pipeline.actions.conditions import (
-    Condition,
-    Side,
-    all_of,
-    as_sent,
-    schema_and_table,
-    source,
-    target,
-)
 from tableau_pipeline.errors import BatchError
 
 __all__ = [
@@ -39,6 +33,238 @@ __all__ = [
 
 # The schema may be omitted if only one schema has tables.
 Table = TableName | str
+Value = bool | int | float | str | datetime
+# The table of a column: the published one, or the uploaded one.
+_Side = Literal["target", "source"]
+
+# The operators by which actions compare and combine, as Python writes them; IS treats NULL as a
+# value.
+_SIGNS = {"eq": "==", "neq": "!=", "gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "is": "is"}
+_SIGNS |= {"and": "&", "or": "|"}
+_MIRRORED = {"gt": "lt", "lt": "gt", "gte": "lte", "lte": "gte"}
+# Longer conditions can crash a server.
+_MOST_TERMS = 5_000
+_REMEDY = "put the values into a small table of the payload, and compare with its column"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses.
+
+    Attributes:
+        op: how it compares or combines.
+        args: the conditions that it combines; () for a comparison.
+        columns: the columns that are compared, with their tables.
+        constant: type and text of the value that is compared; the text of NULL is None.
+        terms: the number of comparisons.
+    """
+
+    op: str
+    args: tuple["Condition", ...] = ()
+    columns: tuple[tuple[_Side, str], ...] = ()
+    constant: tuple[str, str | None] | None = None
+    terms: int = 1
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The condition as action batches write it."""
+        if self.args:
+            return {"op": self.op, "args": [arg.sent for arg in self.args]}
+        fields: dict[str, Any] = {"op": self.op}
+        fields |= {f"{side}-col": name for side, name in self.columns}
+        if self.constant:
+            fields["const"] = dict(zip(("type", "v"), self.constant, strict=True))
+        return fields
+
+    def __and__(self, other: "Condition") -> "Condition":
+        return _joined("and", (self, other))
+
+    def __or__(self, other: "Condition") -> "Condition":
+        return _joined("or", (self, other))
+
+    def __bool__(self) -> NoReturn:
+        # `a and b` would evaluate to b alone, and so select more rows than both.
+        raise BatchError(
+            f"{self} is neither true nor false: combine conditions by & and |, each in "
+            "parentheses, not by 'and', 'or', 'not' or chained comparisons"
+        )
+
+    def __str__(self) -> str:
+        parts = [f"({arg})" for arg in self.args]
+        parts += [f'{side}("{name}")' for side, name in self.columns]
+        if self.constant:
+            type_, text = self.constant
+            parts.append(f"{text!r:.100}" if type_ == "string" else f"{text}")
+        return f" {_SIGNS[self.op]} ".join(parts)
+
+
+def all_of(conditions: Iterable[Condition]) -> Condition:
+    """Return a condition that holds where all of them hold, such as for keys of several columns.
+
+    Raises:
+        BatchError: there are no conditions.
+    """
+    return _joined("and", tuple(conditions))
+
+
+def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
+    args: list[Condition] = []
+    terms = 0
+    for condition in conditions:
+        if not isinstance(condition, Condition):
+            raise BatchError(f"'{op}' combines comparisons, not {condition!r:.100}")
+        # Each & in a chain would otherwise nest one level deeper, and soon too deep for a server.
+        args += condition.args if condition.op == op else (condition,)
+        terms += condition.terms
+    if not args:
+        raise BatchError(f"'{op}' needs a condition")
+    if terms > _MOST_TERMS:
+        raise BatchError(
+            f"a condition of {terms:,} terms is too long for a server (at most {_MOST_TERMS:,}): "
+            f"{_REMEDY}"
+        )
+    return args[0] if len(args) == 1 else Condition(op, tuple(args), terms=terms)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRef:
+    """A column, to be compared with a column of the other table or with a constant.
+
+    `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions, and raise `BatchError` for values that
+    cannot be compared. As in SQL, a comparison with NULL never holds.
+    """
+
+    side: _Side
+    name: str
+
+    def __post_init__(self) -> None:
+        _checked_text(self.name, what=f"the {self.side} column")
+
+    def __eq__(self, other: "ColumnRef | Value") -> Condition:  # ty: ignore[incompatible-method-override]
+        return self._compare("eq", other)
+
+    def __ne__(self, other: "ColumnRef | Value") -> Condition:  # ty: ignore[incompatible-method-override]
+        return self._compare("neq", other)
+
+    def __lt__(self, other: "ColumnRef | Value") -> Condition:
+        return self._compare("lt", other)
+
+    def __le__(self, other: "ColumnRef | Value") -> Condition:
+        return self._compare("lte", other)
+
+    def __gt__(self, other: "ColumnRef | Value") -> Condition:
+        return self._compare("gt", other)
+
+    def __ge__(self, other: "ColumnRef | Value") -> Condition:
+        return self._compare("gte", other)
+
+    __hash__ = None  # == returns a condition, which sets and dictionaries cannot use
+
+    def is_(self, other: "ColumnRef | Value") -> Condition:
+        """Compare like `==`, but NULL equals NULL.
+
+        Raises:
+            BatchError: the values cannot be compared.
+        """
+        return self._compare("is", other)
+
+    def is_null(self) -> Condition:
+        """Return a condition that holds where the column is NULL."""
+        # NULL fits any type.
+        return Condition("is", columns=((self.side, self.name),), constant=("string", None))
+
+    def __str__(self) -> str:
+        return f'{self.side}("{self.name}")'
+
+    def _compare(self, op: str, other: object) -> Condition:
+        own = (self.side, self.name)
+        if not isinstance(other, ColumnRef):
+            try:
+                return Condition(op, columns=(own,), constant=_constant(other))
+            except BatchError as error:
+                raise BatchError(f"{self}: {error}") from None
+        if other.side == self.side:
+            raise BatchError(
+                f"{self} cannot be compared with {other}: a condition compares a column of the "
+                "target with a column of the source, or a column with a constant"
+            )
+        if self.side == "target":
+            return Condition(op, columns=(own, (other.side, other.name)))
+        # An action always puts the column of the target first, so source < target becomes
+        # target > source.
+        return Condition(_MIRRORED.get(op, op), columns=((other.side, other.name), own))
+
+
+def target(column: str) -> ColumnRef:
+    """Refer to a column of the published table.
+
+    Raises:
+        BatchError: the name is not valid for a column.
+    """
+    return ColumnRef("target", column)
+
+
+def source(column: str) -> ColumnRef:
+    """Refer to a column of the uploaded table.
+
+    Raises:
+        BatchError: the name is not valid for a column.
+    """
+    return ColumnRef("source", column)
+
+
+def _constant(value: object) -> tuple[str, str]:
+    """Return the type and the text of a constant.
+
+    Raises:
+        BatchError: the server would not get exactly this value; the message names a remedy.
+    """
+    # The order matters: True is an int, and every datetime is a date.
+    match value:
+        case bool():
+            return "boolean", str(value).lower()
+        case int() if -(1 << 63) <= value < 1 << 63:
+            # The plain digits, even if a subclass has its own text.
+            return "integer", int.__repr__(value)
+        case int():
+            raise BatchError(
+                f"the constant {value:,} has more than 64 bits, so no integer column can hold it"
+            )
+        case float() if math.isfinite(value):
+            return "double", float.__repr__(value)
+        case str():
+            return "string", _checked_text(value, what="the constant")
+        case datetime():
+            return "datetime", _instant(value)
+        case None:
+            raise BatchError("a comparison with NULL never holds: use .is_null()")
+        case float() | date() | Decimal():
+            kind = "" if isinstance(value, float) else f"the {type(value).__name__.lower()} "
+            raise BatchError(f"a constant cannot be {kind}{value}: {_REMEDY}")
+        case _:
+            raise BatchError(
+                f"{value!r:.100} is not a constant: use bool, int, float, str or a datetime with "
+                f"a time zone; for other types, {_REMEDY}"
+            )
+
+
+def _instant(value: datetime) -> str:
+    if value.utcoffset() is None:
+        raise BatchError(
+            f"the datetime {value} has no time zone: set one, such as .replace(tzinfo=UTC)"
+        )
+    try:
+        instant = value.astimezone(UTC)
+    except OverflowError:
+        raise BatchError(f"the datetime {value} is beyond the years 1 to 9999 in UTC") from None
+    text = instant.isoformat(timespec="milliseconds")
+    # Not compared with `value`: a time in the repeated hour equals none in another zone.
+    if datetime.fromisoformat(text) != instant:
+        raise BatchError(
+            f"the datetime {value} has more than milliseconds, which a constant cannot hold: "
+            f"round it, or {_REMEDY}"
+        )
+    return text.replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +274,6 @@ class Insert:
     target: Table
     source: Table
     verb: ClassVar = "insert"
-    where: ClassVar[None] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +283,6 @@ class Replace:
     target: Table
     source: Table
     verb: ClassVar = "replace"
-    where: ClassVar[None] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +343,38 @@ class Batch:
 
 def _wire(action: Action) -> dict[str, Any]:
     fields: dict[str, Any] = {"action": action.verb}
-    for side, table in ((Side.TARGET, action.target), (Side.SOURCE, action.source)):
-        if table is not None or not isinstance(action, Delete):
-            schema, name = schema_and_table(table, what=f"the {side} table")
-            fields |= {f"{side}-schema": schema} if schema is not None else {}
-            fields[f"{side}-table"] = name
-    if not isinstance(action, Insert | Replace):
-        fields["condition"] = as_sent(action.where)
+    for side, table in (("target", action.target), ("source", action.source)):
+        if table is None and isinstance(action, Delete):
+            continue
+        name: object = table
+        if isinstance(table, TableName):
+            name = table.name.unescaped
+            if schema := table.schema_name:
+                what = f"the schema of the {side} table"
+                fields[f"{side}-schema"] = _checked_text(schema.name.unescaped, what=what)
+        fields[f"{side}-table"] = _checked_text(name, what=f"the {side} table")
+    if isinstance(action, Upsert | Delete):
+        if not isinstance(action.where, Condition):
+            raise BatchError(f"{action.where!r:.100} is not a condition")
+        fields["condition"] = action.where.sent
     return fields
+
+
+def _checked_text(text: object, *, what: str) -> str:
+    """Return the text if the server can read it.
+
+    Raises:
+        BatchError: it is not a text, or one that the server cannot read.
+    """
+    if not isinstance(text, str):
+        raise BatchError(f"{what} must be a string, not {text!r}")
+    if "\0" in text:
+        raise BatchError(f"{what} {text!r} contains U+0000, at which the server stops reading")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BatchError(f"{what} {text!a} is not Unicode text: {error.reason}") from error
+    return text
 
 
 def describe_actions(batch: str) -> str:

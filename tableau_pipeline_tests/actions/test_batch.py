@@ -21,6 +21,7 @@ from tableauhyperapi import Connection, CreateMode, TableName
 from tableau_pipeline.actions.batch import (
     Batch,
     BatchError,
+    Condition,
     Delete,
     Insert,
     Replace,
@@ -29,7 +30,6 @@ from tableau_pipeline.actions.batch import (
     source,
     target,
 )
-from tableau_pipeline.actions.conditions import Condition
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
