@@ -16,7 +16,7 @@ from urllib3.util import Retry
 
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.errors import SESSION_GONE
-from tableau_pipeline.publishing.http import Secrets, WireAdapter
+from tableau_pipeline.publishing.http import Wire, WireAdapter
 
 # The service has paths, errors and a version of its own, which nothing tells: a request that needs
 # a newer one gets `NotUnderstoodError`. It uses the session of the REST API.
@@ -72,19 +72,19 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
         # Gateways answer in HTML, servers without the service with the page of their web client.
         raise RefreshError(
             f"no answer of a VizQL Data Service, but status {response.status_code} and "
-            f"{wire.secrets.excerpt(response.content)}"
+            f"{wire.excerpt(response.content)}"
         ) from error
     # An error that comes up after the first row ends a body whose status says that all is well.
     error = answer if not response.ok else answer.get("error") if isinstance(answer, dict) else None
     if error is None:
         return answer
-    return _failed(error, response, wire.secrets)
+    return _failed(error, response, wire)
 
 
-def _failed(error: Any, response: requests.Response, secrets: Secrets) -> Any:
+def _failed(error: Any, response: requests.Response, wire: Wire) -> Any:
     fields = error if isinstance(error, dict) else {}
-    code = secrets.message(str(fields.get("errorCode", "")))
-    message = secrets.message(str(fields.get("message", "no message")))
+    code = wire.message(str(fields.get("errorCode", "")))
+    message = wire.message(str(fields.get("message", "no message")))
     if code == _EMPTY:
         return {"data": []}
     if code in SESSION_GONE:

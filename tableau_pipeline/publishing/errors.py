@@ -19,14 +19,7 @@ from tableauserverclient.server.exceptions import (
 )
 
 from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
-from tableau_pipeline.publishing.http import (
-    NoAnswerError,
-    OtherOriginError,
-    RefusedLaterError,
-    TooLargeError,
-    TooMuchError,
-    TooSlowError,
-)
+from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
 
 SIGN_IN_REFUSED = "401001"
 # What a refused upload lacks is not what a refused update lacks, although the code is the same.
@@ -68,14 +61,7 @@ UNREADABLE = (
     ValueError,
 )
 SESSION_GONE = frozenset({"401000", "401002"})
-_NO_TABLEAU = (
-    "{url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL right, without a path or "
-    "site, and no proxy in between?"
-)
-_OF_NO_TABLEAU = (
-    "{url} does not answer like a Tableau Server: {said}. Is TABLEAU_SERVER_URL right, without a "
-    "path or site, and no proxy in between?"
-)
+_NO_TABLEAU = f"{{url}} does not answer like a Tableau Server. {IS_IT_RIGHT}"
 # The first that fits counts.
 _WORDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
     (
@@ -83,23 +69,11 @@ _WORDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
         "{url} answered {error.code}, an error of its own. The next run finds out what it did.",
     ),
     (NonXMLResponseError, _NO_TABLEAU),
-    (NoAnswerError, _OF_NO_TABLEAU),
     (
         (EndpointUnavailableError, ServerInfoEndpointNotFoundError),
         "{url} is too old for that: {said}.",
     ),
-    (OtherOriginError, "{url} does not answer itself: {said}."),
-    ((TooMuchError, TooSlowError), "{url} does not answer as it should: {said}."),
-    (
-        TooLargeError,
-        "{url}, or a proxy in front of it, lets no requests of this size through. Raise its limit, "
-        "or set TSC_CHUNK_SIZE_MB to less than it lets through.",
-    ),
-    (
-        RefusedLaterError,
-        "{url} did not answer, and answered {error.response.status_code} when asked again. It may "
-        "have received the first request; the next run finds out what it did.",
-    ),
+    (BadAnswerError, "{url} {said}"),
     # It is also a ConnectionError, and would get the wrong remedy below.
     (
         requests.exceptions.SSLError,
@@ -117,7 +91,7 @@ _WORDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
     ),
     (requests.RequestException, "{kind} at {url}."),
     (TableauError, "{said}"),
-    (UNREADABLE, _OF_NO_TABLEAU),
+    (UNREADABLE, f"{{url}} does not answer like a Tableau Server: {{said}}. {IS_IT_RIGHT}"),
 )
 _REFUSED = (EndpointUnavailableError, ServerInfoEndpointNotFoundError, TooLargeError)
 _QUERY = re.compile(r"\?\S+")

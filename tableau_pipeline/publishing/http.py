@@ -21,7 +21,7 @@ from threading import Timer
 from time import monotonic
 from typing import Any
 from urllib.parse import quote
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import ParseError
 
 import defusedxml.ElementTree
 import requests
@@ -36,170 +36,41 @@ from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.stores import scheme_and_host
 
-_SIGN_IN = re.compile(r'(?:password|personalAccessTokenSecret|jwt)="([^"]+)"')
-# Values in something that came instead of an answer: the session of a proxy, or a new token.
-_VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
-_LONGEST, _EXCERPT = 1500, 160
+IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy in between?"
 
 
-class Secrets:
-    """The secrets that a session has sent, which a server may quote in its answers."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-
-    def learn(self, request: requests.PreparedRequest) -> None:
-        """Remember the secrets in a request."""
-        found = [str(request.headers.get("X-Tableau-Auth", ""))]
-        if (request.path_url or "").endswith("/auth/signin"):
-            body = request.body or b""
-            text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
-            found += map(html.unescape, _SIGN_IN.findall(text))
-        for secret in filter(None, found):
-            self._known |= {secret, html.escape(secret), quote(secret, safe="")}
-
-    def hide(self, text: str) -> str:
-        """Return a text without the secrets."""
-        for secret in sorted(self._known, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
-
-    def message(self, text: str) -> str:
-        """Return a message of the server without the secrets, and not longer than messages are."""
-        hidden = self.hide(text)
-        return hidden if len(hidden) <= _LONGEST else f"{hidden[:_LONGEST]}..."
-
-    def excerpt(self, body: bytes) -> str:
-        """Return the beginning of something that came instead of an answer."""
-        if not body:
-            return "nothing"
-        # A secret may stand across the end, so more is searched than shown.
-        text = self.hide(body[: 2**16].decode("utf-8", "replace"))
-        shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        shown = _VALUE.sub(r"\1...", shown)
-        return repr(shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}...")
+class BadAnswerError(requests.RequestException):
+    """The server does not answer as it should; the message goes on from its address."""
 
 
-# What answers must hold. The client library takes what is missing for an empty list, or fails.
-_API = re.compile(r"/api/[^/]+/(.*)")
-_NAMESPACE = {"t": "http://tableau.com/api"}
-_ITEM = "sites/[^/]+/datasources/[^/]+"
-_NEEDED = [
-    ("GET", "serverInfo", "serverInfo/t:restApiVersion"),
-    ("POST", "auth/signin", "credentials/t:site"),
-    ("POST", "auth/signin", "credentials/t:user"),
-    ("GET", "sites/[^/]+/(projects|datasources|jobs|groups|users)", "pagination"),
-    ("POST", "sites/[^/]+/projects", "project"),
-    ("GET", _ITEM, "datasource"),
-    ("GET", f"{_ITEM}/revisions", "pagination"),
-    ("GET", f"{_ITEM}/connections", "connections"),
-    ("PUT", f"{_ITEM}/tags", "tags"),
-    ("POST", "sites/[^/]+/fileUploads", "fileUpload"),
-    ("PUT", "sites/[^/]+/fileUploads/[^/]+", "fileUpload"),
-    ("GET", "sites/[^/]+/jobs/[^/]+", "job"),
-]
+class TooLargeError(BadAnswerError):
+    """A request was refused because of its size, and not carried out."""
 
 
-class NoAnswerError(requests.RequestException):
-    """Something came that is no answer of Tableau, with a status that says that all is well."""
-
-
-def check_answer(response: requests.Response, secrets: Secrets) -> None:
-    """Check that an answer of the REST API has what was asked for.
+def server_address(url: str) -> str:
+    """Return the URL of the server without a last slash.
 
     Raises:
-        NoAnswerError: it has not; the message shows what came instead.
+        RefusedError: the URL holds credentials, or is none.
     """
-    if not 200 <= response.status_code < 300:
-        return
-    path = _API.search((response.request.path_url or "").partition("?")[0])
-    method, called = response.request.method, path[1] if path else ""
-    needed = [name for verb, at, name in _NEEDED if verb == method and re.fullmatch(at, called)]
-    body = response.content
-    # Some calls answer by their status alone.
-    if not body and not needed:
-        return
-    root = _root(body)
-    missing = [
-        name for name in needed if root is None or root.find(f"t:{name}", _NAMESPACE) is None
-    ]
-    if missing or root is None:
-        wanted = (missing or ["tsResponse"])[0].rpartition(":")[2]
-        raise NoAnswerError(f"the answer has no <{wanted}>, but is {secrets.excerpt(body)}")
-
-
-def check_file(response: requests.Response, secrets: Secrets) -> None:
-    """Check that a download is a file.
-
-    Raises:
-        NoAnswerError: it is something else; the message shows what.
-    """
-    if response.ok and "Content-Disposition" not in response.headers:
-        body = next(response.iter_content(4096), b"")
-        response.close()
-        raise NoAnswerError(f"no file came, but {secrets.excerpt(body)}")
-
-
-def _root(body: bytes) -> Element | None:
-    try:
-        root = defusedxml.ElementTree.fromstring(body, forbid_dtd=True)
-    except (DefusedXmlException, LookupError, ParseError, ValueError):
-        return None
-    return root if root.tag == f"{{{_NAMESPACE['t']}}}tsResponse" else None
+    shown = f"TABLEAU_SERVER_URL ({scheme_and_host(url)})"
+    # It stands in messages, records and the web UI.
+    if set("@?#") & set(url):
+        raise RefusedError(
+            f'{shown} holds "@", "?" or "#", and may hold credentials: set it to the address '
+            "alone, such as https://tableau.example.com, and sign in by the variables of a "
+            "token, a user or a connected app."
+        )
+    with suppress(LocationParseError):
+        if parse_url(url).scheme in (None, *_PORTS):
+            # Checkpoints name the server by this text; a slash would make it another server.
+            return url.rstrip("/")
+    raise RefusedError(
+        f"{shown} is not an address of the web: set it to one such as https://tableau.example.com."
+    )
 
 
 _PORTS = {"http": 80, "https": 443}
-
-
-class OtherOriginError(requests.RequestException):
-    """An answer sends the request on to another server, which would get its secrets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The URL of the server, the only one that gets requests; without secrets or a last slash."""
-
-    url: str
-
-    @classmethod
-    def of(cls, url: str) -> "Address":
-        """Return the address at a URL.
-
-        Raises:
-            RefusedError: the URL holds credentials, or is none.
-        """
-        shown = f"TABLEAU_SERVER_URL ({scheme_and_host(url)})"
-        # It stands in messages, records and the web UI.
-        if set("@?#") & set(url):
-            raise RefusedError(
-                f'{shown} holds "@", "?" or "#", and may hold credentials: set it to the address '
-                "alone, such as https://tableau.example.com, and sign in by the variables of a "
-                "token, a user or a connected app."
-            )
-        with suppress(LocationParseError):
-            if parse_url(url).scheme in (None, *_PORTS):
-                # Checkpoints name the server by this text; a slash would make it another server.
-                return cls(url.rstrip("/"))
-        raise RefusedError(
-            f"{shown} is not an address of the web: set it to one such as "
-            "https://tableau.example.com."
-        )
-
-    def check(self, url: str | None) -> None:
-        """Check that a request goes to this server; from http, it may go on to https.
-
-        Raises:
-            OtherOriginError: it goes to another one.
-        """
-        own, to = _origin(self.url), _origin(url or "")
-        if to != own and (own[:2], to[:2]) != (("http", own[1]), ("https", own[1])):
-            scheme, host, port = to
-            shown = "" if port == _PORTS.get(scheme) else f":{port}"
-            raise OtherOriginError(
-                f"it sends requests on to {scheme}://{host}{shown}, which must not get the "
-                "secrets in them. Set TABLEAU_SERVER_URL to the address where Tableau itself "
-                "answers"
-            )
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -225,32 +96,91 @@ class RetryTimes:
     write: float = 3600
 
 
-# A time limit for a request as a whole: those of a socket begin again with every byte.
+_SIGN_IN = re.compile(r'(?:password|personalAccessTokenSecret|jwt)="([^"]+)"')
+# Values in something that came instead of an answer: the session of a proxy, or a new token.
+_VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
+_LONGEST, _EXCERPT = 1500, 160
 
 
-class TooSlowError(requests.Timeout):
-    """A request was not over in time."""
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What all requests of a session share.
+
+    Attributes:
+        url: of the server, the only one that gets requests.
+        times: how long each may take.
+        secrets: what was sent of them, and the server may quote in its answers.
+    """
+
+    url: str
+    times: RetryTimes = RetryTimes()
+    secrets: set[str] = field(default_factory=set, repr=False)
+
+    def check(self, url: str | None) -> None:
+        """Check that a request goes to this server; from http, it may go on to https.
+
+        Raises:
+            BadAnswerError: it goes to another one, which would get the secrets in it.
+        """
+        own, to = _origin(self.url), _origin(url or "")
+        if to != own and (own[:2], to[:2]) != (("http", own[1]), ("https", own[1])):
+            scheme, host, port = to
+            shown = "" if port == _PORTS.get(scheme) else f":{port}"
+            raise BadAnswerError(
+                f"does not answer itself: it sends requests on to {scheme}://{host}{shown}, which "
+                "must not get the secrets in them. Set TABLEAU_SERVER_URL to the address where "
+                "Tableau itself answers."
+            )
+
+    def learn(self, request: requests.PreparedRequest) -> None:
+        """Remember the secrets in a request."""
+        found = [str(request.headers.get("X-Tableau-Auth", ""))]
+        if (request.path_url or "").endswith("/auth/signin"):
+            body = request.body or b""
+            text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
+            found += map(html.unescape, _SIGN_IN.findall(text))
+        for secret in filter(None, found):
+            self.secrets.update({secret, html.escape(secret), quote(secret, safe="")})
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets."""
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def message(self, text: str) -> str:
+        """Return a message of the server without the secrets, and not longer than messages are."""
+        hidden = self.hide(text)
+        return hidden if len(hidden) <= _LONGEST else f"{hidden[:_LONGEST]}..."
+
+    def excerpt(self, body: bytes) -> str:
+        """Return the beginning of something that came instead of an answer."""
+        if not body:
+            return "nothing"
+        # A secret may stand across the end, so more is searched than shown.
+        text = self.hide(body[: 2**16].decode("utf-8", "replace"))
+        shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        shown = _VALUE.sub(r"\1...", shown)
+        return repr(shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}...")
 
 
 class Deadline:
     """Ends the connection of a request that is not over in time, whatever it is waiting for.
 
-    Each attempt has the whole time, as does each part of it that opens a connection.
-
-    Attributes:
-        passed: whether the connection was ended.
+    The time limits of a socket begin again with every byte. Here each attempt has the whole time,
+    as does each part of it that opens a connection.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.passed = False
+        self._passed = False
         self._timer: Timer | None = None
         self._socket: Any = None
 
     def begin(self, connection: HTTPConnection) -> None:
         """Begin an attempt on a connection."""
         self.end()
-        self.passed = False
+        self._passed = False
         self._timer = Timer(self.seconds, self._pass, [connection])
         self._timer.daemon = True
         self._timer.start()
@@ -268,13 +198,14 @@ class Deadline:
         """Check that the connection was not ended.
 
         Raises:
-            TooSlowError: it was.
+            BadAnswerError: it was.
         """
-        if self.passed:
-            raise TooSlowError(f"it was not done within {self.seconds:g} s") from error
+        if self._passed:
+            late = f"does not answer as it should: it was not done within {self.seconds:g} s."
+            raise BadAnswerError(late) from error
 
     def _pass(self, connection: HTTPConnection) -> None:
-        self.passed = True
+        self._passed = True
         for opened in (self._socket, connection.sock):
             # In TLS within TLS, the socket is inside. Its own shutdown() would wait for the other.
             inner: Any = getattr(opened, "socket", opened)
@@ -325,19 +256,6 @@ _ANSWER = 8 * 10**6
 _DOWNLOAD: ContextVar[int] = ContextVar("download", default=_ANSWER)
 
 
-class TooMuchError(requests.RequestException):
-    """An answer is larger than it may be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """What all requests of a session share: where they may go, for how long, and their secrets."""
-
-    address: Address
-    times: RetryTimes
-    secrets: Secrets = field(default_factory=Secrets)
-
-
 @contextmanager
 def downloads_up_to(size: int) -> Generator[None]:
     """Let files of so many bytes be downloaded."""
@@ -383,26 +301,16 @@ class _Body:
     def _check(self, size: int) -> None:
         if size > self._limit:
             self.close()
-            raise TooMuchError(f"the answer is larger than {megabytes(self._limit)}")
+            most = megabytes(self._limit)
+            raise BadAnswerError(f"does not answer as it should: the answer is larger than {most}.")
 
 
-_READS = frozenset({"GET"})
-# The pipeline uses PATCH only for data updates, which have a RequestID.
-_UPDATES = frozenset({"PATCH"})
-_SAFE_TWICE = _READS | _UPDATES
 _CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
+# The pipeline uses PATCH only for data updates, which have a RequestID.
+_UPDATE = "PATCH"
+_SAFE_TWICE = frozenset({"GET", _UPDATE})
 _LONGEST_WAIT = 300
-# A server that upgrades to https needs one; whatever needs more leads in circles.
-_MOST_REDIRECTS = 3
-
-
-class TooLargeError(requests.RequestException):
-    """A request was refused because of its size, and not carried out."""
-
-
-class RefusedLaterError(requests.RequestException):
-    """A repeated update was refused, but the server may have received the first one."""
 
 
 class SafeRetry(Retry):
@@ -448,6 +356,25 @@ class SafeRetry(Retry):
         return (response and self.get_retry_after(response)) or 0
 
 
+# What answers must hold. The client library takes what is missing for an empty list, or fails.
+_NAMESPACE = {"": "http://tableau.com/api"}
+_ITEM = "sites/[^/]+/datasources/[^/]+"
+_NEEDED = [
+    ("GET", "serverInfo", "serverInfo/restApiVersion"),
+    ("POST", "auth/signin", "credentials/site"),
+    ("POST", "auth/signin", "credentials/user"),
+    ("GET", "sites/[^/]+/(projects|datasources|jobs|groups|users)", "pagination"),
+    ("POST", "sites/[^/]+/projects", "project"),
+    ("GET", _ITEM, "datasource"),
+    ("GET", f"{_ITEM}/revisions", "pagination"),
+    ("GET", f"{_ITEM}/connections", "connections"),
+    ("PUT", f"{_ITEM}/tags", "tags"),
+    ("POST", "sites/[^/]+/fileUploads", "fileUpload"),
+    ("PUT", "sites/[^/]+/fileUploads/[^/]+", "fileUpload"),
+    ("GET", "sites/[^/]+/jobs/[^/]+", "job"),
+]
+
+
 class WireAdapter(HTTPAdapter):
     """Sends the requests of a session, and reads all answers but files.
 
@@ -479,75 +406,93 @@ class WireAdapter(HTTPAdapter):
         """Send one request, each attempt of which has a time limit up to the end of the answer.
 
         Raises:
-            OtherOriginError: it would go to another server.
-            NoAnswerError: what came is no answer of Tableau.
-            TooMuchError: the answer is larger than it may be.
-            TooSlowError: it took too long.
+            BadAnswerError: it would go to another server, or what came is no answer of Tableau, too
+                large or too late; or a repeated update was refused.
             TooLargeError: something on the way does not let a request of this size through.
-            RefusedLaterError: a repeated update was refused, but the first one may have been
-                received.
         """
-        wire = self.wire
-        wire.address.check(request.url)
-        wire.secrets.learn(request)
-        only_reads = request.method in _READS and not settings.get("stream")
-        is_quick = only_reads or not self.is_rest or "/auth/" in request.path_url
+        wire, streams = self.wire, bool(settings.get("stream"))
+        wire.check(request.url)
+        wire.learn(request)
+        only_reads = not self.is_rest or (request.method == "GET" and not streams)
+        is_quick = only_reads or "/auth/" in request.path_url
         deadline = Deadline(wire.times.read if is_quick else wire.times.write)
         settings["timeout"] = (_CONNECT_SECONDS, deadline.seconds)
-        response = self._sent(deadline, request, *args, **settings)
-        is_file = bool(settings.get("stream")) and response.ok and not response.is_redirect
-        response.raw = _Body(response.raw, deadline, _DOWNLOAD.get() if is_file else _ANSWER)
-        try:
-            if is_file:
-                check_file(response, wire.secrets)
-            # Reads the body.
-            elif response.content is not None and self.is_rest:
-                check_answer(response, wire.secrets)
-                _check_status(response)
-        except BaseException:
-            response.close()
-            raise
-        return response
-
-    def _sent(
-        self, deadline: Deadline, request: requests.PreparedRequest, *args: Any, **settings: Any
-    ) -> requests.Response:
         token = _CURRENT.set(deadline)
         try:
-            return super().send(request, *args, **settings)
+            response = super().send(request, *args, **settings)
         except BaseException as error:
             deadline.end()
             deadline.check(error)
             raise
         finally:
             _CURRENT.reset(token)
+        is_file = streams and response.ok and not response.is_redirect
+        response.raw = _Body(response.raw, deadline, _DOWNLOAD.get() if is_file else _ANSWER)
+        try:
+            if is_file:
+                self._check_file(response)
+            # Reads the body.
+            elif response.content is not None and self.is_rest:
+                self._check_answer(response)
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _check_file(self, response: requests.Response) -> None:
+        if "Content-Disposition" not in response.headers:
+            body = next(response.iter_content(4096), b"")
+            raise self._no_answer(f"no file came, but {self.wire.excerpt(body)}")
+
+    def _check_answer(self, response: requests.Response) -> None:
+        request, status = response.request, response.status_code
+        # Proxies answer this in formats of their own, whose status TSC does not keep.
+        if status == _TOO_LARGE:
+            raise TooLargeError(
+                "lets no requests of this size through, or a proxy in front of it does not. Raise "
+                "the limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
+            )
+        # Whether an earlier attempt was left unanswered, or answered only by a gateway.
+        may_have_arrived = any(
+            past.error is not None or past.status in _GATEWAY_FAILED
+            for past in response.raw.retries.history
+        )
+        # Some servers answer a request that they have already received with a conflict.
+        refused = 400 <= status < 500 and status != _CONFLICT
+        if request.method == _UPDATE and refused and may_have_arrived:
+            raise BadAnswerError(
+                f"did not answer, and answered {status} when asked again. It may have received the "
+                "first request; the next run finds out what it did."
+            )
+        if 200 <= status < 300:
+            self._check_content(str(request.method), request.path_url, response.content)
+
+    def _check_content(self, method: str, path: str, body: bytes) -> None:
+        """Check that an answer has what was asked for."""
+        called = re.sub(r"^.*?/api/[^/]+/|\?.*", "", path)
+        needed = [name for verb, at, name in _NEEDED if verb == method and re.fullmatch(at, called)]
+        # Some calls answer by their status alone.
+        if not body and not needed:
+            return
+        missing = ["tsResponse"]
+        with suppress(DefusedXmlException, LookupError, ParseError, ValueError):
+            root = defusedxml.ElementTree.fromstring(body, forbid_dtd=True)
+            if root.tag == "{http://tableau.com/api}tsResponse":
+                missing = [name for name in needed if root.find(name, _NAMESPACE) is None]
+        if missing:
+            wanted = missing[0].rpartition("/")[2]
+            raise self._no_answer(f"the answer has no <{wanted}>, but is {self.wire.excerpt(body)}")
+
+    def _no_answer(self, came: str) -> BadAnswerError:
+        return BadAnswerError(f"does not answer like a Tableau Server: {came}. {IS_IT_RIGHT}")
 
 
-def _check_status(response: requests.Response) -> None:
-    request = response.request
-    # Proxies answer this in formats of their own, whose status TSC does not keep.
-    if response.status_code == _TOO_LARGE:
-        raise TooLargeError(request=request, response=response)
-    # Some servers answer a request that they have already received with a conflict.
-    refused = 400 <= response.status_code < 500 and response.status_code != _CONFLICT
-    # Whether an earlier attempt was left unanswered, or answered only by a gateway.
-    may_have_arrived = any(
-        past.error is not None or past.status in _GATEWAY_FAILED
-        for past in response.raw.retries.history
-    )
-    if request.method in _UPDATES and refused and may_have_arrived:
-        raise RefusedLaterError(request=request, response=response)
-
-
-def safe_sessions(
-    wire: Wire, log: logging.Logger, hook: Callable[..., None]
-) -> Callable[[], requests.Session]:
-    """Return a factory of HTTP sessions for TSC.
+def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -> requests.Session:
+    """Return an HTTP session for TSC.
 
     Args:
-        wire: where their requests may go.
         log: receives a message for every repeated request.
-        hook: called with every answer.
+        hear: called with every answer.
     """
     retry = SafeRetry(
         total=None,
@@ -561,15 +506,12 @@ def safe_sessions(
         raise_on_status=False,
         log=log,
     )
-
-    def session() -> requests.Session:
-        made = requests.Session()
-        made.hooks["response"].append(hook)
-        for scheme in ("http://", "https://"):
-            made.mount(scheme, WireAdapter(wire, retry=retry, is_rest=True))
-        made.max_redirects = _MOST_REDIRECTS
-        return made
-
+    session = requests.Session()
+    session.hooks["response"].append(hear)
+    for scheme in _PORTS:
+        session.mount(f"{scheme}://", WireAdapter(wire, retry=retry, is_rest=True))
+    # A server that upgrades to https needs one; whatever needs more leads in circles.
+    session.max_redirects = 3
     return session
 
 

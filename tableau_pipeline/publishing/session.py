@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 from uuid import uuid4
@@ -24,7 +25,13 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.local import temporary_folder
 from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, translate_errors
-from tableau_pipeline.publishing.http import Address, RetryTimes, ServerClock, Wire, safe_sessions
+from tableau_pipeline.publishing.http import (
+    RetryTimes,
+    ServerClock,
+    Wire,
+    rest_session,
+    server_address,
+)
 from tableau_pipeline.publishing.site import TableauSite
 
 # The pipeline's calls, in the terms of Tableau's "Access Scopes for Connected Apps". A wildcard
@@ -277,14 +284,13 @@ def signed_in(
             already has a session with this token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
-    wire = Wire(Address.of(url), times)
-    url = wire.address.url
+    url = server_address(url)
     turn = (
         only_session(url, token=credentials.name, timeout=session_timeout, log=log)
         if isinstance(credentials, PersonalAccessToken)
         else nullcontext()
     )
-    opened = _session(wire, credentials, site=site, ca_bundle=ca_bundle, log=log)
+    opened = _session(Wire(url, times), credentials, site=site, ca_bundle=ca_bundle, log=log)
     # The turn comes first, as signing in ends the session of whoever uses the token now.
     with turn, opened as session:
         yield session
@@ -299,7 +305,7 @@ def _session(
     ca_bundle: Path | None,
     log: logging.Logger,
 ) -> Generator[TableauSite]:
-    url, hide = wire.address.url, wire.secrets.message
+    url, hide = wire.url, wire.message
     doing = f'Signing in to site "{site}" of {url} {credentials.described}'
     remedies = {SIGN_IN_REFUSED: sign_in_hint(credentials, site)}
 
@@ -321,7 +327,7 @@ def _session(
         tsc = TSC.Server(
             url,
             http_options={"verify": str(ca_bundle) if ca_bundle else True},
-            session_factory=safe_sessions(wire, log, clock.hear),
+            session_factory=partial(rest_session, wire, log, clock.hear),
         )
         # TSC's own use_server_version() treats any failure as a server of ten years ago.
         if (info := tsc.server_info.get()) is None:

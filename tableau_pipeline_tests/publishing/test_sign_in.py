@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.http import Address, OtherOriginError
+from tableau_pipeline.publishing.http import BadAnswerError, Wire
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Credentials,
@@ -187,12 +187,12 @@ def test_address_that_holds_more(monkeypatch: pytest.MonkeyPatch, url: str, show
 )
 def test_where_requests_may_go(own: str, to: str, may: bool):
     """Prevents: a redirect takes the secrets of a session to another server."""
-    address = Address.of(own)
+    wire = Wire(own)
     if may:
-        address.check(to)
+        wire.check(to)
     else:
-        with pytest.raises(OtherOriginError, match="must not get the secrets"):
-            address.check(to)
+        with pytest.raises(BadAnswerError, match="must not get the secrets"):
+            wire.check(to)
 
 
 def test_server_that_upgrades_to_https(sign_in: SignIn, tmp_path: Path):
