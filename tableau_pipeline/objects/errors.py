@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from errno import ENOENT
 
 from obstore.exceptions import BaseError
 
@@ -85,7 +86,7 @@ _CAUSES = (
     ),
 )
 _CODE = re.compile(r"<Code>\s*(\w+)")
-# The key of the object has no content, which is no error of the store.
+# There is no object of this key.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
 
 
@@ -94,12 +95,15 @@ class ObjectStoreTaskError(Exception):
 
 
 @contextmanager
-def in_words(doing: str, url: str, *, kind: type[Exception]) -> Generator[None]:
+def in_words(
+    doing: str, url: str, *, kind: type[Exception], may_lack: bool = False
+) -> Generator[None]:
     """Turn errors of the store into another kind, whose message is one line.
 
     Args:
         doing: what fails, such as "Reading".
         url: of what.
+        may_lack: whether a missing object is a `FileNotFoundError`.
     """
     try:
         yield
@@ -107,6 +111,14 @@ def in_words(doing: str, url: str, *, kind: type[Exception]) -> Generator[None]:
         # An error of the local disk has a number.
         if isinstance(error, OSError) and error.errno is not None:
             raise
+        code = _CODE.search(str(error))
+        # Something else may be missing, such as the bucket.
+        if (
+            may_lack
+            and isinstance(error, FileNotFoundError)
+            and (code is None or code[1] in _NO_OBJECT)
+        ):
+            raise FileNotFoundError(ENOENT, "there is no such object", url) from None
         # The original has the whole request, and with it perhaps a signature.
         raise kind(described(error, doing, url)) from None
 
@@ -116,28 +128,12 @@ def described(error: Exception, doing: str, url: str) -> str:
     text, scheme = str(error), url.partition(":")[0]
     cause, remedy = next(
         ((cause, remedy) for pattern, cause, remedy in _CAUSES if re.search(pattern, text)),
-        (None, "Check {endpoint}, and {credentials}"),
+        ("", "Check {endpoint}, and {credentials}"),
     )
-    said = _said(text)
-    names = {
-        "credentials": _CREDENTIALS.get(scheme, "the credentials of the store"),
-        "endpoint": _ENDPOINT.get(scheme, "the URL"),
-    }
-    why = f"{cause} ({said})" if cause else said
-    return f"{doing} {url} failed: {why}. {remedy.format(**names)}."
-
-
-def is_absent(error: FileNotFoundError) -> bool:
-    """Whether the object does not exist; otherwise something else is missing, as the bucket."""
-    code = re.search(_CODE, str(error))
-    return code is None or code[1] in _NO_OBJECT
-
-
-def _said(text: str) -> str:
-    """Return what the store or the network answered, without anything of the request."""
+    # What the store or the network answered, without anything of the request.
     parts = [
         re.search(r"(?:Error performing \w+ |uri: Some\(\s*)(https?://[^/\s?]+)", text),
-        re.search(_CODE, text),
+        _CODE.search(text),
         re.search(r"<Message>([^<\n]+)", text),
     ]
     known = [html.unescape(part[1]).strip(" .") for part in parts if part]
@@ -147,4 +143,9 @@ def _said(text: str) -> str:
         status = re.findall(r"status code: ([^:\n]+)", text)
         first = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", text.partition("\n")[0])
         known += inner[-1:] or status[:1] or ([] if known else [first])
-    return ": ".join(known).rstrip(" .:")
+    said = ": ".join(known).rstrip(" .:")
+    remedy = remedy.format(
+        credentials=_CREDENTIALS.get(scheme, "the credentials of the store"),
+        endpoint=_ENDPOINT.get(scheme, "the URL"),
+    )
+    return f"{doing} {url} failed: {f'{cause} ({said})' if cause else said}. {remedy}."

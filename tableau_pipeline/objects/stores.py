@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from errno import ENOENT
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from posixpath import commonpath
 
@@ -15,7 +14,7 @@ from obstore.store import ObjectStore
 
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.arrow_files import open_store
-from tableau_pipeline.objects.errors import in_words, is_absent
+from tableau_pipeline.objects.errors import in_words
 from tableau_pipeline.objects.local import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
@@ -31,17 +30,18 @@ class StoreError(RefreshError):
     """
 
 
-def store_errors(doing: str, url: str) -> AbstractContextManager[None]:
+def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractContextManager[None]:
     """Turn errors of the library that speaks to the store into ours.
 
     Args:
         doing: what may fail, such as "Reading".
         url: of what.
+        may_lack: whether a missing object is a `FileNotFoundError`.
 
     Raises:
         StoreError: names the URL, the cause and the remedy.
     """
-    return in_words(doing, canonical(url), kind=StoreError)
+    return in_words(doing, canonical(url), kind=StoreError, may_lack=may_lack)
 
 
 def is_url(location: str, *, setting: str) -> bool:
@@ -153,28 +153,24 @@ class ObjectFolder:
         return [self.uri(name) for name in names if f"{self.key}/{name}" not in found]
 
     def _copy(self, name: str) -> str:
-        return self.copies.path(self.uri(name), partial(self._fetch, name))
+        def fetch(target: Path) -> None:
+            with store_errors("Reading", self.uri(name)), target.open("wb") as file:
+                for chunk in obstore.get(opened(self.url), f"{self.key}/{name}").stream():
+                    file.write(chunk)
 
-    def _fetch(self, name: str, target: Path) -> None:
-        with store_errors("Reading", self.uri(name)), target.open("wb") as file:
-            for chunk in obstore.get(opened(self.url), f"{self.key}/{name}").stream():
-                file.write(chunk)
-
-
-# A footer rarely is larger, and a request costs more than its bytes.
-_FOOTER = 64 << 10
+        return self.copies.path(self.uri(name), fetch)
 
 
 def read_object(url: str) -> bytes | None:
     """Return the content of an object; None if it does not exist."""
     bucket, key = bucket_and_key(url)
-    with store_errors("Reading", url):
-        try:
-            return bytes(obstore.get(opened(bucket), key).bytes())
-        except FileNotFoundError as error:
-            if is_absent(error):
-                return None
-            raise
+    with suppress(FileNotFoundError), store_errors("Reading", url, may_lack=True):
+        return bytes(obstore.get(opened(bucket), key).bytes())
+    return None
+
+
+# A footer rarely is larger, and a request costs more than its bytes.
+_FOOTER = 64 << 10
 
 
 def list_folder(url: str) -> Iterator[str]:
@@ -193,22 +189,15 @@ def read_footer(url: str) -> tuple[bytes, int]:
         FileNotFoundError: there is no such object.
         StoreError: the store failed.
     """
-    end, size = _end(url, _FOOTER)
-    # A Parquet file ends with the length of its footer, and four bytes that say what it is.
-    footer = int.from_bytes(end[-8:-4], "little") + 8
-    return _end(url, footer) if len(end) < min(footer, size) else (end, size)
-
-
-def _end(url: str, count: int) -> tuple[bytes, int]:
     bucket, key = bucket_and_key(url)
-    with store_errors("Reading", url):
-        try:
-            store = opened(bucket)
-            # Azure takes no range that counts from the end.
-            size = obstore.head(store, key)["size"]
-            start = max(0, size - count)
-            return bytes(obstore.get_range(store, key, start=start, end=size)), size
-        except FileNotFoundError as error:
-            if is_absent(error):
-                raise FileNotFoundError(ENOENT, "there is no such object", url) from None
-            raise
+    with store_errors("Reading", url, may_lack=True):
+        store = opened(bucket)
+        # Azure takes no range that counts from the end.
+        size = obstore.head(store, key)["size"]
+        start = max(0, size - _FOOTER)
+        end = bytes(obstore.get_range(store, key, start=start, end=size))
+        # A Parquet file ends with the length of its footer, and four bytes that say what it is.
+        footer = int.from_bytes(end[-8:-4], "little") + 8
+        if len(end) < min(footer, size):
+            end = bytes(obstore.get_range(store, key, start=max(0, size - footer), end=size))
+        return end, size

@@ -8,7 +8,7 @@ from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Literal
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import tableauserverclient as TSC
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError
@@ -75,7 +75,11 @@ def remote_datasource(
     server: TSC.Server, item: TSC.DatasourceItem, *, revision: bool = True
 ) -> RemoteDatasource:
     """Return a data source, with its newest revision if that is to be asked for."""
-    newest = _newest_revision(server, item) if revision else None
+    newest, published = _newest_revision(server, item) if revision else None, None
+    if newest:
+        by = f' by "{newest.user_name}"' if newest.user_name else ""
+        at = f" at {newest.created_at:%Y-%m-%d %H:%M:%S} UTC" if newest.created_at else ""
+        published = f"revision {newest.revision_number} was published{by}{at}"
     return RemoteDatasource(
         luid=str(item.id),
         name=str(item.name),
@@ -84,7 +88,7 @@ def remote_datasource(
         created_at=valid_time(item, "createdAt", item.created_at),
         updated_at=valid_time(item, "updatedAt", item.updated_at),
         revision=int(newest.revision_number or 0) if newest else None,
-        published=_published(newest) if newest else None,
+        published=published,
         megabytes=item.size,
         tags=frozenset(item.tags or ()),
         link=item.webpage_url,
@@ -100,38 +104,26 @@ def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> d
     return value
 
 
-def _published(revision: TSC.RevisionItem) -> str:
-    by = f' by "{revision.user_name}"' if revision.user_name else ""
-    at = f" at {revision.created_at:%Y-%m-%d %H:%M:%S} UTC" if revision.created_at else ""
-    return f"revision {revision.revision_number} was published{by}{at}"
-
-
 def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.RevisionItem | None:
+    url = f"{server.datasources.baseurl}/{item.id}/revisions"
+
     def page(
         options: TSC.RequestOptions | None,
     ) -> tuple[list[TSC.RevisionItem], TSC.PaginationItem]:
-        answer = server.datasources.get_request(
-            f"{server.datasources.baseurl}/{item.id}/revisions", options
-        ).content
         # TSC's own call reads only the first page, but the newest revision may be on the last one.
-        return (
-            TSC.RevisionItem.from_response(answer, server.namespace, item),
-            TSC.PaginationItem.from_response(answer, server.namespace),
-        )
+        answer, names = server.datasources.get_request(url, options).content, server.namespace
+        found = TSC.RevisionItem.from_response(answer, names, item)
+        return found, TSC.PaginationItem.from_response(answer, names)
 
-    newest = None
     try:
-        for revision in every(page):
-            if revision.current:
-                return revision
-            if newest is None or int(revision.revision_number) > int(newest.revision_number):
-                newest = revision
+        found = list(every(page))
     except TSC.ServerResponseError as error:
         # The site keeps no revisions, or this user may not see them.
         if error.code.startswith("403"):
             return None
         raise
-    return newest
+    found.sort(key=lambda each: (bool(each.current), int(each.revision_number)))
+    return found[-1] if found else None
 
 
 _FINISHED = {
@@ -199,18 +191,14 @@ def block_size(size: int) -> int:
             f"{megabytes(_LARGEST_BLOCK * _CLIENT_MEGABYTE)} at most. Publish fewer rows or "
             "columns, by `retain` for instance."
         )
-    asked = os.environ.get(_VARIABLE)
-    if asked and not (asked.isdecimal() and int(asked)):
+    if not (asked := os.environ.get(_VARIABLE)):
+        return max(_USUAL, needed) * _CLIENT_MEGABYTE
+    if not asked.isdecimal() or int(asked) < max(1, needed):
         raise RefusedError(
-            f"{_VARIABLE} is {asked!r}: set it to a whole number of MB, or unset it."
+            f"{_VARIABLE} is {asked!r}: Tableau takes {_MOST_BLOCKS} blocks of a file. Unset it, "
+            f"or set it to a whole number of MB, {max(1, needed)} or more."
         )
-    chosen = int(asked) if asked else max(_USUAL, needed)
-    if chosen < needed:
-        raise RefusedError(
-            f"{_VARIABLE} is {chosen}: the file would need more than the {_MOST_BLOCKS} blocks "
-            f"that Tableau takes. Unset it, or set it to {needed} or more."
-        )
-    return chosen * _CLIENT_MEGABYTE
+    return int(asked) * _CLIENT_MEGABYTE
 
 
 def tds_in(file: Path) -> bytes:
@@ -236,25 +224,21 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
     """
     try:
         with ZipFile(package) as opened:
-            found = _only(opened, suffix)
-            # Nothing more is unpacked than this says, and in small pieces.
-            if found.file_size > limit:
-                raise RefreshError(
-                    f"its {suffix} file unpacks to {megabytes(found.file_size)}, more than "
-                    f"{megabytes(limit)}"
+            found = [one for one in opened.infolist() if one.filename.lower().endswith(suffix)]
+            if len(found) != 1:
+                raise ValueError(f"the package holds {len(found)} {suffix} files, not one")
+            # The others unpack a piece of any size at once. Tableau does not use them.
+            if found[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                raise ValueError(
+                    f"its {suffix} file is compressed in another way than Tableau's are"
                 )
-            with opened.open(found) as file:
+            # Nothing more is unpacked than this says, and in small pieces.
+            if (size := found[0].file_size) > limit:
+                raise RefreshError(
+                    f"its {suffix} file unpacks to {megabytes(size)}, more than {megabytes(limit)}"
+                )
+            with opened.open(found[0]) as file:
                 shutil.copyfileobj(file, into)
     # A password is a RuntimeError, a feature that zipfile lacks a NotImplementedError.
     except (BadZipFile, EOFError, RuntimeError, zlib.error) as error:
         raise ValueError(f"the package is damaged: {error}") from error
-
-
-def _only(package: ZipFile, suffix: str) -> ZipInfo:
-    found = [one for one in package.infolist() if one.filename.lower().endswith(suffix)]
-    if len(found) != 1:
-        raise ValueError(f"the package holds {len(found)} {suffix} files, not one")
-    # The others unpack a piece of any size at once. Tableau does not use them.
-    if found[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        raise ValueError(f"its {suffix} file is compressed in another way than Tableau's are")
-    return found[0]

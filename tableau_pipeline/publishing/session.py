@@ -47,8 +47,6 @@ _SCOPES = [
     "tableau:jobs:*",
     "tableau:projects:create",
 ]
-# Not asked for without need: a server that does not know it may refuse the token.
-_COUNTING_SCOPE = "tableau:viz_data_service:read"
 _PEOPLE_SCOPES = ["tableau:groups:read", "tableau:permissions:*", "tableau:users:read"]
 # Tableau refuses tokens that live longer than 10 minutes; the session outlives the token.
 _TOKEN_LIFETIME = timedelta(minutes=5)
@@ -123,9 +121,6 @@ class ConnectedApp:
 
     def for_site(self, site: str) -> TSC.JWTAuth:
         """Return TSC's credentials."""
-        return TSC.JWTAuth(self._token(), site_id=site)
-
-    def _token(self) -> str:
         claims = {
             "iss": self.client_id,
             "exp": datetime.now(UTC) + _TOKEN_LIFETIME,
@@ -133,27 +128,19 @@ class ConnectedApp:
             "jti": str(uuid4()),
             "aud": "tableau",
             "sub": self.username,
+            # What a server does not know may make it refuse the token, so no more is asked for.
             "scp": [
                 *_SCOPES,
-                *([_COUNTING_SCOPE] if self.counts else []),
+                *(["tableau:viz_data_service:read"] if self.counts else []),
                 *(_PEOPLE_SCOPES if self.people else []),
             ],
         }
         headers = {"kid": self.secret_id, "iss": self.client_id}
-        return jwt.encode(claims, self.secret_value, algorithm="HS256", headers=headers)
+        token = jwt.encode(claims, self.secret_value, algorithm="HS256", headers=headers)
+        return TSC.JWTAuth(token, site_id=site)
 
 
 Credentials = PersonalAccessToken | Password | ConnectedApp
-
-
-def sign_in_hint(credentials: Credentials, site: str) -> str:
-    """Return the remedies for a rejected sign-in: the server does not show what is wrong."""
-    if not site:
-        return f"{credentials.remedy}. It used the default site, because TABLEAU_SITE is not set"
-    return (
-        f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
-        f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
-    )
 
 
 _POLL_SECONDS = 0.2
@@ -179,7 +166,11 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
             `temporary_folder`.
         RefreshError: other sessions held the token for too long.
     """
-    path = _lock_file(url, token)
+    folder = temporary_folder() / "sessions"
+    folder.mkdir(exist_ok=True)
+    # Hashed, because a token's name may have characters that a file's name may not.
+    name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
+    path = folder / f"{name}.lock"
     # Sessions cannot be nested: the second sign-in would end the first, and signing in again for
     # the outer session would then end the inner one.
     if _holders.get(path) == threading.get_ident():
@@ -187,10 +178,12 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
             f'A session of token "{token}" on {url} is open in this thread already, and a token '
             "carries one. Pass that session on, end it first, or sign in with another token."
         )
+    # Not in the lock file itself, which each process that waits for it empties.
+    holder = path.with_suffix(".holder")
     # A new lock object for each session: a shared FileLock lets all threads of the process in.
-    with _acquired(FileLock(path), url=url, token=token, timeout=timeout, log=log):
+    with _acquired(FileLock(path), holder, url=url, token=token, timeout=timeout, log=log):
         _holders[path] = threading.get_ident()
-        _holder_file(path).write_text(str(os.getpid()), encoding="ascii")
+        holder.write_text(str(os.getpid()), encoding="ascii")
         try:
             yield
         finally:
@@ -198,7 +191,7 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
 
 
 def _acquired(
-    lock: FileLock, *, url: str, token: str, timeout: float, log: logging.Logger
+    lock: FileLock, holder: Path, *, url: str, token: str, timeout: float, log: logging.Logger
 ) -> AbstractContextManager[object]:
     # A shorter wait is not logged.
     quiet = min(timeout, 1.0)
@@ -209,28 +202,22 @@ def _acquired(
         "a token of their own, refreshes need not wait",
         token,
         url,
-        _holder(Path(lock.lock_file)),
+        _named(holder),
     )
     try:
         return lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
     except Timeout as error:
         raise RefreshError(
             f'Token "{token}" on {url} was in use by other refreshes on this host for '
-            f"{timeout:.0f} s, last by {_holder(Path(lock.lock_file))}, and it carries one "
-            "session at a time. Run again later, or give each deployment and host a token of "
-            "its own."
+            f"{timeout:.0f} s, last by {_named(holder)}, and it carries one session at a time. Run "
+            "again later, or give each deployment and host a token of its own."
         ) from error
 
 
-def _holder_file(lock: Path) -> Path:
-    # Not in the lock file itself, which each process that waits for it empties.
-    return lock.with_suffix(".holder")
-
-
-def _holder(lock: Path) -> str:
+def _named(holder: Path) -> str:
     """Return which process holds a lock, and whether it is paused, as far as the host shows it."""
     try:
-        pid = int(_holder_file(lock).read_text(encoding="ascii"))
+        pid = int(holder.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return "another process on this host"
     paused = ""
@@ -242,16 +229,7 @@ def _holder(lock: Path) -> str:
     return f"process {pid} on this host{paused}"
 
 
-def _lock_file(url: str, token: str) -> Path:
-    folder = temporary_folder() / "sessions"
-    folder.mkdir(exist_ok=True)
-    # Hashed, because a token's name may have characters that a file's name may not.
-    name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
-    return folder / f"{name}.lock"
-
-
-_LOG = logging.getLogger(__name__)
-_TIMES = RetryTimes()
+_LOG, _TIMES = logging.getLogger(__name__), RetryTimes()
 
 
 @contextmanager
@@ -290,27 +268,27 @@ def signed_in(
         if isinstance(credentials, PersonalAccessToken)
         else nullcontext()
     )
-    opened = _session(Wire(url, times), credentials, site=site, ca_bundle=ca_bundle, log=log)
     # The turn comes first, as signing in ends the session of whoever uses the token now.
-    with turn, opened as session:
+    with turn, _session(Wire(url, times), credentials, site, ca_bundle, log) as session:
         yield session
 
 
 @contextmanager
 def _session(
-    wire: Wire,
-    credentials: Credentials,
-    *,
-    site: str,
-    ca_bundle: Path | None,
-    log: logging.Logger,
+    wire: Wire, credentials: Credentials, site: str, ca_bundle: Path | None, log: logging.Logger
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
     doing = f'Signing in to site "{site}" of {url} {credentials.described}'
-    remedies = {SIGN_IN_REFUSED: sign_in_hint(credentials, site)}
+    # The server does not show what is wrong.
+    hint = (
+        f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
+        f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
+        if site
+        else f"{credentials.remedy}. It used the default site, because TABLEAU_SITE is not set"
+    )
 
     def sign_in() -> None:
-        with translate_errors(doing, url=url, hide=hide, remedies=remedies):
+        with translate_errors(doing, url=url, hide=hide, remedies={SIGN_IN_REFUSED: hint}):
             # A signed token is valid for one sign-in only, so a new one is made here.
             tsc.auth.sign_in(credentials.for_site(site))
 
@@ -346,12 +324,6 @@ def _session(
             may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
         )
     finally:
-        _sign_out(tsc, log)
-
-
-def _sign_out(tsc: TSC.Server, log: logging.Logger) -> None:
-    try:
-        tsc.auth.sign_out()
-    except (TableauError, *UNREADABLE, requests.RequestException) as error:
         # The work is done, or has raised its own error, which this one must not hide.
-        log.debug("Signing out failed: %s", type(error).__name__)
+        with suppress(TableauError, *UNREADABLE, requests.RequestException):
+            tsc.auth.sign_out()

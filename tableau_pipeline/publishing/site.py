@@ -46,15 +46,12 @@ _MODES = {
 _LARGEST_DOWNLOAD = 10**10
 _DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
 _JOB_NOT_FOUND = {"400031", "404018"}
-_FORBIDDEN = "403"
 _RECEIVED_BEFORE = "409093"
 # REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15).
 _FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES = "3.13", "3.15"
-_MEGABYTE = 10**6
-# Tableau does not document what a megabyte is here, nor whether the limit itself is allowed.
-_MARGIN = 0.95
-# The largest payload of an update that any server takes.
-LARGEST_PAYLOAD = int(100 * _MEGABYTE * _MARGIN)
+# The largest payload of an update that any server takes: 100 MB, less 5 %, as Tableau does not
+# document what a megabyte is here, nor whether the limit itself is allowed.
+LARGEST_PAYLOAD = 95 * 10**6
 
 
 class _NoProjectError(RefusedError):
@@ -384,7 +381,7 @@ class TableauSite:
         try:
             job = rest.job_of(job_id, self.tsc.jobs.get_by_id(job_id))
         except TSC.ServerResponseError as error:
-            if error.code in _JOB_NOT_FOUND or error.code.startswith(_FORBIDDEN):
+            if error.code in _JOB_NOT_FOUND or error.code.startswith("403"):
                 return None
             raise
         return replace(job, notes=self.hide(job.notes))
@@ -397,22 +394,16 @@ class TableauSite:
         Args:
             since: by the server's clock; jobs created before are left out.
         """
-        # Servers before 2025.3 never list jobs for connected apps, even in a new session.
-        with suppress(SignInError):
-            return self._jobs(name, since)
-        return None
-
-    @_asks('Asking for the jobs of "{name}"')
-    def _jobs(self, name: str, since: datetime) -> Sequence[Job] | None:
         options = TSC.RequestOptions()
         field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
         options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
         try:
-            found = list(rest.every(self.tsc.jobs, options))
-        except TSC.ServerResponseError as error:
-            if error.code.startswith(_FORBIDDEN):
-                return None
-            raise
+            found = self.ask(
+                f'Asking for the jobs of "{name}"', lambda: [*rest.every(self.tsc.jobs, options)]
+            )
+        # Servers before 2025.3 never list jobs for connected apps, even in a new session.
+        except (RefusedError, SignInError):
+            return None
         # Some names cannot be written in a filter, so titles are compared here.
         jobs = [rest.listed_job(item) for item in found if rest.same_name(item.title, name)]
         return [job for job in jobs if job]
@@ -515,16 +506,13 @@ class TableauSite:
         Raises:
             RefreshError: the server cannot count, or does not let this user ask.
         """
-        self._check_may_count()
-        return counts.count_rows(self.tsc, luid, keys, fresh=fresh)
-
-    def _check_may_count(self) -> None:
         # The server would answer as if the session had ended.
         if not self.may_count:
             raise RefreshError(
                 "the token of the connected app lacks the scope tableau:viz_data_service:read; "
                 "reconcile: {by: server} asks for it"
             )
+        return counts.count_rows(self.tsc, luid, keys, fresh=fresh)
 
     def ask(
         self,

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from tableau_pipeline.objects.local import LocalCopies, scratch, temporary_folder
 from tableau_pipeline.objects.stores import is_url
-from tableau_pipeline.snapshots.store import ObjectStorage
 
 _VARIABLE = "PIPELINE_DATA_DIR"
 
@@ -62,16 +61,6 @@ def work_dir(*, keep: bool) -> Path:
     kept. That of a killed process is removed by the next one.
     """
     return data_dir() if keep else scratch()
-
-
-def storage_at(location: str, copies: LocalCopies) -> Path | ObjectStorage:
-    """Return where snapshots at a path or URL are.
-
-    Raises:
-        RefusedError: it is a URL of no object store.
-    """
-    is_remote = is_url(location, setting=_VARIABLE)
-    return ObjectStorage(location, copies) if is_remote else Path(location)
 
 
 @cache

@@ -195,6 +195,14 @@ class HyperResource(dg.ConfigurableResource):
         return connect(self.process, path, create_mode)
 
 
+# What to look at before all else, where Dagster does not keep what it knows.
+_WITHOUT_HOME = (
+    "DAGSTER_HOME is not set, so this instance of Dagster is temporary: it forgets what it "
+    "published, and may look for snapshots in another folder. Set DAGSTER_HOME to the folder of "
+    "the instance that you keep, and run again. Only if there is none:\n"
+)
+
+
 @contextmanager
 def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[None]:
     """Turn an error of a refresh into the step's failure; a refusal is not retried.
@@ -209,26 +217,13 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
         yield
     except RefreshError as error:
         log.debug("%s", "".join(traceback.format_exception(error)))
-        message = f"{_without_home(str(error))}{error}{_where(str(error), step)}"
+        message = str(error)
+        lacks = "TABLEAU_TAKEOVER" in message or "has no snapshot" in message
+        if lacks and not os.environ.get("DAGSTER_HOME"):
+            message = _WITHOUT_HOME + message
+        if step and (found := re.search(r"accept: \[\w+\]", message)):
+            message += (
+                f"\n{found[0]} goes into the launchpad, or a file for `dg launch --config`, as: "
+                f"ops: {{{step}: {{config: {{{found[0]}}}}}}}"
+            )
         raise dg.Failure(message, allow_retries=not isinstance(error, RefusedError)) from None
-
-
-def _without_home(message: str) -> str:
-    """Return what to look at before all else; "" if Dagster keeps what it knows."""
-    lacks = "TABLEAU_TAKEOVER" in message or "has no snapshot" in message
-    if not lacks or os.environ.get("DAGSTER_HOME"):
-        return ""
-    return (
-        "DAGSTER_HOME is not set, so this instance of Dagster is temporary: it forgets what it "
-        "published, and may look for snapshots in another folder. Set DAGSTER_HOME to the folder "
-        "of the instance that you keep, and run again. Only if there is none:\n"
-    )
-
-
-def _where(message: str, step: str | None) -> str:
-    """Return where `accept` goes in the run config, if the message asks for it; else ""."""
-    found = re.search(r"accept: \[\w+\]", message)
-    if found is None or step is None:
-        return ""
-    config = f"ops: {{{step}: {{config: {{{found[0]}}}}}}}"
-    return f"\n{found[0]} goes into the launchpad, or a file for `dg launch --config`, as: {config}"

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, get_origin
 from weakref import WeakKeyDictionary
 
@@ -16,11 +17,12 @@ from pyspark.sql import DataFrame
 from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.resources.data_folder import local_copies, storage_at
+from tableau_pipeline.objects.stores import is_url
+from tableau_pipeline.resources.data_folder import local_copies
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.retention import collect, is_first
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 # Dagster does not list partitions that have not ended yet. If this worker's clock is late, that
@@ -145,7 +147,10 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         Raises:
             RefusedError: `root` is a URL of no object store.
         """
-        return SnapshotStore(storage_at(self.root, self.copies))
+        is_remote = is_url(self.root, setting="PIPELINE_DATA_DIR")
+        return SnapshotStore(
+            ObjectStorage(self.root, self.copies) if is_remote else Path(self.root)
+        )
 
     @property
     def copies(self) -> LocalCopies:
@@ -161,7 +166,11 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             definition: the current partitions definition of the model. Stored partitions that
                 do not belong to it are left out. None to include all stored partitions.
         """
-        return _filtered(self.store.newest(asset_key), definition)
+        found = self.store.newest(asset_key)
+        if found is None or definition is None:
+            return found
+        kept = tuple(filter(partition_filter(definition), found.parts))
+        return found.model_copy(update={"parts": kept}) if kept else None
 
     def collect(
         self, run_id: str, referenced: Callable[[], Collection[tuple[str, int]]]
@@ -179,7 +188,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         if obj is None:
             if notes.unchanged:
                 _report(context, notes.unchanged, notes.origin)
-                context.add_output_metadata({"unchanged": _why(notes.unchanged)})
+                named = ", ".join(map(str, sorted({e.version for e in notes.unchanged.parts})))
+                why = (
+                    f"Nothing came in since version{'s' * (',' in named)} {named}: the source "
+                    "version, the code version and the upstream assets are the same."
+                )
+                context.add_output_metadata({"unchanged": why})
             # Otherwise the asset stores its result elsewhere, and has this IO manager only by
             # default.
             return
@@ -203,29 +217,38 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     def _stored(
         self, context: dg.OutputContext, rows: DataFrame, origin: Origin | None
     ) -> Snapshot:
-        asset_key = context.asset_key.to_user_string()
+        asset_key, run_id = context.asset_key.to_user_string(), context.run_id
         if not context.has_asset_partitions:
             return write_snapshot(
-                rows, self.store, asset_key=asset_key, run_id=context.run_id, origin=origin
+                rows, self.store, asset_key=asset_key, run_id=run_id, origin=origin
             )
+        expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
+        if not isinstance(expression, str):
+            raise dg.Failure(
+                f'Model "{asset_key}" is partitioned: name the column with the partition, as '
+                f'metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
+            )
+        if expression in rows.columns:
+            # A column may have a name that is no SQL, such as `order date`.
+            expression = f"`{expression.replace('`', '``')}`"
         partitions = _partitions(context)
         return write_partitions(
             rows,
             self.store,
-            expression=_partition_expression(context, rows.columns),
+            expression=expression,
             partitions=partitions,
             keeps=partition_filter(context.asset_partitions_def),
             asset_key=asset_key,
-            run_id=context.run_id,
+            run_id=run_id,
             origin=origin,
         ).only(partitions)
 
     def _loaded(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
         asset_key = context.asset_key.to_user_string()
-        snapshot = self.store.newest(asset_key)
-        if context.has_asset_partitions:
-            snapshot = _filtered(snapshot, context.asset_partitions_def)
-            snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))
+        partitioned = context.has_asset_partitions
+        snapshot = self.snapshot(asset_key, context.asset_partitions_def if partitioned else None)
+        if snapshot and partitioned:
+            snapshot = snapshot.only(set(context.asset_partition_keys))
         if snapshot is None or not snapshot.parts:
             raise RefusedError(
                 f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
@@ -238,28 +261,6 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         if get_origin(annotation) is dict:
             return snapshot.by_partition()
         return read_frame(self.spark.spark_session, snapshot)
-
-
-def _filtered(
-    found: Snapshot | None, definition: dg.PartitionsDefinition | None
-) -> Snapshot | None:
-    """Return a version without partitions of other definitions; None if nothing remains."""
-    if found is None or definition is None:
-        return found
-    kept = tuple(filter(partition_filter(definition), found.parts))
-    return found.model_copy(update={"parts": kept}) if kept else None
-
-
-def _partition_expression(context: dg.OutputContext, columns: Sequence[str]) -> str:
-    expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
-    if not isinstance(expression, str):
-        raise dg.Failure(
-            f'Model "{context.asset_key.to_user_string()}" is partitioned: name the column with '
-            f'the partition, as metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
-        )
-    # A column may have a name that is no SQL, such as `order date`.
-    name = expression.replace("`", "``")
-    return f"`{name}`" if expression in columns else expression
 
 
 def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]:
@@ -275,15 +276,6 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
     raise dg.Failure(
         f'Model "{context.asset_key.to_user_string()}": {type(definition).__name__} is not '
         "supported; partition it by time windows or by a fixed list of keys."
-    )
-
-
-def _why(snapshot: Snapshot) -> str:
-    versions = sorted({part.version for part in snapshot.parts})
-    named = ", ".join(map(str, versions))
-    return (
-        f"Nothing came in since version{'s' * (len(versions) > 1)} {named}: the source version, "
-        "the code version and the upstream assets are the same."
     )
 
 

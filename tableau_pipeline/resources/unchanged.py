@@ -56,12 +56,14 @@ def _origin(
     key = context.asset_key
     # Whether the model was forced says nothing about its rows.
     config = {name: value for name, value in _config(context).items() if name != _FORCE}
+    text = json.dumps(config, sort_keys=True, default=str)
     definition = context.assets_def.partitions_def
     parents = step.job_def.asset_layer.get(key).parent_keys
     return Origin(
         source_version=source_version,
         code_version=context.assets_def.code_versions_by_key[key],
-        run_config=_digest(config) if config else None,
+        # A digest, because run config may hold a password.
+        run_config=hashlib.sha256(text.encode()).hexdigest()[:16] if config else None,
         upstream={each.to_user_string(): _data_version(step, each) for each in parents},
         partitions=definition.get_serializable_unique_identifier() if definition else None,
     )
@@ -71,12 +73,6 @@ def _config(context: dg.AssetExecutionContext) -> Mapping[str, object]:
     """Return the run config of the model; one that is a single value gets a name."""
     config = context.op_execution_context.op_config or {}
     return config if isinstance(config, Mapping) else {"": config}
-
-
-def _digest(config: object) -> str:
-    """Return a digest, because run config may hold a password."""
-    text = json.dumps(config, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _data_version(step: StepExecutionContext, upstream: dg.AssetKey) -> str:
@@ -92,33 +88,29 @@ def _data_version(step: StepExecutionContext, upstream: dg.AssetKey) -> str:
 
 def _stored(context: dg.AssetExecutionContext) -> Snapshot | None:
     """Return the newest version of the model, or the partitions of this run in it."""
+    step, key = context.op_execution_context, context.asset_key
+    output = step.op_def.output_def_named(step.output_for_asset_key(key))
+    manager = getattr(context.resources, output.io_manager_key)
+    if not isinstance(manager, SnapshotIOManager):
+        raise TypeError(
+            f'Model "{key.to_user_string()}" has the IO manager {output.io_manager_key}, which '
+            'stores no snapshots: set io_manager_key="snapshots", or do not ask whether it is '
+            "unchanged."
+        )
     definition = context.assets_def.partitions_def
-    found = _manager(context).snapshot(context.asset_key.to_user_string(), definition)
+    found = manager.snapshot(key.to_user_string(), definition)
     partitions = set(context.partition_keys) if definition else {None}
     if found is None or not partitions.issubset(part.partition for part in found.parts):
         return None
     return found.only(partitions) if definition else found
 
 
-def _manager(context: dg.AssetExecutionContext) -> SnapshotIOManager:
-    step = context.op_execution_context
-    output = step.op_def.output_def_named(step.output_for_asset_key(context.asset_key))
-    found = getattr(context.resources, output.io_manager_key)
-    if not isinstance(found, SnapshotIOManager):
-        raise TypeError(
-            f'Model "{context.asset_key.to_user_string()}" has the IO manager '
-            f"{output.io_manager_key}, which stores no snapshots: set "
-            'io_manager_key="snapshots", or do not ask whether it is unchanged.'
-        )
-    return found
-
-
 def _reason_to_run(
-    context: dg.AssetExecutionContext, origin: Origin, stored: Snapshot | None
+    context: dg.AssetExecutionContext, now: Origin, stored: Snapshot | None
 ) -> str | None:
     if _config(context).get(_FORCE):
         return f"its run config says {_FORCE}"
-    if origin.code_version is None:
+    if now.code_version is None:
         return (
             "without a code_version, a change of its code does not show; "
             'declare one, as in @dg.asset(code_version="1")'
@@ -126,21 +118,18 @@ def _reason_to_run(
     if stored is None:
         return "it is not stored yet"
     for part in stored.parts:
-        if part.origin is None:
+        before = part.origin
+        if before is None:
             return f"version {part.version} does not say what it was computed from"
-        if part.origin != origin:
-            return _difference(part.origin, origin)
+        if before.source_version != now.source_version:
+            return f"its sources were {before.source_version}, and are {now.source_version}"
+        if before.code_version != now.code_version:
+            return f"its code version was {before.code_version}, and is {now.code_version}"
+        if before.upstream != now.upstream:
+            different = sorted({key for key, _ in before.upstream.items() ^ now.upstream.items()})
+            return f"upstream of it, {', '.join(different)} changed"
+        if before != now:
+            return "its run config or its partitions definition changed"
     names = [file.name for part in stored.parts for file in part.files]
     missing = stored.folder.missing(names)
     return f"{missing[0]} is gone" if missing else None
-
-
-def _difference(before: Origin, now: Origin) -> str:
-    if before.source_version != now.source_version:
-        return f"its sources were {before.source_version}, and are {now.source_version}"
-    if before.code_version != now.code_version:
-        return f"its code version was {before.code_version}, and is {now.code_version}"
-    if before.upstream != now.upstream:
-        different = sorted(key for key, _ in before.upstream.items() ^ now.upstream.items())
-        return f"upstream of it, {', '.join(dict.fromkeys(different))} changed"
-    return "its run config or its partitions definition changed"

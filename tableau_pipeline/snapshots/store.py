@@ -25,9 +25,15 @@ from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.objects.errors import is_absent
 from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.objects.stores import ObjectFolder, StoreError, is_url, opened, store_errors
+from tableau_pipeline.objects.stores import (
+    ObjectFolder,
+    StoreError,
+    is_url,
+    opened,
+    read_object,
+    store_errors,
+)
 
 # The name of what a killed `LocalStorage.put` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
@@ -157,13 +163,7 @@ class ObjectStorage:
 
     def read(self, key: str) -> bytes | None:
         """Return the content of an object; None if it does not exist."""
-        with store_errors("Reading", f"{self.url}/{key}"):
-            try:
-                return bytes(obstore.get(opened(self.url), key).bytes())
-            except FileNotFoundError as error:
-                if is_absent(error):
-                    return None
-                raise
+        return read_object(f"{self.url}/{key}")
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects whose keys begin with a prefix, in no particular order."""
@@ -177,15 +177,12 @@ class ObjectStorage:
 
     def delete(self, key: str) -> bool:
         """Delete an object; return False if it does not exist."""
-        with store_errors("Deleting", f"{self.url}/{key}"):
-            try:
-                obstore.head(opened(self.url), key)
-                obstore.delete(opened(self.url), key)
-            except FileNotFoundError as error:
-                if is_absent(error):
-                    return False
-                raise
-        return True
+        url = f"{self.url}/{key}"
+        with suppress(FileNotFoundError), store_errors("Deleting", url, may_lack=True):
+            obstore.head(opened(self.url), key)
+            obstore.delete(opened(self.url), key)
+            return True
+        return False
 
     def folder(self, key: str) -> ObjectFolder:
         """Return the folder with the objects whose keys begin with this key and a slash."""
