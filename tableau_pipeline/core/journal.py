@@ -329,8 +329,12 @@ def read_history(records: Sequence[Record]) -> History:
         # It accounts for all earlier requests, even those whose records were stored later.
         if not isinstance(each, Intent) or each.refresh <= recovered.through:
             continue
-        known = intents.get(each.request_id)
-        if known is None or _knowledge(each) >= _knowledge(known):
+        known = intents.setdefault(each.request_id, each)
+        # Of two outcomes, the one with a job was read from the server, the other only given up.
+        if (each.outcome is not None, each.job_id is not None) >= (
+            known.outcome is not None,
+            known.job_id is not None,
+        ):
             intents[each.request_id] = each
     claims = [each for each in records if isinstance(each, Claim) and each.id not in withdrawn]
     # The end of a refresh that was completed is not among the newest claims and their ends.
@@ -381,11 +385,6 @@ def newest_recovered(records: Sequence[Record]) -> Recovered:
         if isinstance(each, ClaimRelease) and each.checkpoint
     ]
     return max(known, key=lambda each: (each.through, each.refresh), default=Recovered())
-
-
-def _knowledge(intent: Intent) -> tuple[bool, bool]:
-    # Of two outcomes, the one with a job was read from the server, the other only given up.
-    return intent.outcome is not None, intent.job_id is not None
 
 
 class Journal(Protocol):

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -39,7 +39,9 @@ class OwnFolder:
         with self._opening:
             if self._path is None:
                 self.parent.mkdir(parents=True, exist_ok=True)
-                self._remove_abandoned()
+                for abandoned in self.parent.glob(f"*/{_LOCK}"):
+                    with suppress(Timeout, OSError), FileLock(abandoned, timeout=0):
+                        shutil.rmtree(abandoned.parent, ignore_errors=True)
             while self._path is None:
                 own = Path(mkdtemp(dir=self.parent))
                 # Another process may take the new folder for an abandoned one until it is locked.
@@ -58,10 +60,13 @@ class OwnFolder:
                 self._removal()
             self._path = self._removal = None
 
-    def _remove_abandoned(self) -> None:
-        for lock in self.parent.glob(f"*/{_LOCK}"):
-            with suppress(Timeout, OSError), FileLock(lock, timeout=0):
-                shutil.rmtree(lock.parent, ignore_errors=True)
+
+def _remove(folder: Path, lock: FileLock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+
+
+_own_folder = cache(OwnFolder)
 
 
 def scratch() -> Path:
@@ -93,16 +98,6 @@ def temporary_folder() -> Path:
             f"user {found.st_uid}). Remove it, or set TMPDIR to a folder of your own."
         )
     return folder
-
-
-@cache
-def _own_folder(parent: Path) -> OwnFolder:
-    return OwnFolder(parent)
-
-
-def _remove(folder: Path, lock: FileLock) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    lock.release()
 
 
 @dataclass
@@ -152,9 +147,14 @@ class LocalCopies:
 
     def make_room(self) -> None:
         """Remove the copies that were not used for the longest time, if there are too many."""
-        sizes = dict(self._sizes())
-        surplus = sum(size for _, size in sizes.values()) - self.limit
-        for path, (_, size) in sorted(sizes.items(), key=lambda each: each[1]):
+        used: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob("*.parquet"):
+            # Another process may remove it meanwhile.
+            with suppress(FileNotFoundError):
+                found = path.stat()
+                used.append((found.st_mtime, found.st_size, path))
+        surplus = sum(size for _, size, _ in used) - self.limit
+        for _, size, path in sorted(used):
             if surplus <= 0:
                 break
             path.unlink(missing_ok=True)
@@ -163,11 +163,3 @@ class LocalCopies:
     def release(self) -> None:
         """Let go of all copies; the paths that were returned are no longer valid."""
         self._own.remove()
-
-    def _sizes(self) -> Iterator[tuple[Path, tuple[float, int]]]:
-        """Each shared copy with the time of its last use and its bytes."""
-        for path in self.folder.glob("*.parquet"):
-            # Another process may remove it meanwhile.
-            with suppress(FileNotFoundError):
-                found = path.stat()
-                yield path, (found.st_mtime, found.st_size)

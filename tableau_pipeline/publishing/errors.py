@@ -133,7 +133,12 @@ def translate_errors(
         requests.RequestException,
         *UNREADABLE,
     ) as error:
-        raise _unanswered(error, doing, url, hide) from _shown(error, hide)
+        words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
+        # The address of a redirect may hold what only its reader is to know.
+        said = hide(_QUERY.sub("?...", str(error)))
+        message = words.format(url=url, error=error, said=said, kind=type(error).__name__)
+        found = RefusedError if isinstance(error, _REFUSED) else RefreshError
+        raise found(f"{doing} failed: {message}") from _shown(error, hide)
 
 
 def _shown(error: Exception, hide: Callable[[str], str]) -> Exception | None:
@@ -142,16 +147,6 @@ def _shown(error: Exception, hide: Callable[[str], str]) -> Exception | None:
     for cause in (error.__cause__, error.__context__):
         text += "".join(traceback.format_exception(cause)) if cause else ""
     return error if hide(text) == text else None
-
-
-def _unanswered(error: Exception, doing: str, url: str, hide: Callable[[str], str]) -> RefreshError:
-    """Return the error for a call to which the server gave TSC no usable answer."""
-    words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
-    # The address of a redirect may hold what only its reader is to know.
-    said = hide(_QUERY.sub("?...", str(error)))
-    message = words.format(url=url, error=error, said=said, kind=type(error).__name__)
-    refused = isinstance(error, _REFUSED)
-    return (RefusedError if refused else RefreshError)(f"{doing} failed: {message}")
 
 
 def _answered(

@@ -169,13 +169,16 @@ class Deadline:
 
     The time limits of a socket begin again with every byte. Here each attempt has the whole time,
     as does each part of it that opens a connection.
+
+    Attributes:
+        socket: which the answer comes from: its connection may let go of it before.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._passed = False
         self._timer: Timer | None = None
-        self._socket: Any = None
+        self.socket: Any = None
 
     def begin(self, connection: HTTPConnection) -> None:
         """Begin an attempt on a connection."""
@@ -184,10 +187,6 @@ class Deadline:
         self._timer = Timer(self.seconds, self._pass, [connection])
         self._timer.daemon = True
         self._timer.start()
-
-    def keep(self, opened: Any) -> None:
-        """Keep a socket that the answer comes from: its connection may let go of it before."""
-        self._socket = opened
 
     def end(self) -> None:
         """The attempt is over."""
@@ -206,7 +205,7 @@ class Deadline:
 
     def _pass(self, connection: HTTPConnection) -> None:
         self._passed = True
-        for opened in (self._socket, connection.sock):
+        for opened in (self.socket, connection.sock):
             # In TLS within TLS, the socket is inside. Its own shutdown() would wait for the other.
             inner: Any = getattr(opened, "socket", opened)
             with suppress(OSError, TypeError):
@@ -227,7 +226,7 @@ class _Timed(HTTPConnection):
         super().request(*args, **settings)
 
     def getresponse(self) -> Any:
-        _CURRENT.get().keep(self.sock)
+        _CURRENT.get().socket = self.sock
         response = super().getresponse()
         # Before another attempt, urllib3 would read an answer to its end, which may never come.
         response.drain_conn = response.close

@@ -57,23 +57,16 @@ class Jobs:
 
     def _slept(self, pause: float, status: Job, began: datetime) -> bool:
         """Wait until the next look; return whether there is time for one."""
-        left = self._left(status, began)
+        since, limit, doing = began, self.timeouts.queue, "in the queue"
+        if status.started_at:
+            since, limit, doing = status.started_at, self.timeouts.job, "running"
+        # Both ends are read from the server's clock, because the one of this host may be wrong.
+        left = limit - (self.server.now() - since).total_seconds()
         if pause >= _WORTH_LOGGING:
-            self.log.info(
-                "Waiting for job %s on the server (%s)",
-                status.id,
-                "running" if status.started_at else "in the queue",
-            )
+            self.log.info("Waiting for job %s on the server (%s)", status.id, doing)
         if left > 0:
             self.sleep(min(pause, max(left, _RESOLUTION)))
         return left > 0
-
-    def _left(self, status: Job, began: datetime) -> float:
-        # Both ends are read from the server's clock, because the one of this host may be wrong.
-        since, limit = began, self.timeouts.queue
-        if status.started_at:
-            since, limit = status.started_at, self.timeouts.job
-        return limit - (self.server.now() - since).total_seconds()
 
     def _give_up(self, job_id: str, last: Job) -> Job | None:
         limit = (

@@ -292,14 +292,6 @@ def _session(
             # A signed token is valid for one sign-in only, so a new one is made here.
             tsc.auth.sign_in(credentials.for_site(site))
 
-    def sign_in_again() -> None:
-        log.warning(
-            'The session on site "%s" has ended: signing in again. If this happens often, the same '
-            "token may be in use elsewhere: give each deployment a token of its own",
-            site,
-        )
-        sign_in()
-
     clock = ServerClock()
     with translate_errors(doing, url=url, hide=hide):
         tsc = TSC.Server(
@@ -317,7 +309,7 @@ def _session(
             tsc,
             url=url,
             site=site,
-            sign_in=sign_in_again,
+            sign_in=sign_in,
             clock=clock,
             log=log,
             hide=hide,

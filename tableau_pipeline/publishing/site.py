@@ -533,6 +533,12 @@ class TableauSite:
             except TSC.FailedSignInError as error:
                 if error.code not in SESSION_GONE:
                     raise
+                self.log.warning(
+                    'The session on site "%s" has ended: signing in again. If this happens often, '
+                    "the same token may be in use elsewhere: give each deployment a token of its "
+                    "own",
+                    self.site,
+                )
                 # Without a session the server carries nothing out, so the call cannot take effect
                 # twice.
                 self.sign_in()

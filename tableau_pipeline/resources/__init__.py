@@ -1,12 +1,19 @@
 """Spark, Hyper, Tableau and the snapshots as Dagster resources, set up from the environment."""
 
+import os
+from typing import Any
+
+import dagster as dg
+from pydantic import ValidationError
+
+from tableau_pipeline.core.project_root import root_from
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.data_folder import (
     data_dir,
     in_object_store,
     shared_place,
     work_dir,
 )
-from tableau_pipeline.resources.environment import resources_from_env, tableau_project_root
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.resources.unchanged import unchanged
@@ -24,3 +31,58 @@ __all__ = [
     "unchanged",
     "work_dir",
 ]
+
+_NO_TEXTS = ("job_timeout", "queue_timeout", "takeover")
+
+
+def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
+    """Return every resource of the pipeline, set up from the environment.
+
+    Keys: "spark", "hyper", "tableau", "snapshots". No variable is required here.
+
+    Args:
+        keep_days: see `SnapshotIOManager`.
+
+    Raises:
+        RefusedError: a variable has an invalid value.
+    """
+    # A wrong one is to be found when the location is loaded, not by the first refresh.
+    tableau_project_root()
+    spark = SparkResource(
+        **{
+            name: os.environ.get(f"SPARK_{name.upper()}") or None
+            for name in ("master", "remote", "driver_memory")
+        }
+    )
+    tableau: dict[str, Any] = {}
+    for name in TableauServerResource.model_fields:
+        variable = f"TABLEAU_{name.upper()}"
+        if value := os.environ.get(variable):
+            # The web UI never shows the value of an EnvVar, which Dagster takes for a text.
+            tableau[name] = value if name in _NO_TEXTS else dg.EnvVar(variable)
+    snapshots: dict[str, Any] = {"root": str(shared_place("snapshots")), "keep_days": keep_days}
+    if value := os.environ.get("PIPELINE_CACHE_GB"):
+        snapshots["cache_gb"] = value
+    try:
+        return {
+            "spark": spark,
+            "hyper": HyperResource(memory_limit=os.environ.get("HYPER_MEMORY_LIMIT") or "50%"),
+            "tableau": TableauServerResource(**tableau),
+            "snapshots": SnapshotIOManager(spark=spark, **snapshots),
+        }
+    except ValidationError as error:
+        found = error.errors()[0]
+        name = str(found["loc"][0]).upper()
+        raise RefusedError(
+            f"{'PIPELINE' if name == 'CACHE_GB' else 'TABLEAU'}_{name} is {found['input']!r}: "
+            f"{found['msg']}."
+        ) from None
+
+
+def tableau_project_root() -> str:
+    """Return TABLEAU_PROJECT_ROOT, "" if it is not set.
+
+    Raises:
+        RefusedError: it is not the path of a project.
+    """
+    return root_from(os.environ.get("TABLEAU_PROJECT_ROOT", ""))

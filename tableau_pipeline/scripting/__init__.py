@@ -4,6 +4,11 @@ The functions that write models with Spark are in `tableau_pipeline.scripting.sp
 only refreshes needs no Spark.
 """
 
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
 from tableau_pipeline.core.declaration import (
     Append,
     Declaration,
@@ -21,16 +26,23 @@ from tableau_pipeline.core.lake_table import InCatalog, LakeTable
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members, MetadataPolicy
+from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Password,
     PersonalAccessToken,
     signed_in,
 )
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.refresh import Setup
+from tableau_pipeline.refresh.refresh import refresh as run
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.scripting.refresh_script import refresh
+from tableau_pipeline.scripting.file_journal import FileJournal
+from tableau_pipeline.snapshots.store import SnapshotStore
 
 __all__ = [
     "Accept",
@@ -63,3 +75,51 @@ __all__ = [
     "refresh",
     "signed_in",
 ]
+
+_LOG = logging.getLogger(__name__)
+_OPTIONS, _TIMEOUTS = Options(), Timeouts()
+# Bytes of files of tables in object stores.
+_COPIES = 10 * 10**9
+
+
+def refresh(
+    declaration: Declaration,
+    *,
+    server: Callable[[], AbstractContextManager[TableauSite]],
+    snapshots: Path,
+    journal: Path,
+    folder: Path,
+    options: Options = _OPTIONS,
+    timeouts: Timeouts = _TIMEOUTS,
+    log: logging.Logger = _LOG,
+) -> Report:
+    """Make the published data source equal to the newest versions of its models, or refuse.
+
+    This has the same effect and guarantees as `components.PublishedDatasource` in Dagster. A JSON
+    file replaces Dagster's event log: it records what is published, and what is about to be sent.
+
+    Args:
+        server: opens a session when one is first needed, by `signed_in`.
+        snapshots: the folder of all snapshots; `scripting.spark.write_snapshot` writes them.
+        journal: the JSON file, one for each data source; the first refresh creates it.
+        folder: for the files that are sent; the same for every refresh of this data source. In
+            `kept` there, a refresh saves the work of people before it replaces it.
+
+    Raises:
+        RefusedError: the declaration is wrong, or the refresh would be unsafe; nothing was
+            sent.
+        RefreshError: the refresh failed; the next one finds out what became of it.
+    """
+    copies = LocalCopies(folder / "copies", limit=_COPIES)
+    setup = Setup(
+        declaration=declaration,
+        snapshots=with_lakes(SnapshotStore(snapshots), declaration, copies),
+        journal=FileJournal(journal),
+        server=server,
+        hyper=hyper_process,
+        folder=folder.resolve(),
+        kept=folder.resolve() / "kept",
+        log=log,
+        timeouts=timeouts,
+    )
+    return run(setup, options)
