@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from tableau_pipeline.components.automation import runs_models, upstream_problems
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import Diff, Project, ProjectLuid
+from tableau_pipeline.core.declaration import Diff, Project
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
 from tableau_pipeline.keys import guess
@@ -266,9 +266,7 @@ def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], 
 
 
 def _parts(project: Project) -> tuple[str, ...]:
-    """Return the names of a project's path, which differ by more than case; or its LUID."""
-    if isinstance(project, ProjectLuid):
-        return (project.luid,)
+    """Return the names of a project's path, which differ by more than case."""
     names = [name.strip() for name in project.split("/")] if isinstance(project, str) else project
     return tuple(name.casefold() for name in names)
 

@@ -296,27 +296,17 @@ class Reconcile:
         return round(self.max_mb * 1e6)
 
 
-@keyed
-class ProjectLuid:
-    """A project, identified by its LUID."""
-
-    luid: str = Field(min_length=1, description="The LUID that the server reports.")
-
-
-# A path "Parent/Child", a tuple of names, which may contain "/", or a LUID.
-Project = str | tuple[str, ...] | ProjectLuid
+# A path "Parent/Child", or a tuple of names, which may contain "/".
+Project = str | tuple[str, ...]
 
 
 def _project(project: Any) -> Any:
-    if isinstance(project, dict) and list(project) == ["luid"]:
-        return ProjectLuid(**project)
-    if not isinstance(project, str | tuple | list | ProjectLuid):
+    if not isinstance(project, str | tuple | list):
         raise ValueError(
-            'project is one of: a path, "Aviation/Curated"; a list of names, [Aviation, "A/B"]; '
-            "{luid: ...}"
+            'project is one of: a path, "Aviation/Curated"; a list of names, [Aviation, "A/B"]'
         )
     names = project.split("/") if isinstance(project, str) else project
-    if isinstance(names, list | tuple) and not all(str(name).strip() for name in names or [""]):
+    if not all(str(name).strip() for name in names or [""]):
         raise ValueError(f'"{project}" has an empty part: write "Parent/Child"')
     return project
 
@@ -345,10 +335,10 @@ class Declaration(About):
     name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
     project: Annotated[
         Project,
-        BeforeValidator(_project, json_schema_input_type=str | list[str] | ProjectLuid),
+        BeforeValidator(_project, json_schema_input_type=str | list[str]),
     ] = Field(
         description='Path of the project, "Aviation/Curated"; or a list of names, which may '
-        'contain slashes, [Aviation, "Arrivals/Departures"]; or {luid: ...}.'
+        'contain slashes, [Aviation, "Arrivals/Departures"].'
     )
     tables: Annotated[
         tuple[Table, ...], written_as(Annotated[dict[str, Table], Field(min_length=1)], _named)
@@ -526,7 +516,7 @@ class Declaration(About):
 
     @property
     def project_path(self) -> str:
-        """The project as text: its path or its LUID."""
+        """The project as text."""
         return project_path(self.project)
 
     @property
@@ -559,14 +549,8 @@ class Declaration(About):
 
 
 def project_path(project: Project) -> str:
-    """Return a project as text: its path or its LUID."""
-    match project:
-        case str():
-            return project
-        case ProjectLuid(luid):
-            return luid
-        case names:
-            return "/".join(names)
+    """Return a project as text."""
+    return project if isinstance(project, str) else "/".join(project)
 
 
 def asset_key_of(name: str) -> str:

@@ -8,7 +8,7 @@ to another one, even if they share an instance and a site.
 from dataclasses import fields
 from typing import Any
 
-from tableau_pipeline.core.declaration import Declaration, ProjectLuid
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefusedError
 
 
@@ -38,20 +38,10 @@ def root_of(key: str) -> str:
 
 
 def below(declaration: Declaration, root: str) -> Declaration:
-    """Return a declaration in the environment below a root, "" for none.
-
-    Raises:
-        RefusedError: it names its project by LUID, so that it would be outside.
-    """
+    """Return a declaration in the environment below a root, "" for none."""
     if not root:
         return declaration
     project = declaration.project
-    if isinstance(project, ProjectLuid):
-        raise RefusedError(
-            f'"{declaration.name}" is declared in the project {project.luid}, and cannot be placed '
-            f'below "{root}" (TABLEAU_PROJECT_ROOT): declare `project` by its path, or unset the '
-            "variable"
-        )
     names = project.split("/") if isinstance(project, str) else project
     placed: dict[str, Any] = {
         "project": (*root.split("/"), *names),

@@ -19,7 +19,7 @@ from tableauserverclient.datetime_helpers import parse_datetime
 from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.declaration import Project, ProjectLuid, megabytes, project_path
+from tableau_pipeline.core.declaration import Project, megabytes, project_path
 from tableau_pipeline.core.server import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.digest import LARGEST, Metadata, read_metadata
@@ -166,8 +166,7 @@ class TableauSite:
         """Return the id of a project, after creating the missing part of its path if allowed.
 
         Raises:
-            RefusedError: no project has this LUID, or one on its path is missing and `create` is
-                false.
+            RefusedError: one on its path is missing, and `create` is false.
         """
         return self.ask(
             f'Looking for project "{project_path(project)}"',
@@ -175,13 +174,6 @@ class TableauSite:
         )
 
     def _project(self, project: Project, *, create: bool) -> str:
-        if isinstance(project, ProjectLuid):
-            if any(item.id == project.luid for item in rest.every(self.tsc.projects)):
-                return project.luid
-            raise _NoProjectError(
-                f"There is no project {project.luid} on the site, or this user may not see it. "
-                "Correct the LUID in `project:`, or name the project by its path."
-            )
         # Names are unique only within one parent.
         parent: str | None = None
         names = project if isinstance(project, tuple) else [*map(str.strip, project.split("/"))]
@@ -394,16 +386,22 @@ class TableauSite:
         Args:
             since: by the server's clock; jobs created before are left out.
         """
+        # Servers before 2025.3 never list jobs for connected apps, even in a new session.
+        with suppress(SignInError):
+            return self._jobs(name, since)
+        return None
+
+    @_asks('Asking for the jobs of "{name}"')
+    def _jobs(self, name: str, since: datetime) -> Sequence[Job] | None:
         options = TSC.RequestOptions()
         field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
         options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
         try:
-            found = self.ask(
-                f'Asking for the jobs of "{name}"', lambda: [*rest.every(self.tsc.jobs, options)]
-            )
-        # Servers before 2025.3 never list jobs for connected apps, even in a new session.
-        except (RefusedError, SignInError):
-            return None
+            found = list(rest.every(self.tsc.jobs, options))
+        except TSC.ServerResponseError as error:
+            if error.code.startswith("403"):
+                return None
+            raise
         # Some names cannot be written in a filter, so titles are compared here.
         jobs = [rest.listed_job(item) for item in found if rest.same_name(item.title, name)]
         return [job for job in jobs if job]

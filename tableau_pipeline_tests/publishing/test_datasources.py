@@ -8,7 +8,6 @@ import pytest
 import requests
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.declaration import ProjectLuid
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing import about
@@ -260,12 +259,3 @@ def test_names_that_hold_a_slash(tableau: TableauSite, top: str):
     assert tableau.find_project(f"{top}/Sales/EU") is None
     with pytest.raises(RefusedError, match=f'"{top}/Sales/US".*"Sales/US" in "{top}"'):
         tableau.project((top, "Sales/US"), create=False)
-
-
-@pytest.mark.parametrize("create", [True, False])
-def test_luid_of_no_project(tableau: TableauSite, create: bool):
-    """Prevents: a slip in a LUID is found out when all is built and uploaded."""
-    nowhere = "00000000-0000-0000-0000-000000000000"
-    assert tableau.find_project(ProjectLuid(nowhere)) is None
-    with pytest.raises(RefusedError, match=f"no project {nowhere}.*`project:`"):
-        tableau.project(ProjectLuid(nowhere), create=create)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import Diff, ProjectLuid, Reconcile
+from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Publish, UpdateTables
 from tableau_pipeline_tests.docs.page import page
@@ -166,19 +166,6 @@ def path() -> str:
 def names(pipeline: Pipeline) -> set[str]:
     with session(pipeline.sandbox) as site:
         return {project.name for project in site.tsc.projects.all()}
-
-
-def test_project_by_its_luid(pipeline: Pipeline, path: str):
-    """Prevents: a project that somebody renames is created a second time."""
-    with session(pipeline.sandbox) as site:
-        luid = site.project((path,), create=True)
-    pipeline.declare(project=ProjectLuid(luid))
-    pipeline.run()
-    (item,) = pipeline.found()
-    assert item.project_id == luid
-    pipeline.declare(project=ProjectLuid("nowhere"), name=f"{pipeline.name} elsewhere")
-    with pytest.raises(RefusedError, match="nowhere"):
-        pipeline.run()
 
 
 @pytest.mark.parametrize("depth", [0, 1])
