@@ -141,12 +141,13 @@ def _policy(value: Any) -> Any:
         return value
     if value == "replace":
         return ReplaceAll()
-    names = list(value) if isinstance(value, dict) else [str(value)]
-    wrong = [str(name) for name in names if name not in ("diff", "append", "partitions")]
-    if wrong or len(names) != 1:
+    keys = list(value) if isinstance(value, dict) else []
+    wrong = [str(key) for key in keys if key not in ("diff", "append", "partitions")]
+    if wrong or len(keys) != 1:
+        given = ", ".join(wrong) or ("several of them" if keys else value)
         raise ValueError(
             "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
-            f"{{partitions: {{column: ...}}}}; not {', '.join(wrong) or 'several of them'}"
+            f"{{partitions: {{column: ...}}}}; not {given}"
         )
     form = _Refresh(**value)
     return form.diff or form.append or form.partitions

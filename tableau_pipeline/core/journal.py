@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -242,15 +242,19 @@ def read_record(stored: object, *, repair: str) -> Record:
         RefusedError: this release does not understand it. It must not be skipped, as it may be a
             claim, or a request that may still take effect.
     """
+    text = json.dumps(stored)
     try:
-        return _RECORD.validate_json(json.dumps(stored))
+        return _RECORD.validate_json(text)
     except ValidationError as error:
-        raise RefusedError(not_understood(stored, error, repair=repair)) from error
+        raise RefusedError(not_understood(text, error, repair=repair)) from error
 
 
-def not_understood(stored: object, error: ValidationError, *, repair: str) -> str:
+def not_understood(text: str | bytes, error: ValidationError, *, repair: str) -> str:
     """Return why a record, or a file of them, cannot be read, and the remedy."""
-    written = stored if isinstance(stored, dict) else {}
+    written: object = None
+    with suppress(ValueError):
+        written = json.loads(text)
+    written = written if isinstance(written, dict) else {}
     found = written.get("format")
     if isinstance(found, int) and found > FORMAT:
         return (

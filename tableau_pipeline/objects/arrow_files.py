@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -195,20 +195,15 @@ class ObjectReader:
         store = _opened(self.url)
         for batch in batches:
             for key in batch.column(0).to_pylist():
-                with _task_errors("Reading", f"{self.url}/{key}"):
-                    content = _downloaded(store, key)
-                with content, pq.ParquetFile(content) as file:
+                with TemporaryFile() as content:
+                    with _task_errors("Reading", f"{self.url}/{key}"):
+                        # One request, where Parquet's columns would be several.
+                        for chunk in obstore.get(store, key).stream():
+                            content.write(chunk)
+                    content.seek(0)
+                    file = pq.ParquetFile(content)
                     for rows in file.iter_batches(_BATCH, columns=[*self.columns]):
                         yield rows.select([*self.columns]).rename_columns([*self.names])
-
-
-def _downloaded(store: ObjectStore, key: str) -> IO[bytes]:
-    """Download an object: one request, where Parquet's columns would be several."""
-    file = TemporaryFile()  # noqa: SIM115 - closed by the caller
-    for chunk in obstore.get(store, key).stream():
-        file.write(chunk)
-    file.seek(0)
-    return file
 
 
 def _opened(url: str) -> ObjectStore:

@@ -366,7 +366,6 @@ _NEEDED = [
     ("POST", "sites/[^/]+/projects", "project"),
     ("GET", _ITEM, "datasource"),
     ("GET", f"{_ITEM}/revisions", "pagination"),
-    ("GET", f"{_ITEM}/connections", "connections"),
     ("PUT", f"{_ITEM}/tags", "tags"),
     ("POST", "sites/[^/]+/fileUploads", "fileUpload"),
     ("PUT", "sites/[^/]+/fileUploads/[^/]+", "fileUpload"),

@@ -37,11 +37,6 @@ from tableau_pipeline.publishing.tasks import RefreshTask
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
-_MODES = {
-    PublishMode.CREATE: TSC.Server.PublishMode.CreateNew,
-    PublishMode.REPLACE: TSC.Server.PublishMode.Replace,
-    PublishMode.OVERWRITE: TSC.Server.PublishMode.Overwrite,
-}
 # Bytes of a file whose size the server does not tell.
 _LARGEST_DOWNLOAD = 10**10
 _DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
@@ -292,7 +287,7 @@ class TableauSite:
         parameters = {
             "uploadSessionId": upload,
             "datasourceType": suffix.removeprefix("."),
-            _MODES[mode].lower(): "true",
+            **({} if mode is PublishMode.CREATE else {mode.value: "true"}),
             # Only a job can be asked about later, if the refresh is interrupted meanwhile.
             "asJob": "true",
         }
@@ -336,7 +331,7 @@ class TableauSite:
             RefreshError: the server failed or did not answer: it may have received the request.
         """
         self.tsc.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")
-        path = f"{luid}/connections/{self._known(luid, connection)}" if connection else luid
+        path = f"{luid}/connections/{connection}" if connection else luid
         # TSC's own call would also upload the payload, which has already been done.
         endpoint = self.tsc.datasources
         try:
@@ -355,17 +350,6 @@ class TableauSite:
             raise
         jobs = TSC.JobItem.from_response(answer.content, self.tsc.namespace)
         return jobs[0].id if jobs else None
-
-    def _known(self, luid: str, connection: str) -> str:
-        datasource = self.tsc.datasources.get_by_id(luid)
-        self.tsc.datasources.populate_connections(datasource)
-        known = [str(item.id) for item in datasource.connections]
-        if connection in known:
-            return connection
-        raise RefusedError(
-            f'Data source "{datasource.name}" has no connection {connection}. It has: '
-            f"{', '.join(known)}."
-        )
 
     @_asks("Asking for job {job_id}")
     def job(self, job_id: str) -> Job | None:

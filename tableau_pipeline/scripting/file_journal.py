@@ -1,6 +1,5 @@
 """The journal of a refresh in a JSON file, for scripts."""
 
-import json
 import os
 import platform
 from collections.abc import Sequence
@@ -92,7 +91,7 @@ class FileJournal:
         try:
             return _Content.model_validate_json(text)
         except ValidationError as error:
-            why = not_understood(_parsed(text), error, repair=_REPAIR)
+            why = not_understood(text, error, repair=_REPAIR)
             raise RefusedError(f"{self.path} cannot be read: {why}") from error
 
     def _write(self, content: _Content) -> None:
@@ -102,20 +101,9 @@ class FileJournal:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self.path)
-        _sync(self.path.parent)
-
-
-def _parsed(text: bytes) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def _sync(folder: Path) -> None:
-    """Make a rename in this folder survive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        # The new name is to survive a power failure, too.
+        descriptor = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -29,6 +29,7 @@ attributes:
 CASES = {
     "policy": ("      refresh: {dif: {key: [id]}}", 7, "orders.refresh: refresh is one of: replace;"
         " {diff: {key: [...]}}; {append: {cursor: ...}}; {partitions: {column: ...}}; not dif"),
+    "policy without keys": ("      refresh: diff", 7, "{partitions: {column: ...}}; not diff"),
     "two policies": ("      refresh: {diff: {key: id}, append: {cursor: id}}", 7,
         "{partitions: {column: ...}}; not several of them"),
     "key of a policy": ("      refresh: {diff: {key: [id], chnges: x}}", 7,
