@@ -9,9 +9,9 @@ Batch([
 import json
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, NoReturn
 
 from tableauhyperapi import TableName
@@ -219,51 +219,38 @@ def _constant(value: object) -> tuple[str, str]:
     Raises:
         BatchError: the server would not get exactly this value; the message names a remedy.
     """
-    # The order matters: True is an int, and every datetime is a date.
+    # The order matters: True is an int.
     match value:
         case bool():
             return "boolean", str(value).lower()
         case int() if -(1 << 63) <= value < 1 << 63:
             # The plain digits, even if a subclass has its own text.
             return "integer", int.__repr__(value)
-        case int():
-            raise BatchError(
-                f"the constant {value:,} has more than 64 bits, so no integer column can hold it"
-            )
         case float() if math.isfinite(value):
             return "double", float.__repr__(value)
         case str():
             return "string", _checked_text(value, what="the constant")
-        case datetime():
-            return "datetime", _instant(value)
+        case datetime() if text := _instant(value):
+            return "datetime", text
         case None:
             raise BatchError("a comparison with NULL never holds: use .is_null()")
-        case float() | date() | Decimal():
-            kind = "" if isinstance(value, float) else f"the {type(value).__name__.lower()} "
-            raise BatchError(f"a constant cannot be {kind}{value}: {_REMEDY}")
-        case _:
-            raise BatchError(
-                f"{value!r:.100} is not a constant: use bool, int, float, str or a datetime with "
-                f"a time zone; for other types, {_REMEDY}"
-            )
+    raise BatchError(
+        f"{value!r:.100} is not a constant: use a bool, an int of at most 64 bits, a finite float, "
+        "a str, or a datetime that has a time zone and whole milliseconds, and is in the years 1 "
+        f"to 9999 in UTC; for other values, {_REMEDY}"
+    )
 
 
-def _instant(value: datetime) -> str:
-    if value.utcoffset() is None:
-        raise BatchError(
-            f"the datetime {value} has no time zone: set one, such as .replace(tzinfo=UTC)"
-        )
+def _instant(value: datetime) -> str | None:
+    """Return a datetime as it is sent; None if it cannot be sent exactly."""
     try:
         instant = value.astimezone(UTC)
     except OverflowError:
-        raise BatchError(f"the datetime {value} is beyond the years 1 to 9999 in UTC") from None
+        return None
     text = instant.isoformat(timespec="milliseconds")
     # Not compared with `value`: a time in the repeated hour equals none in another zone.
-    if datetime.fromisoformat(text) != instant:
-        raise BatchError(
-            f"the datetime {value} has more than milliseconds, which a constant cannot hold: "
-            f"round it, or {_REMEDY}"
-        )
+    if value.utcoffset() is None or datetime.fromisoformat(text) != instant:
+        return None
     return text.replace("+00:00", "Z")
 
 
@@ -366,15 +353,14 @@ def _checked_text(text: object, *, what: str) -> str:
     Raises:
         BatchError: it is not a text, or one that the server cannot read.
     """
-    if not isinstance(text, str):
-        raise BatchError(f"{what} must be a string, not {text!r}")
-    if "\0" in text:
-        raise BatchError(f"{what} {text!r} contains U+0000, at which the server stops reading")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BatchError(f"{what} {text!a} is not Unicode text: {error.reason}") from error
-    return text
+    with suppress(UnicodeEncodeError):
+        if isinstance(text, str) and "\0" not in text:
+            text.encode()
+            return text
+    raise BatchError(
+        f"{what} must be a text in Unicode without U+0000, at which the server stops reading; not "
+        f"{text!a}"
+    )
 
 
 def describe_actions(batch: str) -> str:

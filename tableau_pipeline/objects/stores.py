@@ -58,23 +58,20 @@ def is_url(location: str, *, setting: str) -> bool:
     host = location.partition("://")[2].partition("/")[0]
     # The container of Azure stands before its account, where others have a user.
     named = host.replace("@", "", 1) if location.startswith("abfss://") else host
-    # Before all else, as a refusal shows in the web UI. A secret with "/" ends in the folder.
     is_store = location.startswith(_SCHEMES)
-    if "@" in named or (":" in named and (is_store or "@" in location)):
+    # Before all else, as a refusal shows in the web UI. A secret with "/" ends in the folder. Some
+    # clients would take "%" for an escape, and others not.
+    holds_more = "@" in named or (":" in named and (is_store or "@" in location))
+    if holds_more or (is_store and set("?#%") & set(location)):
         raise RefusedError(
             f"{setting} ({scheme_and_host(location)}) holds more than a bucket and a folder: leave "
-            "credentials out of it, and set the variables of the store, such as AWS_ACCESS_KEY_ID."
+            'credentials out of it, and "?", "#" and "%", and set the variables of the store, such '
+            "as AWS_ACCESS_KEY_ID."
         )
     if not is_store:
         raise RefusedError(
             f"{setting} is not the URL of an object store ({scheme_and_host(location)}): set it "
             f"to a path, or to a URL that begins with {', '.join(_SCHEMES)}."
-        )
-    # Some clients would take "%" for an escape, and others not.
-    if set("?#%") & set(location):
-        raise RefusedError(
-            f'{setting} ({scheme_and_host(location)}) holds "?", "#" or "%": set it to a bucket '
-            "and a folder alone, without escapes, and credentials by the variables of the store."
         )
     return True
 
