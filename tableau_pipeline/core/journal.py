@@ -283,8 +283,8 @@ class History:
 
     Attributes:
         number: the highest number of any refresh.
-        claims: the newest claims that were not withdrawn; `closed` has the ids of those that
-            have ended.
+        claims: the newest claims that were not withdrawn.
+        open_claims: those of them that have not ended.
         recovered: what is known of all requests up to some refresh, in whatever order their
             records were stored.
         intents: the later requests, oldest first; of each, the record that knows most.
@@ -292,14 +292,9 @@ class History:
 
     number: int
     claims: tuple[Claim, ...]
-    closed: frozenset[str]
+    open_claims: list[Claim]
     recovered: Recovered
     intents: tuple[Intent, ...]
-
-    @property
-    def open_claims(self) -> list[Claim]:
-        """The claims that have not ended."""
-        return [claim for claim in self.claims if claim.id not in self.closed]
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -343,11 +338,11 @@ def read_history(records: Sequence[Record]) -> History:
     claims = [each for each in records if isinstance(each, Claim) and each.id not in withdrawn]
     # The end of a refresh that was completed is not among the newest claims and their ends.
     completed = max((each.refresh for each in closings if each.checkpoint), default=0)
-    ended = {each.id for each in claims if each.refresh <= completed}
+    closed = {each.claim for each in closings}
     return History(
         number=max((each.refresh for each in records), default=0),
         claims=tuple(claims),
-        closed=frozenset(ended | {each.claim for each in closings}),
+        open_claims=[e for e in claims if e.refresh > completed and e.id not in closed],
         recovered=recovered,
         intents=tuple(sorted(intents.values(), key=lambda each: (each.refresh, each.step))),
     )

@@ -53,20 +53,16 @@ def server_address(url: str) -> str:
     Raises:
         RefusedError: the URL holds credentials, or is none.
     """
-    shown = f"TABLEAU_SERVER_URL ({scheme_and_host(url)})"
     # It stands in messages, records and the web UI.
-    if set("@?#") & set(url):
-        raise RefusedError(
-            f'{shown} holds "@", "?" or "#", and may hold credentials: set it to the address '
-            "alone, such as https://tableau.example.com, and sign in by the variables of a "
-            "token, a user or a connected app."
-        )
-    with suppress(LocationParseError):
-        if parse_url(url).scheme in (None, *_PORTS):
-            # Checkpoints name the server by this text; a slash would make it another server.
-            return url.rstrip("/")
+    if not set("@?#") & set(url):
+        with suppress(LocationParseError):
+            if parse_url(url).scheme in (None, *_PORTS):
+                # Checkpoints name the server by this text; a slash would make it another server.
+                return url.rstrip("/")
     raise RefusedError(
-        f"{shown} is not an address of the web: set it to one such as https://tableau.example.com."
+        f"TABLEAU_SERVER_URL ({scheme_and_host(url)}) is not the address of a server alone: set it "
+        'to one such as https://tableau.example.com, without "@", "?" and "#", and sign in by the '
+        "variables of a token, a user or a connected app."
     )
 
 
