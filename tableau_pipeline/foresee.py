@@ -87,7 +87,7 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
     found = foreseen(declaration, report)
     possible = (site.payload_limit if site else None, declaration.payload_limit)
     limit = min(filter(None, possible), default=None) if found.kind == "update" else None
-    return replace(found, limit=limit, notes=(*waits, *_notes(report)))
+    return replace(found, limit=limit, notes=(*waits, *found.notes))
 
 
 def _lacking(setup: Setup) -> list[str]:
@@ -192,6 +192,7 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
         deleted=sum(each.deleted for each in report.tables.values()),
         rows=sum(each.content.rows for each in report.desired.values()),
         size=size,
+        notes=tuple(_notes(report)),
     )
 
 

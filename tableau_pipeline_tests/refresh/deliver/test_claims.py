@@ -16,7 +16,7 @@ from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
+from tableau_pipeline_tests.refresh.stateful.actors import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline

@@ -1,30 +1,120 @@
 """Refreshes as a history sees them: where they are, and what is to happen to them there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from random import Random
+from typing import Any
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.journal import Owner
+from tableau_pipeline.core.journal import FORMAT, ClaimRelease, Owner, Record, needed, read_record
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
-from tableau_pipeline_tests.refresh.stateful.journals import Log
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
-from tableau_pipeline_tests.refresh.stateful.server.contents import Published
+from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Published
+
+LATER_RELEASE = "99.1"
+# What a release writes whose format this one does not know.
+_LATER_RECORD = {"format": FORMAT + 1, "release": LATER_RELEASE, "kind": "claim", "lease": 60}
+
+
+@dataclass
+class Log:
+    """The records of one declaration in one instance.
+
+    Attributes:
+        name: of whoever publishes: "ours", or another one.
+        short: whoever reads gets what a journal has to hand out, and no more.
+        ended: run ids of which Dagster says that they have ended.
+        wiped: how often somebody wiped the asset.
+        placed: the LUID, the name and the project with which a refresh ended well, as declared.
+        later_at: the moment when a later release stored a record, which is still there.
+    """
+
+    name: str
+    instance: str
+    key: str
+    short: bool
+    chance: Random
+    records: list[Record] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    wiped: int = 0
+    placed: tuple[str, str, str] | None = None
+    later_at: int | None = None
+
+    def visible(self) -> list[Record]:
+        """What there is to be read, in no order.
+
+        Raises:
+            RefusedError: a later release wrote some of it.
+        """
+        if self.later_at is not None:
+            read_record(_LATER_RECORD, repair="Restore a backup")
+        kept = needed(self.records) if self.short else list(self.records)
+        self.chance.shuffle(kept)
+        return kept
+
+    def wipe(self) -> None:
+        """Forget everything."""
+        self.records.clear()
+        self.placed = None
+        self.wiped += 1
+
+
+# Told of each step of a call by its name; may raise, and may let others go first.
+Point = Callable[[str], None]
+
+
+@dataclass
+class SimulatedJournal:
+    """Implements `Journal` for one refresh.
+
+    `kept` hears of every record. One that is on its way is seen by nobody, and may be overtaken by
+    those of others.
+    """
+
+    log: Log
+    owner: Owner
+    point: Point
+    kept: Callable[[], None]
+
+    @property
+    def instance(self) -> str:
+        return self.log.instance
+
+    def records(self) -> Sequence[Record]:
+        """All that others may have written, too."""
+        self.point("read the journal")
+        return self.log.visible()
+
+    def append(self, record: Record) -> None:
+        """Keep a record."""
+        kind = f"{record.kind} with a checkpoint" if _counts(record) else record.kind
+        self.point(f"append {kind}")
+        self.point(f"appending {kind}")
+        self.log.records.append(record)
+        self.kept()
+        self.point(f"appended {kind}")
+
+    def has_ended(self, owner: Owner) -> bool:
+        """What Dagster says."""
+        return owner.run_id in self.log.ended
+
+    def lock(self, timeout: float) -> AbstractContextManager[None]:
+        """Records alone keep the refreshes apart."""
+        return nullcontext()
+
+
+def _counts(record: Record) -> bool:
+    return isinstance(record, ClaimRelease) and record.checkpoint is not None
 
 
 class Killed(BaseException):
     """The process is gone."""
-
-
-class Action(Protocol):
-    """Something that happens while a refresh is at some point."""
-
-    def __call__(self, history: Any, actor: "Actor") -> None: ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +125,7 @@ class Event:
 
     at: str
     nth: int
-    what: Action
+    what: Callable[[Any, Any], None]
 
     def __str__(self) -> str:
         return f"{self.what} at {self.at!r} number {self.nth}"
@@ -85,8 +175,8 @@ class Actor:
         overtaken: the moment when another one went on, since this one is said to have ended.
         meddled: somebody else did something while it ran.
         disturbed: anything at all happened to it.
-        replaced: what people had set that it has replaced, as its declaration allows.
-    lost_work: it took over a data source, and the server dropped the work of people in it.
+        replaced: places that people had set and that it has replaced, as its declaration allows.
+        lost_work: it took over a data source, and the server dropped the work of people in it.
         decided: its decisions and their reasons; it decides again if it meets somebody else.
         versions: of the models, that it builds on; and the `day` from which its windows count.
     """
@@ -116,7 +206,7 @@ class Actor:
     sendings: list[Sending] = field(default_factory=list)
     meddled: bool = False
     disturbed: bool = False
-    replaced: list[str] = field(default_factory=list)
+    replaced: list[Place] = field(default_factory=list)
     lost_work: bool = False
     decided: list[tuple[str, str]] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)
@@ -148,7 +238,9 @@ class Actor:
         return self.store.newest(asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model."""
+        """A version of a model; of metadata alone, the published one is published again."""
+        if self.options.metadata_only:
+            self.versions[asset_key] = number
         return self.store.version(asset_key, number)
 
     def now(self) -> datetime:

@@ -5,35 +5,43 @@ Each takes the history and the refresh to which it happens; None for what happen
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from tableau_pipeline.core import project_root
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, needed, read_history
+from tableau_pipeline.core.journal import (
+    Claim,
+    ClaimRelease,
+    Owner,
+    Record,
+    needed,
+    read_history,
+)
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
+from tableau_pipeline.metadata.about import Permission
+from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, note_meddling, note_rows
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.scenarios import ROOT, Rules, related
+from tableau_pipeline_tests.refresh.stateful.server.other_user import CAPABILITIES
 from tableau_sandbox.faults import Cut, QueryFault
 from tableau_sandbox.simulation import Fate
 
 
-@dataclass(frozen=True)
 class Deed:
     """A function of this module, or of `changes`, that is still to be called.
 
-    In a trace, `deed(swap, 1, 2)` is "swap 1 2".
+    In a trace, `Deed(swap, 1, 2)` is "swap 1 2".
     """
 
-    does: Callable[..., Any]
-    args: tuple
+    def __init__(self, does: Callable[..., Any], *args: Any) -> None:
+        self.does, self.args = does, args
 
     def __call__(self, *context: Any) -> Any:
         return self.does(*context, *self.args)
@@ -42,11 +50,6 @@ class Deed:
         return " ".join([self.does.__name__.replace("_", " "), *map(str, self.args)])
 
     __repr__ = __str__
-
-
-def deed(does: Callable[..., Any], *args: Any) -> Deed:
-    """What is to happen, and what it needs to know."""
-    return Deed(does, args)
 
 
 def kill(history: Any, actor: Actor, noticed: bool) -> None:
@@ -91,6 +94,8 @@ def wipe(history: Any, actor: Actor | None) -> None:
     if not history.ledger.in_flight():
         history.note("the asset is wiped")
         history.logs["ours"].wipe()
+        if found := history.found():
+            history.ledger.note_people(found.luid, dict.fromkeys(history.known_places(found)))
 
 
 def later_release(history: Any, actor: Actor | None) -> None:
@@ -138,34 +143,27 @@ def meddle(history: Any, actor: Actor | None, what: str, how: str, table: int) -
             history.other_user.publishes_same_name(declared.name, project)
             history.ledger.meddled_at = history.next_moment()
         return
-    before = Look.at(history, target)
+    before, other = Look.at(history, target), history.other_user
     history.note(f"another user {what} {how}")
-    _meddle(history, target, what, how, table)
+    tags = {
+        "tags": "theirs",
+        "untags": history.declaration.tag,
+        "untags the instance": f"{INSTANCE_TAG_PREFIX}ours",
+    }
+    match what:
+        case "replaces" | "overwrites":
+            no_replace = history.scenario.quirks["replace"] == "refused"
+            mode = "overwrite" if no_replace else what.removesuffix("s")
+            other.publishes(target, how, mode=mode, table=table)
+        case "updates" | "sends an update":
+            other.updates(target, how, table=table, at_once=what == "updates")
+        case "cancels":
+            other.cancels(history.chance)
+        case "creates":
+            pass
+        case _:
+            getattr(other, what.split()[0])(target, tags.get(what, how))
     note_meddling(history, what, before)
-
-
-def _meddle(history: Any, target: Any, what: str, how: str, table: int) -> None:
-    other_user = history.other_user
-    no_replace = history.scenario.quirks["replace"] == "refused"
-    replaces = "overwrite" if no_replace else "replace"
-    own_tags = history.declaration.tag, f"{INSTANCE_TAG_PREFIX}ours"
-    {
-        "replaces": lambda: other_user.publishes(target, how, mode=replaces, table=table),
-        "overwrites": lambda: other_user.publishes(target, how, mode="overwrite", table=table),
-        "updates": lambda: other_user.updates(target, how, table=table, at_once=True),
-        "sends an update": lambda: other_user.updates(target, how, table=table, at_once=False),
-        "captions": lambda: other_user.captions(target, how),
-        "edits": lambda: other_user.edits(target),
-        "describes": lambda: other_user.describes(target),
-        "tags": lambda: other_user.tags(target, "theirs"),
-        "untags": lambda: other_user.untags(target, own_tags[0]),
-        "untags the instance": lambda: other_user.untags(target, own_tags[1]),
-        "renames": lambda: other_user.renames(target, how),
-        "moves": lambda: other_user.moves(target, how),
-        "deletes": lambda: other_user.deletes(target),
-        "cancels": lambda: other_user.cancels(history.chance),
-        "creates": lambda: None,
-    }[what]()
 
 
 def declare(history: Any, actor: Actor | None, table: int, rules: Rules) -> None:
@@ -178,20 +176,52 @@ def declare(history: Any, actor: Actor | None, table: int, rules: Rules) -> None
     history.declaration = replace(history.declaration, tables=tuple(tables))
 
 
-def caption(
-    history: Any, actor: Actor | None, table: int, column: str, text: str, on_conflict: Any
+def say(
+    history: Any, actor: Actor | None, table: int, what: str, value: str, on_conflict: Any
 ) -> None:
-    """A column is declared with another caption, or without any."""
+    """The declaration says something else of a field or of the data source; "" for nothing.
+
+    Args:
+        what: a part of a column, and its name: "caption k"; or "calculation", "hierarchy", "text",
+            "tags", "permissions" or "certify".
+    """
     tables = list(history.declaration.tables)
-    at = table % len(tables)
-    fields = {each.name: each for each in tables[at].fields}
-    # Two fields of a data source cannot have the same caption.
-    text = f"{text} {column} of {tables[at].name}" if text else ""
-    fields |= {column: FieldMetadata(column, caption=text)}
-    tables[at] = replace(tables[at], fields=tuple(fields.values()))
-    history.declaration = replace(
-        history.declaration, tables=tuple(tables), metadata=MetadataPolicy(on_conflict)
-    )
+    at, (part, _, column) = table % len(tables), what.partition(" ")
+    changes: dict[str, Any] = {"metadata": MetadataPolicy(on_conflict)}
+    match part:
+        case "calculation":
+            formula = f"COUNT([t1.{column}]) + {ord(value[:1] or ' ')}"
+            changes["calculations"] = (Calculation(formula, "Margin"),) if value else ()
+        case "hierarchy":
+            fields = ("t1.k", "t1.cursor")[:: -1 if value == "A" else 1]
+            changes["hierarchies"] = (Members("Route", fields),) if value else ()
+        case "text":
+            changes["description"] = value or None
+        case "tags":
+            changes["tags"] = (value,) if value else ()
+        case "certify":
+            may = value and history.scenario.admin and history.declaration.reconcile
+            changes["certify"] = "after_reconcile" if may else None
+        case "permissions":
+            history.other_user.decides = True
+            modes = {"allow": CAPABILITIES[:1], "deny": CAPABILITIES[1:]}
+            modes = modes if value == "A" else {"deny": CAPABILITIES[:1]}
+            changes["permissions"] = (Permission("All Users", **modes),) if value else ()
+        case _:
+            known = {each.name: each for each in tables[at].fields}
+            choices = {
+                # Two fields of a data source cannot have the same caption.
+                "caption": value and f"{value} {column} of {tables[at].name}",
+                "format": {"A": "0.00", "B": "0.000"}.get(value, ""),
+                "role": {"A": "dimension", "B": "measure"}.get(value),
+                "aggregation": {"A": "min", "B": "max"}.get(value),
+                "hidden": bool(value),
+            }
+            field = known.get(column) or FieldMetadata(column)
+            known[column] = replace(field, **{part: choices.get(part, value)})
+            tables[at] = replace(tables[at], fields=tuple(known.values()))
+            changes["tables"] = tuple(tables)
+    history.declaration = replace(history.declaration, **changes)
 
 
 def relate(history: Any, actor: Actor | None, count: int, chain: bool) -> None:
@@ -211,12 +241,12 @@ def place(history: Any, actor: Actor | None, name: str, project: str, taken: boo
     history.declaration = replace(history.declaration, name=name, project=project)
 
 
-def adopt(history: Any, actor: Actor | None, change: str, edited: bool, forgotten: bool) -> None:
+def adopt(history: Any, actor: Actor | None, change: str, edited: str, forgotten: bool) -> None:
     """Another user deletes the data source, and publishes one of their own, to be adopted.
 
     Args:
         change: what becomes of its rows or columns; "" for nothing.
-        edited: they have worked on its metadata.
+        edited: what they have changed of its metadata; "" for nothing.
         forgotten: no record tells of the first one.
     """
     target = history.found()
@@ -225,7 +255,9 @@ def adopt(history: Any, actor: Actor | None, change: str, edited: bool, forgotte
     before = Look.at(history, target)
     history.other_user.takes(target, change, edited=edited)
     note_meddling(history, "takes", before)
-    note_rows(history, Look.at(history, history.tableau.datasources()[-1]))
+    theirs = Look.at(history, history.tableau.datasources()[-1])
+    note_rows(history, theirs)
+    history.ledger.note_people(theirs.datasource.luid, theirs.shows)
     history.declaration = replace(history.declaration, adopt=True)
     if forgotten:
         history.logs["ours"].wipe()
@@ -272,38 +304,38 @@ def attempts(history: Any, actor: Actor | None, count: int, killed: bool) -> Non
         return
     history.note(f"{count} refreshes are {'killed' if killed else 'refused'}")
     if killed:
-        dies = Event("appended intent", 1, deed(kill, True))
+        dies = Event("appended intent", 1, Deed(kill, True))
         history.refresh(history.actor(events=(dies,)), Options(full=True))
         history.tableau.come_to_rest()
+    # All of a long journal need not be read again each time.
+    recent = needed(log.records)
     for _ in range(count):
-        number = read_history(needed(log.records)).number + 1
+        number = read_history(recent).number + 1
         claim = Claim(refresh=number, owner=Owner(run_id=f"attempt {number}"))
         log.ended.add(claim.owner.run_id)
-        log.records.append(claim)
-        if killed:
-            _send_nothing(history, log, claim)
-        else:
-            log.records.append(ClaimRelease(refresh=number, claim=claim.id))
+        ended = ClaimRelease(refresh=number, claim=claim.id)
+        added = [claim, *(_nothing_sent(history, recent, claim) if killed else [ended])]
+        log.records += added
+        recent = needed([*recent, *added])
 
 
-def _send_nothing(history: Any, log: Any, claim: Claim) -> None:
-    """Be killed right before the same request is sent again."""
-    known = read_history(needed(log.records))
+def _nothing_sent(history: Any, records: list[Record], claim: Claim) -> list[Record]:
+    """The records of a refresh that is killed right before the same request is sent again."""
+    known = read_history(records)
     if not known.intents or any(each.job_id for each in known.intents):
-        return
+        return []
     # Who may not list jobs waits until none of them can run.
     history.tableau.pass_time(0 if history.scenario.admin else 700)
+    lost = [
+        each.model_copy(update={"outcome": each.outcome or Outcome.LOST}) for each in known.intents
+    ]
     recovered = known.recovered
-    for intent in known.intents:
-        lost = intent.model_copy(update={"outcome": intent.outcome or Outcome.LOST})
-        log.records.append(lost)
-        recovered = recovered.after(lost)
+    for each in lost:
+        recovered = recovered.after(each)
     again = {"refresh": claim.refresh, "step": 1, "request_id": str(uuid4()), "outcome": None}
     again |= {"recorded_at": history.tableau.now, "run_id": claim.owner.run_id}
-    log.records += [
-        recovered.recorded_by(claim.refresh),
-        known.intents[-1].model_copy(update=again),
-    ]
+    intent = known.intents[-1].model_copy(update=again)
+    return [*lost, recovered.recorded_by(claim.refresh), intent]
 
 
 def another_environment(

@@ -19,19 +19,29 @@ from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.refresh.plan import Options, Publish
 from tableau_pipeline.refresh.refresh import DECISION, Setup, refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
+from tableau_pipeline_tests.refresh.stateful.actors import (
+    Actor,
+    Event,
+    Killed,
+    Log,
+    SimulatedJournal,
+)
 from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger
+from tableau_pipeline_tests.refresh.stateful.checks.metadata import wanted
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome, Start, check, describe
-from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
-from tableau_pipeline_tests.refresh.stateful.models.tables import Model
-from tableau_pipeline_tests.refresh.stateful.models.values import NOON
+from tableau_pipeline_tests.refresh.stateful.models.tables import NOON, Model
 from tableau_pipeline_tests.refresh.stateful.scenarios import KEY, ROOT, Scenario
-from tableau_pipeline_tests.refresh.stateful.server.contents import Published, held
-from tableau_pipeline_tests.refresh.stateful.server.network import Network
+from tableau_pipeline_tests.refresh.stateful.server.contents import (
+    Place,
+    Published,
+    Shown,
+    held,
+    shown,
+)
+from tableau_pipeline_tests.refresh.stateful.server.network import URL, Network, wired
 from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, OtherUser
-from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.simulation import Datasource, Simulation, simulated
 
@@ -116,6 +126,15 @@ class History:
         """What that holds."""
         found = self.found()
         return held(self.tableau, found) if found else None
+
+    def shows(self, datasource: Datasource) -> Shown:
+        """What people see of a data source."""
+        return shown(datasource) | self.other_user.rules(datasource)
+
+    def known_places(self, datasource: Datasource) -> set[Place]:
+        """Whatever of it people see, or the declaration speaks of."""
+        contents = {name: model.content for name, model in self.models.items()}
+        return {*self.shows(datasource), *wanted(self.declaration, contents)}
 
     def point(self, name: str) -> None:
         """The refresh that runs comes to a point, where something may happen to it."""
@@ -290,7 +309,7 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
                 for name, (instance, key) in PUBLISHERS.items()
             },
         )
-        made.ledger.history, made.other_user.moment = made, made.next_moment
+        made.ledger.history = made
         network = Network(server, chance, made)
         stack.enter_context(wired(network.carry, made.sleep))
         yield made

@@ -1,5 +1,6 @@
 """Refreshes that lack one of their safeguards: histories must notice."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -9,14 +10,18 @@ from unittest import mock
 from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.metadata.editing import Editing
 from tableau_pipeline.metadata.merge import Merge, merge
+from tableau_pipeline.metadata.publication import Declared
+from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline.refresh.about import Teller
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.deliver import Delivery
 from tableau_pipeline.refresh.observe import Base, Observer
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.refresh import Planned, _Phases
-from tableau_pipeline_tests.refresh.stateful import journals
+from tableau_pipeline_tests.refresh.stateful import actors
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 
 _REFRESH = "tableau_pipeline.refresh"
@@ -49,6 +54,30 @@ def _without_conflicts() -> AbstractContextManager:
     return mock.patch("tableau_pipeline.metadata.publication.merge", careless)
 
 
+def _telling(**other: Any) -> AbstractContextManager:
+    """A dry run that tells something else."""
+    rehearse = _Phases.rehearse
+    return mock.patch.object(_Phases, "rehearse", lambda *args: replace(rehearse(*args), **other))
+
+
+def _setting_back() -> AbstractContextManager:
+    merged = Teller._merged
+
+    def careless(teller: Teller, *sides: Any) -> Merge:
+        return merged(replace(teller, on_conflict="replace"), *sides)
+
+    return mock.patch.object(Teller, "_merged", careless)
+
+
+def _without_calculations_of_people() -> AbstractContextManager:
+    edited = Tds.edited
+
+    def careless(*args: Any) -> bytes:
+        return re.sub(rb'<column caption="Work.*?</column>', b"", edited(*args), flags=re.DOTALL)
+
+    return mock.patch.object(Tds, "edited", careless)
+
+
 def _with_one_past() -> AbstractContextManager:
     written = Delivery._written
     return mock.patch.object(Delivery, "_written", lambda *args: written(*args)[:1])
@@ -62,7 +91,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.observe._wait_for_unknown"),
-    "records however old": lambda: mock.patch.object(journals, "needed", _newest),
+    "records however old": lambda: mock.patch.object(actors, "needed", _newest),
     "saved work of other users": lambda: mock.patch(f"{_REFRESH}.deliver.keep"),
     "other key of a data source": lambda: _without(Observer, "_other_key"),
     "root in the key of an environment": lambda: mock.patch(
@@ -73,7 +102,18 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     ),
     "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
     "refusals of a dry run": _without_refusals,
+    "rows that a dry run tells": lambda: _telling(tables={}),
+    "metadata that a dry run tells": lambda: _telling(merged=None),
+    "question before an adoption": lambda: mock.patch(
+        f"{_REFRESH}.plan.must_overwrite", return_value=[]
+    ),
     "conflicts of metadata": _without_conflicts,
+    "refusal of conflicts": lambda: mock.patch(f"{_REFRESH}.plan._conflicts", return_value=[]),
+    "metadata that were last written": lambda: _without(Declared, "_stored", {}),
+    "calculations of people": _without_calculations_of_people,
+    "calculations of columns that go": lambda: _without(Declared, "_broken", ()),
+    "folders": lambda: _without(Editing, "_set_folder"),
+    "permissions as people set them": _setting_back,
     "metadata before an unknown sending": _with_one_past,
     "reconciliation of an unverified base": lambda: _without(
         Reconciler, "compare_rows", Reconciliation()

@@ -1,7 +1,7 @@
 """The scenario of a history: the site's behaviour, the tables, and how they are declared."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import Any, get_args, get_type_hints
 
@@ -20,9 +20,16 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.hyper.build import Relationship
-from tableau_pipeline_tests.refresh.stateful.models import windows
-from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
-from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
+from tableau_pipeline_tests.refresh.stateful.models.tables import (
+    KEYS,
+    MOMENTS,
+    PARTITIONINGS,
+    TYPES,
+    Col,
+    Content,
+    Model,
+    Partitioning,
+)
 from tableau_sandbox.quirks import Quirks
 
 KEY = "stateful"
@@ -32,7 +39,6 @@ _LIMITS = (0.066, 0.1)
 # Too large to be downloaded, as any file is.
 LARGE = Reconcile(max_mb=1e-6)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
-_FLAGS = ("admin", "slow", "short", "chain", "forgetful")
 _POLICIES = ("diff", "append", "partitions", "feed", "replace")
 
 
@@ -52,7 +58,7 @@ class Shape:
 
     name: str
     columns: tuple[Col, ...]
-    partitioning: windows.Partitioning | None
+    partitioning: Partitioning | None
     rules: Rules
 
     @property
@@ -114,7 +120,7 @@ class Scenario:
     slow: bool
     client_ahead: float
     short: bool
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape, ...] = field(repr=False)
     tables: int
     chain: bool
     forgetful: bool
@@ -134,16 +140,6 @@ class Scenario:
     def all_tables(self) -> tuple[Table, ...]:
         """Those of all shapes, as declared at first."""
         return tuple(shape.table(shape.rules) for shape in self.shapes)
-
-    def __str__(self) -> str:
-        """What is not usual about it."""
-        usual = vars(Quirks())
-        odd = {name: value for name, value in self.quirks.items() if value != usual[name]}
-        flags = [name for name in _FLAGS if getattr(self, name)]
-        return (
-            f"server: {_words(odd) or 'as usual'}; {', '.join(flags)}; "
-            f"our clock is {self.client_ahead:g} s ahead; declared: {_words(self.settings)}"
-        )
 
 
 def scenario(chance: Random) -> Scenario:
@@ -183,16 +179,16 @@ def scenario(chance: Random) -> Scenario:
 def quirks(chance: Random) -> dict[str, Any]:
     """An answer to each question that Tableau leaves open, mostly the usual one."""
     drawn, hints = {}, get_type_hints(Quirks)
-    for field in fields(Quirks):
-        usual, hint = field.default, hints[field.name]
-        if field.name == "late_stamp_seconds":
-            drawn[field.name] = chance.choice([1, 2, 3, 8])
+    for each in fields(Quirks):
+        usual, hint = each.default, hints[each.name]
+        if each.name == "late_stamp_seconds":
+            drawn[each.name] = chance.choice([1, 2, 3, 8])
         elif isinstance(usual, bool):
-            drawn[field.name] = chance.choice([usual, usual, not usual])
+            drawn[each.name] = chance.choice([usual, usual, not usual])
         else:
             # Enumerations have members, and literals have arguments.
             values = get_args(hint) or tuple(hint)
-            drawn[field.name] = chance.choice([usual, usual, usual, *values])
+            drawn[each.name] = chance.choice([usual, usual, usual, *values])
     return drawn
 
 
@@ -238,20 +234,16 @@ def shapes(chance: Random) -> tuple[Shape, ...]:
     )
 
 
-def _columns(chance: Random, *, single: bool) -> tuple[list[Col], windows.Partitioning | None]:
+def _columns(chance: Random, *, single: bool) -> tuple[list[Col], Partitioning | None]:
     double = not single and chance.random() < 0.25
     columns = [Col("k", chance.choice(KEYS), "key", step=2 if double else 1)]
     if double:
         columns.append(Col("l", chance.choice(TYPES), "key", cycle=2))
     columns.append(Col("cursor", chance.choice(KEYS), "cursor", step=2))
     columns.append(Col("moment", chance.choice(MOMENTS), "moment"))
-    partitioning = chance.choice([None, chance.choice(windows.ALL)])
+    partitioning = chance.choice([None, chance.choice(PARTITIONINGS)])
     if partitioning:
         columns.append(Col("part", partitioning.type, "part"))
     types = [chance.choice(TYPES) for _ in range(chance.choice([1, 2]))]
     columns += [Col(f"v{number}", type_) for number, type_ in enumerate(types)]
     return columns, partitioning
-
-
-def _words(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())

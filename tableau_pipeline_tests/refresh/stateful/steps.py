@@ -8,10 +8,9 @@ from typing import Any
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.actors import Event
-from tableau_pipeline_tests.refresh.stateful.deeds import Deed, deed
+from tableau_pipeline_tests.refresh.stateful.deeds import Deed
 from tableau_pipeline_tests.refresh.stateful.models import changes
-from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS
-from tableau_pipeline_tests.refresh.stateful.models.values import TYPES
+from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS, TYPES
 from tableau_pipeline_tests.refresh.stateful.scenarios import rules
 from tableau_pipeline_tests.refresh.stateful.server import other_user
 from tableau_sandbox.faults import (
@@ -56,7 +55,9 @@ class Step:
     rehearsed: bool = False
 
     def __str__(self) -> str:
-        asked = [name for name in ("dry_run", "full") if getattr(self.options, name)]
+        asked = [
+            name for name in ("dry_run", "full", "metadata_only") if getattr(self.options, name)
+        ]
         asked += ["build only"] * self.options.build_only
         asked += [f"accept {', '.join(sorted(self.options.accept))}"] * bool(self.options.accept)
         return f"{self.publisher} refreshes {'; '.join(asked)}".strip()
@@ -66,10 +67,13 @@ def first(chance: Random) -> Step:
     """All models get rows, and the data source is published."""
     counts = [chance.choice([5, 8, 8, 5, 3, 1, 0]) for _ in range(3)]
     models = [
-        deed(deeds.materialize, table, (deed(changes.append, count, _numbers(chance)),), False)
+        Deed(deeds.materialize, table, (Deed(changes.append, count, _numbers(chance)),), False)
         for table, count in enumerate(counts)
     ]
-    begin = (deed(deeds.begin, tuple(models)), *[_caption(chance) for _ in range(3)])
+    begin = (
+        Deed(deeds.begin, tuple(models)),
+        *[_say(chance) for _ in range(chance.choice([0, 1, 3]))],
+    )
     return Step(begin, _faults(chance), Options())
 
 
@@ -82,6 +86,7 @@ def step(chance: Random) -> Step:
         dry_run=chance.random() < 0.06,
         build_only=chance.random() <= 0.03,
         full=chance.random() < 0.06,
+        metadata_only=chance.random() < 0.05,
         accept=chance.choice([frozenset(), frozenset(), frozenset(), ALL - {Accept.TAKEOVER}]),
     )
     publisher = chance.choices(["ours", "other", "twin"], [90, 6, 4])[0]
@@ -95,6 +100,23 @@ def step(chance: Random) -> Step:
     return Step(tuple(before), faults, options, publisher=publisher, rehearsed=rehearsed)
 
 
+def quiet(chance: Random, kind: int) -> Step:
+    """Nothing disturbs this one, so that a dry run has to tell all of it.
+
+    Args:
+        kind: 0 and 1 for an update of rows; 2 if metadata come along; 3 for what may be refused.
+    """
+    several = tuple(_row_change(chance) for _ in range(chance.choice([1, 2, 2])))
+    if kind == 3:
+        column = Deed(changes.retype, *_column(chance))
+        several = (chance.choice([Deed(changes.clear), Deed(changes.drop_column), column]),)
+        if chance.random() < 0.3:
+            return Step((Deed(deeds.place, "Stateful 2", "Default", True),), rehearsed=True)
+    says = [_say(chance) for _ in range(2)] if kind == 2 else []
+    rows = Deed(deeds.materialize, chance.randrange(3), several, False)
+    return Step((rows, *says), rehearsed=True)
+
+
 def _faults(chance: Random) -> tuple[Event, ...]:
     drawn = [_event(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
     if chance.random() < 0.25:
@@ -105,7 +127,7 @@ def _faults(chance: Random) -> tuple[Event, ...]:
 def _meddling(chance: Random) -> Event:
     """Another user changes rows after a refresh has decided, and before it sends."""
     what = chance.choice(["updates", "updates", "replaces"])
-    who = deed(deeds.meddle, what, chance.choice(other_user.ROWS), chance.randrange(3))
+    who = Deed(deeds.meddle, what, chance.choice(other_user.ROWS), chance.randrange(3))
     return Event(chance.choice(_PLANNED), 1, who)
 
 
@@ -117,26 +139,26 @@ def _event(chance: Random) -> Event:
     nth, at = chance.choice([1, 1, 1, 2, 3]), chance.choice(_POINTS)
     match kind:
         case "kill":
-            what = deed(deeds.kill, chance.random() < 0.85)
+            what = Deed(deeds.kill, chance.random() < 0.85)
         case "break":
             status = chance.choice([None, None, None, 401, 429, 500, 503, 504])
-            what, at = deed(deeds.break_off, status), chance.choice(_WIRE_POINTS)
+            what, at = Deed(deeds.break_off, status), chance.choice(_WIRE_POINTS)
             if status in (401, 429):
                 # Who is refused has not been served.
                 at = at.replace("after", "before")
         case "meddle":
             what, at = _meddle(chance), chance.choice((*_POINTS, *_JOB_POINTS))
         case "other":
-            what = deed(deeds.another_refresh, chance.random() < 0.6)
+            what = Deed(deeds.another_refresh, chance.random() < 0.6)
             at = chance.choice([point for point in _POINTS if not point.startswith("job")])
         case "fate":
             failing = Fate(chance.choice([0, 2]), 1, FailJob(notes=chance.choice([None, "Oh."])))
             slow = Fate(chance.choice([0, 400]), chance.choice([0, 100, 500]))
-            what, at = deed(deeds.fail, chance.choice([failing, failing, slow])), "job queued"
+            what, at = Deed(deeds.fail, chance.choice([failing, failing, slow])), "job queued"
         case "wipe":
-            what = deed(deeds.wipe)
+            what = Deed(deeds.wipe)
         case "later":
-            what = deed(deeds.later_release)
+            what = Deed(deeds.later_release)
         case _:
             what = _materialize(chance)
     if at == "*":
@@ -144,14 +166,23 @@ def _event(chance: Random) -> Event:
     return Event(at, nth, what)
 
 
+# Of fields, and of the data source: what a declaration says, and people set.
+_PARTS = ("caption", "caption", "description", "format", "role", "aggregation", "hidden", "folder")
+_WHOLES = ("calculation k", "calculation v0", "hierarchy", "text", "tags", "permissions", "certify")
+_COLUMNS = ("k", "k", "cursor")
+_EDITS = tuple(
+    f"{part} {column}" for part in (*_PARTS, "uncaption") for column in dict.fromkeys(_COLUMNS)
+)
+_EDITS = (*_EDITS, *("calculation", "calculation", "hierarchy", "folder") * 2)
+
 # What another user does, how often, and how.
 _DEEDS = {
     "replaces": (14, other_user.ROWS),
     "updates": (18, other_user.ROWS),
     "sends an update": (5, other_user.ROWS),
     "overwrites": (3, other_user.ROWS + other_user.COLUMNS + other_user.COLUMNS),
-    "edits": (6, ("",)),
-    "captions": (6, ("k", "cursor")),
+    "edits": (12, _EDITS),
+    "permits": (2, other_user.CAPABILITIES),
     "describes": (3, ("",)),
     "tags": (3, ("",)),
     "renames": (2, ("Stateful", "Renamed", "Stateful 2")),
@@ -166,7 +197,7 @@ _DEEDS = {
 
 def _meddle(chance: Random) -> Deed:
     what = chance.choices([*_DEEDS], [often for often, _ in _DEEDS.values()])[0]
-    return deed(deeds.meddle, what, chance.choice(_DEEDS[what][1]), chance.randrange(3))
+    return Deed(deeds.meddle, what, chance.choice(_DEEDS[what][1]), chance.randrange(3))
 
 
 def _one_of(chance: Random, drawn: Mapping[Callable[[], Deed], int]) -> Deed:
@@ -180,34 +211,34 @@ def _happening(chance: Random) -> Deed:
         chance,
         {
             lambda: _meddle(chance): 18,
-            lambda: deed(deeds.declare, chance.randrange(3), rules(chance)): 8,
-            lambda: deed(deeds.relate, pick([1, 2, 3]), yes(0.5)): 3,
-            lambda: _caption(chance): 12,
-            lambda: deed(deeds.collect): 8,
-            lambda: deed(deeds.wipe): 6,
-            lambda: deed(deeds.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
-            lambda: deed(deeds.all_runs_end): 5,
-            lambda: deed(
+            lambda: Deed(deeds.declare, chance.randrange(3), rules(chance)): 8,
+            lambda: Deed(deeds.relate, pick([1, 2, 3]), yes(0.5)): 3,
+            lambda: _say(chance): 12,
+            lambda: Deed(deeds.collect): 8,
+            lambda: Deed(deeds.wipe): 6,
+            lambda: Deed(deeds.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
+            lambda: Deed(deeds.all_runs_end): 5,
+            lambda: Deed(
                 deeds.place,
                 pick(["Stateful", "Stateful 2"]),
                 pick(["Default", "Elsewhere"]),
                 yes(0.4),
             ): 10,
-            lambda: deed(deeds.bad_answers, _bad_answers(chance)): 8,
-            lambda: deed(deeds.attempts, pick([30, 60, 300]), yes(0.5)): 14,
-            lambda: deed(deeds.later_release): 4,
-            lambda: deed(
+            lambda: Deed(deeds.bad_answers, _bad_answers(chance)): 8,
+            lambda: Deed(deeds.attempts, pick([30, 60, 300]), yes(0.5)): 14,
+            lambda: Deed(deeds.later_release): 4,
+            lambda: Deed(
                 deeds.another_environment,
                 Options(full=yes(0.3), accept=pick([frozenset(), frozenset(Accept)])),
                 yes(0.4),
             ): 10,
-            lambda: deed(
+            lambda: Deed(
                 deeds.adopt,
                 pick(["", "", *other_user.ROWS, *other_user.COLUMNS]),
-                yes(0.7),
+                pick(["", *_EDITS]),
                 yes(0.3),
             ): 8,
-            lambda: deed(
+            lambda: Deed(
                 deeds.damage,
                 pick(["cut", "removed", "manifest"]),
                 chance.randrange(3),
@@ -219,10 +250,12 @@ def _happening(chance: Random) -> Deed:
     )
 
 
-def _caption(chance: Random) -> Deed:
-    column, text = chance.choice(["k", "k", "cursor"]), chance.choice(["", "A", "B"])
+def _say(chance: Random) -> Deed:
+    what = f"{chance.choice(_PARTS)} {chance.choice(_COLUMNS)}"
+    if chance.random() < 0.4:
+        what = chance.choice(_WHOLES)
     policy = chance.choice(["keep", "keep", "keep", "replace", "refuse"])
-    return deed(deeds.caption, chance.randrange(3), column, text, policy)
+    return Deed(deeds.say, chance.randrange(3), what, chance.choice(["", "A", "B"]), policy)
 
 
 def _bad_answers(chance: Random) -> QueryFault | Cut:
@@ -245,17 +278,17 @@ def _materialize(chance: Random) -> Deed:
     )[0]
     several = [made() for _ in range(chance.choice([1, 1, 1, 2, 3]))]
     table, again = chance.randrange(3), chance.random() < 0.15
-    return deed(deeds.materialize, table, tuple(several), again)
+    return Deed(deeds.materialize, table, tuple(several), again)
 
 
 def _row_change(chance: Random) -> Deed:
     at = chance.randrange(MOST_ROWS)
     return chance.choice(
         [
-            deed(changes.append, chance.randint(1, 3), _numbers(chance)),
-            deed(changes.write, at, _numbers(chance)),
-            deed(changes.touch, at, chance.randrange(6), chance.randrange(10)),
-            deed(changes.delete, at),
+            Deed(changes.append, chance.randint(1, 3), _numbers(chance)),
+            Deed(changes.write, at, _numbers(chance)),
+            Deed(changes.touch, at, chance.randrange(6), chance.randrange(10)),
+            Deed(changes.delete, at),
         ]
     )
 
@@ -264,31 +297,35 @@ def _odd_change(chance: Random) -> Deed:
     one, other = chance.randrange(MOST_ROWS), chance.randrange(MOST_ROWS)
     return chance.choice(
         [
-            deed(changes.swap, one, other),
-            deed(changes.rewind, chance.randint(1, 4)),
-            deed(changes.rewind, 1),
-            deed(changes.drop_partition, one),
-            deed(changes.repartition, chance.choice([1, 2, 3])),
-            deed(changes.reverse),
-            deed(changes.clear),
-            deed(changes.twin, one),
-            deed(changes.null, one, other),
+            Deed(changes.swap, one, other),
+            Deed(changes.rewind, chance.randint(1, 4)),
+            Deed(changes.rewind, 1),
+            Deed(changes.drop_partition, one),
+            Deed(changes.repartition, chance.choice([1, 2, 3])),
+            Deed(changes.reverse),
+            Deed(changes.clear),
+            Deed(changes.twin, one),
+            Deed(changes.null, one, other),
         ]
     )
 
 
 def _column_change(chance: Random) -> Deed:
-    number, type_ = chance.randrange(10), chance.choice(TYPES)
+    type_, number = _column(chance)
     return chance.choice(
         [
-            deed(changes.add_column, type_, number),
-            deed(changes.retype, type_, number),
-            deed(changes.drop_column),
-            deed(changes.reorder),
-            deed(changes.relabel),
-            deed(changes.leave_behind, number),
+            Deed(changes.add_column, type_, number),
+            Deed(changes.retype, type_, number),
+            Deed(changes.drop_column),
+            Deed(changes.reorder),
+            Deed(changes.relabel),
+            Deed(changes.leave_behind, number),
         ]
     )
+
+
+def _column(chance: Random) -> tuple[str, int]:
+    return chance.choice(TYPES), chance.randrange(10)
 
 
 def _numbers(chance: Random) -> Sequence[int]:

@@ -25,25 +25,17 @@ not_alone = pytest.mark.skipif(SEED is not None, reason="STATEFUL_SEED asks for 
 
 @not_alone
 @in_parts
-def test_histories(part: int):
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        pytest.param(0, FEW, id="few"),
+        pytest.param(FEW, MANY, id="many", marks=pytest.mark.slow),
+        pytest.param(MANY, MANY + 1100, id="very many", marks=pytest.mark.long),
+    ],
+)
+def test_histories(part: int, first: int, last: int):
     """Prevents: a data source that is not what its models are, and nobody notices."""
-    _keep_their_promise(range(part, FEW, PARTS))
-
-
-@not_alone
-@pytest.mark.slow
-@in_parts
-def test_many_histories(part: int):
-    """Prevents: the same, where it takes a rare combination."""
-    _keep_their_promise(range(FEW + part, MANY, PARTS))
-
-
-@not_alone
-@pytest.mark.long
-@in_parts
-def test_very_many_histories(part: int):
-    """Prevents: the same, where it takes a very rare one."""
-    _keep_their_promise(range(MANY + part, MANY + 1100, PARTS))
+    _keep_their_promise(range(first + part, last, PARTS))
 
 
 @pytest.mark.skipif(SEED is None, reason="STATEFUL_SEED asks for none")
@@ -53,11 +45,11 @@ def test_one_history():
 
 
 @not_alone
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_safeguards_exist(name: str):
+def test_safeguards_exist():
     """Prevents: a safeguard that was renamed, so that nothing tests histories without it."""
-    with MUTATIONS[name]():
-        pass
+    for mutation in MUTATIONS.values():
+        with mutation():
+            pass
 
 
 @not_alone

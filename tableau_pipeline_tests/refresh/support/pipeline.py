@@ -16,8 +16,9 @@ import pyarrow as pa
 import tableauserverclient as TSC
 from tableauhyperapi import TableName
 
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Policy, Table
-from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.journal import Intent, Journal, Record, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.demo.differences import differences
@@ -31,8 +32,8 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.refresh.support.journals import RememberingJournal
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_sandbox.testing import Sandbox
 
@@ -61,6 +62,40 @@ def published_rows(site: TableauSite, luid: str) -> pa.Table:
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
         file = Path(package.extract(member, folder))
         return read_table(hyper_process(), file, TableName("Extract", "Extract"))
+
+
+class RememberingJournal(FileJournal):
+    """Knows every record of an intent that was ever made, whatever came after it."""
+
+    def append(self, record: Record) -> None:
+        """Keep and remember it."""
+        super().append(record)
+        if isinstance(record, Intent):
+            with self._memory.open("a", encoding="utf-8") as file:
+                file.write(record.model_dump_json() + "\n")
+
+    def all_intents(self) -> list[Intent]:
+        """Every record."""
+        if not self._memory.exists():
+            return []
+        with self._memory.open(encoding="utf-8") as file:
+            return [Intent.model_validate_json(line) for line in file]
+
+    def sendings(self) -> list[Intent]:
+        """All that was ever about to be sent, oldest first, each as the last record of it."""
+        return list({each.request_id: each for each in self.all_intents()}.values())
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest one."""
+        return read_history(self.records()).checkpoint
+
+    def intents(self) -> tuple[Intent, ...]:
+        """Those since then."""
+        return read_history(self.records()).intents
+
+    @property
+    def _memory(self) -> Path:
+        return self.path.with_suffix(".memory")
 
 
 @dataclass

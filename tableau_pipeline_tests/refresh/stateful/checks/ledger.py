@@ -1,14 +1,15 @@
 """What our refreshes have sent, what became of it, and what others have done beside it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 from typing import Any
 
 from tableau_pipeline_tests.refresh.stateful.actors import Sending
-from tableau_pipeline_tests.refresh.stateful.checks import oracle, promise
+from tableau_pipeline_tests.refresh.stateful.checks import metadata, oracle, promise
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, Tampering, note_meddling
-from tableau_pipeline_tests.refresh.stateful.server.contents import Published
+from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Published
 from tableau_sandbox.simulation import Datasource, Fate, Job, Moment, Simulation
 
 
@@ -24,7 +25,9 @@ class Ledger:
         tamperings: what others did to the data since it was last seen to be right.
         edits: from when to when edits of ours, of tags or places, may have moved the time stamp.
         meddled_at: the moment when somebody else did anything.
-        touched: LUID, table and column of captions that others have set or removed.
+        people: by LUID and place, what people have set, "" if they took it away, and the moment;
+            None if that is not known, or no longer there.
+        agreed: by LUID and place, what was declared when a refresh last settled it.
         counts: how many rows each table may have had, ever; so `schemas`.
     """
 
@@ -38,7 +41,8 @@ class Ledger:
     tamperings: list[Tampering] = field(default_factory=list)
     edits: list[tuple[datetime, datetime]] = field(default_factory=list)
     meddled_at: int = 0
-    touched: set[tuple[str, str, str]] = field(default_factory=set)
+    people: dict[tuple[str, Place], tuple[str | None, int]] = field(default_factory=dict)
+    agreed: dict[tuple[str, Place], str] = field(default_factory=dict)
     counts: dict[str, set[int]] = field(default_factory=dict)
     schemas: list[Any] = field(default_factory=list)
     _before: Look | None = None
@@ -52,6 +56,11 @@ class Ledger:
         found = [e for e in self.tableau.datasources() if e.luid not in self.history.elsewhere]
         named = [each for each in found if _place(each) == (declared.name, declared.project)]
         return next((each for each in found if each.luid == self.luid), next(iter(named), None))
+
+    def note_people(self, luid: str, places: Mapping[Place, str | None]) -> None:
+        """Note what people have set in a data source."""
+        moment = self.history.next_moment()
+        self.people |= {(luid, place): (value, moment) for place, value in places.items()}
 
     def in_flight(self) -> list[Sending]:
         """What we have sent and what has not ended."""
@@ -108,7 +117,7 @@ class Ledger:
         self.luid, sending.landed = target.luid, True
         after = Look.at(self.history, target)
         promise.check_effect(self.history, sending, before=self._before, after=after)
-        promise.check_work(self.history, sending, target, job)
+        metadata.check_work(self.history, sending, self._before, after, job)
         if after.holds == sending.wanted:
             self.tamperings = []
         self.left[target.luid], self.meant[target.luid] = after.holds, sending.wanted

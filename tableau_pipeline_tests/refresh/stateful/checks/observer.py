@@ -4,22 +4,23 @@ The terms are those of docs/explanation/limits.md, under "What no refresh can se
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from tableau_pipeline_tests.refresh.stateful.server.contents import Published, captions, held
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published, Shown, held
 from tableau_sandbox.simulation import Datasource
 
 
 @dataclass(frozen=True)
 class Look:
-    """A data source, what it holds, and its time stamp and newest revision."""
+    """A data source, what it holds and shows, and its time stamp and newest revision."""
 
     datasource: Datasource | None
     holds: Published | None = None
     stamp: datetime | None = None
     revision: int | None = None
+    shows: Shown = field(default_factory=dict)
 
     @classmethod
     def at(cls, history: Any, datasource: Datasource | None) -> "Look":
@@ -28,7 +29,8 @@ class Look:
             return cls(None)
         revision = datasource.revision if history.scenario.quirks["revisions"] else None
         stamp = datetime.fromisoformat(datasource.updated_at)
-        return cls(datasource, held(history.tableau, datasource), stamp, revision)
+        holds, shows = held(history.tableau, datasource), history.shows(datasource)
+        return cls(datasource, holds, stamp, revision, shows)
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,9 @@ def note_meddling(history: Any, what: str, before: Look) -> None:
     ledger.meddled_at = history.next_moment()
     for actor in history.actors:
         actor.meddled = True
-    for each in found:
-        is_, was = captions(each), captions(before.datasource)
-        changed = {place for place in is_.keys() | was if is_.get(place) != was.get(place)}
-        ledger.touched |= {(luid, *place) for place in changed}
-        fields = history.other_user.work.get(luid, {})
-        for name in [name for name in fields if name.encode() not in each.tds]:
-            del fields[name]
+    is_, was = after.shows, before.shows
+    changed = {place for place in is_.keys() | was.keys() if is_.get(place) != was.get(place)}
+    ledger.note_people(luid, {place: is_.get(place, "") for place in changed})
     if after.holds == before.holds:
         return
     made = Tampering(

@@ -1,8 +1,6 @@
 """What a refresh promises, checked while it runs."""
 
-from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.refresh.plan import Accept
@@ -12,7 +10,7 @@ from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, can_be_seen
 from tableau_pipeline_tests.refresh.stateful.server.contents import differences
 from tableau_sandbox.faults import HideRows, StaleRows
-from tableau_sandbox.simulation import Datasource, Job
+from tableau_sandbox.simulation import Datasource
 
 
 class BrokenPromise(BaseException):
@@ -105,37 +103,6 @@ def _check_keys(sending: Sending, before: Look) -> None:
         published = actor.declaration.published_name(name)
         changes = holds.get(published) != sending.wanted[published]
         require(not changes, f"it sends {name}, of which {problem}")
-
-
-def check_work(history: Any, sending: Sending, found: Datasource, job: Job) -> None:
-    """What somebody else added to the metadata is still there, or was given up and is saved."""
-    actor = sending.actor
-    fields = history.other_user.work.get(found.luid, {})
-    gone = {name: fields.pop(name) for name in [*fields] if name.encode() not in found.tds}
-    lost = [name for name, moment in gone.items() if moment < sending.looked]
-    if actor.declaration.metadata.on_conflict == "replace":
-        actor.replaced += [name for name in lost if name.startswith("Caption_")]
-        lost = [name for name in lost if name not in actor.replaced]
-    if not lost:
-        return
-    # Only a sending takes over what no sending of ours has made or changed before.
-    adopts, whole = found.luid not in history.ledger.left, job.parameters.get("publication", {})
-    if adopts or whole.get("mode") == "overwrite":
-        saved = [name for name in lost if _is_saved(history.kept, name)]
-        require(saved == lost, f"the work {lost} is lost, of which {saved} is saved")
-    actor.lost_work = adopts and Accept.OVERWRITE not in actor.options.accept
-    breaks = history.scenario.quirks["replace"] == "like-overwrite"
-    require(breaks or Accept.OVERWRITE in actor.options.accept, f"the work {lost} is lost")
-
-
-def _is_saved(folder: Path, name: str) -> bool:
-    """Whether some data source was saved with this in its metadata."""
-    for path in folder.iterdir() if folder.exists() else ():
-        with ZipFile(path) as package:
-            documents = [each for each in package.namelist() if each.endswith(".tds")]
-            if any(name.encode() in package.read(each) for each in documents):
-                return True
-    return False
 
 
 def require(kept: bool, what: str) -> None:

@@ -3,15 +3,20 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.foresee import Foreseen, foreseen
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.plan import Options, Publish
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
+from tableau_pipeline_tests.refresh.stateful.checks.metadata import CERTIFIED, words
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.checks.refusals import ANSWERED
 from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome
+
+# What comes with a new calculation.
+_OF_A_FORMULA = {"caption of Margin", "type of Margin"}
 
 
 @dataclass(frozen=True)
@@ -52,35 +57,38 @@ class Rehearsal:
         # What it decided later, nobody could foresee.
         if self.foreseen and isinstance(outcome, Report) and len(actor.decided) == 1:
             self._check_rows(self.foreseen, outcome)
-            self._check_tables(outcome)
+            self._check_metadata(history, self.foreseen, outcome.plan)
 
-    def _check_tables(self, done: Report) -> None:
-        """Whether each table got the rows that it was to get, for the reason that was told."""
-        assert self.report is not None
-        assert done.checkpoint is not None
-        require(
-            self.report.tables == done.tables,
-            f"`plan` told {self.report.tables}, but the run did {done.tables}",
-        )
-        holds = {name: each.content.rows for name, each in self.report.desired.items()}
-        require(
-            holds == done.checkpoint.rows,
-            f"`plan` told {holds}, but it holds {done.checkpoint.rows}",
-        )
+    def _check_metadata(self, history: Any, told: Foreseen, plan: Any) -> None:
+        """Whether exactly what was told of what people see has become another."""
+        assert self.settled is not None
+        before, after = self.settled[0], Look.at(history, history.found())
+        is_bare = isinstance(plan, Publish) and not plan.merged
+        drops = plan.mode is not PublishMode.REPLACE if is_bare else False
+        drops |= is_bare and history.scenario.quirks["replace"] == "like-overwrite"
+        if drops or not before.datasource or before.datasource.luid != after.datasource.luid:
+            return
+        changed = {
+            words(place)
+            for place in {*before.shows, *after.shows} - {CERTIFIED}
+            if before.shows.get(place) != after.shows.get(place)
+            and (place[0] != "field" or place[2] in after.holds.get(place[1], [()])[0])
+        }
+        said = {note.text for note in told.notes if note.about == "metadata"}
+        said = {text.partition(" becomes ")[0] for text in said} - _OF_A_FORMULA
+        require(said == changed, f"`plan` told that {said} change, but {changed} have")
 
     def _check_rows(self, told: Foreseen, report: Report) -> None:
-        """Whether it has sent as many rows and bytes."""
+        """Whether each table got the rows that it was to get, and as many bytes were sent."""
+        assert self.report is not None
         assert report.checkpoint is not None
-        changes = report.tables.values()
-        done = {
-            "rows": sum(report.checkpoint.rows.values()),
-            "inserted": sum(each.inserted for each in changes),
-            "deleted": sum(each.deleted for each in changes),
-        }
+        tables, rows = report.tables, report.checkpoint.rows
+        desired = {name: each.content.rows for name, each in self.report.desired.items()}
+        said = [self.report.tables, desired, told.rows, told.inserted, told.deleted, told.size]
+        sums = [sum(getattr(e, what) for e in tables.values()) for what in ("inserted", "deleted")]
         # The file of a full publish is not built to measure it.
-        if told.kind != "publish":
-            done["size"] = report.sent
-        said = {name: getattr(told, name) for name in done}
+        size = told.size if told.kind == "publish" else report.sent
+        done = [tables, rows, sum(rows.values()), *sums, size]
         require(said == done, f"`plan` told {said}, but the run did {done}")
 
 

@@ -7,12 +7,11 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
+from tableau_pipeline_tests.refresh.stateful.actors import LATER_RELEASE, Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
-from tableau_pipeline_tests.refresh.stateful.checks.captions import check_captions
+from tableau_pipeline_tests.refresh.stateful.checks.metadata import check_about, check_metadata
 from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise, require
-from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 
 Outcome = Report | RefreshError | Killed
@@ -69,6 +68,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
         require(not actor.records, "a dry run has recorded something")
     if start.later and not actor.options.build_only and not isinstance(outcome, Killed):
         _check_stopped(actor, outcome)
+    check_about(history, actor)
     match outcome:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
@@ -84,7 +84,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
             require(not stopped, f"a damaged file that it need not read stops it: {outcome}")
         case Report(checkpoint=Checkpoint(distrust=None)) if not actor.options.dry_run:
             _check_green(history, actor, start, outcome)
-            check_captions(history, actor, outcome)
+            check_metadata(history, actor, outcome)
             require(not actor.lost_work, "green, although it has lost the work of people")
             _check_place(history, actor, start, outcome)
         case _:
@@ -104,7 +104,10 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
     contents = {}
     for name, table in checkpoint.tables.items():
         known = start.versions[table.model]
-        require(table.version >= known, f"{name}: version {table.version}, {known} was there")
+        is_old = actor.options.metadata_only
+        require(
+            is_old or table.version >= known, f"{name}: version {table.version}, {known} was there"
+        )
         contents[table.model] = history.store.contents[table.model, table.version]
     found = [each for each in history.tableau.datasources() if each.luid == checkpoint.luid]
     holds = held(history.tableau, found[0]) if found else None

@@ -6,12 +6,12 @@ from itertools import combinations
 
 from tableau_pipeline_tests.refresh.stateful.models.tables import (
     MOST_ROWS,
+    ByTime,
     Col,
     Content,
     Model,
     Row,
 )
-from tableau_pipeline_tests.refresh.stateful.models.windows import ByTime
 
 
 def write(model: Model, slot: int, numbers: Sequence[int]) -> Content:

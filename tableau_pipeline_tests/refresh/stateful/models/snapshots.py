@@ -11,8 +11,7 @@ from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.parquet import LocalFolder
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
-from tableau_pipeline_tests.refresh.stateful.models.values import ARROW
+from tableau_pipeline_tests.refresh.stateful.models.tables import ARROW, Content, Model
 from tableau_pipeline_tests.refresh.support.models import written
 
 _WRITTEN_AT = datetime(2025, 3, 30, tzinfo=UTC)

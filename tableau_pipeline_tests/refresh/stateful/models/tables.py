@@ -1,11 +1,194 @@
 """The tables of a history: what columns they can have, and what becomes of their rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from tableau_pipeline_tests.refresh.stateful.models import values
-from tableau_pipeline_tests.refresh.stateful.models.windows import Partitioning
+import pyarrow as pa
+
+from tableau_pipeline.core.snapshot import Span
+
+# The last Sunday of March: Europe's clocks skip an hour.
+NOON = datetime(2025, 3, 30, 12, tzinfo=UTC)
+_FINE = timedelta(hours=7, microseconds=1)
+_EDGE = Decimal("999999999999999999.9999")
+
+ARROW = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "decimal(10,2)": pa.decimal128(10, 2),
+    "decimal(22,4)": pa.decimal128(22, 4),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+TYPES = tuple(ARROW)
+MOMENTS = ("date", "timestamp", "timestamp_ntz")
+KEYS = tuple(type_ for type_ in TYPES if type_ != "boolean")
+
+_POOLS: dict[str, list[Any]] = {
+    "boolean": [False, True],
+    "int": [0, 1, -1, 2**31 - 1, -(2**31)],
+    "bigint": [0, 1, -1, 2**63 - 1, -(2**63)],
+    "double": [0.0, -0.0, 0.1, float("nan"), float("inf"), -1.5],
+    "decimal(10,2)": [Decimal("0.00"), Decimal("0.10"), Decimal("-99999999.99")],
+    "decimal(22,4)": [Decimal("0.0000"), _EDGE, -_EDGE],
+    "string": ["", "a", "A", "a ", 'it\'s "ä" \\', "\x00", "NULL"],
+    "date": [date(1, 1, 1), date(9999, 12, 31), NOON.date()],
+    "timestamp": [NOON, NOON + timedelta(microseconds=1), datetime(1900, 1, 1, tzinfo=UTC)],
+    "timestamp_ntz": [datetime(2025, 3, 30, 2, 30), datetime(9999, 12, 31, 23, 59, 59, 999999)],
+}
+
+# Each grows with its number, and none repeats.
+_GROWING: dict[str, Callable[[int], Any]] = {
+    "boolean": lambda n: n % 2 == 1,
+    "int": lambda n: n - 2,
+    "bigint": lambda n: 2**53 + n,
+    "double": lambda n: (n - 2) / 10,
+    "decimal(10,2)": lambda n: Decimal(n - 2).scaleb(-2),
+    "decimal(22,4)": lambda n: Decimal(10**17) + Decimal(n).scaleb(-4),
+    "string": lambda n: f"{n:02} 'k'",
+    "date": lambda n: NOON.date() + timedelta(days=n - 6),
+    "timestamp": lambda n: NOON + (n - 6) * _FINE,
+    "timestamp_ntz": lambda n: NOON.replace(tzinfo=None) + (n - 6) * _FINE,
+}
+
+
+def any_value(type_: str, number: int) -> Any:
+    """A value of the pool; number 0 is NULL."""
+    pool = _POOLS[type_]
+    return pool[number % len(pool)] if number else None
+
+
+def growing(type_: str, number: int) -> Any:
+    """The value of this number, for keys and cursors."""
+    return _GROWING[type_](number)
+
+
+def days_around(type_: str, number: int) -> Any:
+    """A moment within some days of `NOON`, for rolling windows; number 0 is NULL."""
+    if not number:
+        return None
+    moment = NOON.replace(hour=0) + timedelta(hours=12 * (number % 16 - 10))
+    if type_ == "date":
+        return moment.date()
+    return moment if type_ == "timestamp" else moment.replace(tzinfo=None)
+
+
+def published(value: Any) -> str:
+    """A value as Tableau shows it, in short, so that NaN equals NaN."""
+    match value:
+        case datetime():
+            return str(value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value)
+        case date():
+            return str(value)
+        case Decimal():
+            return f"{value}d"
+        case float():
+            # In a column that has both zeros, hyperd stores one of them.
+            return repr(value + 0.0)
+        case _:
+            return repr(value)
+
+
+_COUNT = 5
+_TEXTS = {"boolean": lambda value: str(value).lower(), "timestamp": lambda value: f"{value:%F %T}"}
+
+
+@dataclass(frozen=True)
+class ByValue:
+    """A partition for each of a few values of some type."""
+
+    type: str
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.key(growing(self.type, n)) for n in range(_COUNT)))
+
+    def value(self, number: int) -> Any:
+        return growing(self.type, number % _COUNT)
+
+    def key(self, value: Any) -> str:
+        return _TEXTS.get(self.type, str)(value)
+
+    def span(self, key: str) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class ByTime:
+    """Windows of some days or hours by the clock of a zone, around the day the clocks change."""
+
+    type: str
+    zone: str = "UTC"
+    hours: int = 24
+    days: int = 1
+
+    @cached_property
+    def windows(self) -> dict[str, tuple[datetime, datetime]]:
+        zone = ZoneInfo(self.zone)
+        if self.hours == 24:
+            first, count = datetime(2025, 3, 28), -(-_COUNT // self.days)
+            days = [first + timedelta(days=n * self.days) for n in range(count + 1)]
+            edges = [day.replace(tzinfo=zone) for day in days]
+        else:
+            first = datetime(2025, 3, 30, tzinfo=UTC)
+            edges = [(first + timedelta(hours=n * self.hours)) for n in range(_COUNT + 1)]
+            edges = [edge.astimezone(zone) for edge in edges]
+        return {f"{start:%Y-%m-%d-%H:%M%z}": (start, end) for start, end in pairwise(edges)}
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.windows)
+
+    def value(self, number: int) -> Any:
+        """At the beginning of a window, or some time within it."""
+        start, _ = list(replace(self, days=1).windows.values())[number % _COUNT]
+        if self.type == "date":
+            return start.date()
+        inside = timedelta(seconds=(number % 3) * self.hours * 1000, microseconds=number % 2)
+        if self.type == "timestamp":
+            return start.astimezone(UTC) + inside
+        return start.replace(tzinfo=None) + inside
+
+    def key(self, value: Any) -> str:
+        """By the calendar of the zone, except for instants."""
+        for key, (start, end) in self.windows.items():
+            if isinstance(value, datetime) and value.tzinfo:
+                if start.astimezone(UTC) <= value < end.astimezone(UTC):
+                    return key
+            elif isinstance(value, datetime):
+                if start.replace(tzinfo=None) <= value < end.replace(tzinfo=None):
+                    return key
+            elif start.date() <= value < end.date():
+                return key
+        raise ValueError(f"{value} lies in none of {self.windows}")
+
+    def span(self, key: str) -> Span:
+        start, end = self.windows[key]
+        return Span(start=start, end=end, zone=self.zone)
+
+
+# How the rows of a model are split by their column "part".
+Partitioning = ByValue | ByTime
+PARTITIONINGS: tuple[Partitioning, ...] = (
+    *(ByValue(type_) for type_ in ("string", "int", "boolean", "date", "decimal(10,2)")),
+    *(
+        ByTime(type_, zone)
+        for type_ in ("date", "timestamp", "timestamp_ntz")
+        for zone in ("UTC", "Europe/Paris", "America/New_York")
+    ),
+    ByTime("timestamp", "Europe/Paris", hours=1),
+)
+
 
 MOST_ROWS = 12
 
@@ -32,15 +215,15 @@ class Col:
         match self.role:
             case "key" | "cursor":
                 number = slot // self.step
-                return values.growing(self.type, number % self.cycle if self.cycle else number)
+                return growing(self.type, number % self.cycle if self.cycle else number)
             case "reference":
-                return values.growing(self.type, number - 1) if number else None
+                return growing(self.type, number - 1) if number else None
             case "moment":
-                return values.days_around(self.type, number)
+                return days_around(self.type, number)
             case "part" if partitioning:
                 return partitioning.value(number)
             case _:
-                return values.any_value(self.type, number)
+                return any_value(self.type, number)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What a data source holds, read from the file that the server keeps."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from xml.etree import ElementTree
 
 from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline_tests.refresh.stateful.models.values import published
+from tableau_pipeline_tests.refresh.stateful.models.tables import published
 from tableau_sandbox.simulation import Datasource, Simulation
 
 # By table, the names of its columns and its rows, sorted: neither has an order in Tableau.
@@ -20,22 +21,64 @@ def held(tableau: Simulation, datasource: Datasource) -> Published:
     return _read(tableau.hyper_file(datasource))
 
 
-# By table and column, as the file names them.
-Captions = dict[tuple[str, str], str]
+# Such as ("field", "Extract", "k", "caption"): as the declaration's own values have it.
+Place = tuple[str, ...]
+Shown = dict[Place, str]
+_ATTRIBUTES = {"caption": "caption", "format": "default-format", "aggregation": "aggregation"}
 
 
-def captions(datasource: Datasource | None) -> Captions:
-    """What a data source shows."""
-    if datasource is None or not datasource.tds:
-        return {}
-    root = ElementTree.fromstring(datasource.tds)
-    shown = {each.get("name"): each.get("caption") for each in root.iterfind("column")}
-    found = {}
-    for record in root.iterfind("./connection//metadata-record"):
-        caption = shown.get(record.findtext("local-name"))
-        if caption:
-            place = record.findtext("parent-name", "").strip("[]"), record.findtext("remote-name")
-            found[place[0], str(place[1])] = caption
+def shown(datasource: Datasource) -> Shown:
+    """What people see of a data source, but for its permissions."""
+    found = {("tag", tag): "yes" for tag in datasource.tags if "tableau-pipeline" not in tag}
+    if datasource.description:
+        found["about", "description"] = datasource.description
+    if datasource.is_certified:
+        found["about", "certified"] = "yes"
+    return found | (shown_in(datasource.tds) if datasource.tds else {})
+
+
+@lru_cache(maxsize=64)
+def shown_in(tds: bytes) -> Shown:
+    """What a `.tds` shows of columns, calculated fields and hierarchies."""
+    root, found = ElementTree.fromstring(tds), {}
+    records = {
+        record.findtext("local-name", ""): record
+        for record in root.iterfind("./connection//metadata-record")
+    }
+    columns = {
+        local: (each.findtext("parent-name", "").strip("[]"), each.findtext("remote-name", ""))
+        for local, each in records.items()
+    }
+    folders = {
+        item.get("name"): each.get("name", "")
+        for each in root.iter()
+        if each.tag.endswith("folder")
+        for item in each
+    }
+    fields = {each.get("name", ""): each for each in root.iterfind("column")}
+    for local in dict.fromkeys([*records, *fields]):
+        field, place = fields.get(local, ElementTree.Element("column")), ("field",)
+        calculation = field.find("calculation")
+        if calculation is not None:
+            place = ("calculation", field.get("caption", local))
+            found[*place, "formula"] = re.sub(
+                r"\[[^]]*\]",
+                lambda name: f"[{'.'.join(columns.get(name[0], (name[0],)))}]",
+                calculation.get("formula", ""),
+            )
+        elif local in columns:
+            place = ("field", *columns[local])
+            parts = {part: field.get(name, "") for part, name in _ATTRIBUTES.items()}
+            parts["description"] = "".join(each.text or "" for each in field.iter("run"))
+            parts["hidden"] = field.get("hidden", "").replace("false", "")
+            parts["folder"] = folders.get(local, "")
+            type_ = field.get("datatype", records[local].findtext("local-type"))
+            usual = "measure" if type_ in ("integer", "real") else "dimension"
+            parts["role"] = field.get("role", usual).replace(usual, "")
+            found |= {(*place, part): value for part, value in parts.items() if value}
+    for each in root.iterfind("./drill-paths/drill-path"):
+        fields_ = [".".join(columns.get(name.text or "", ("?",))) for name in each]
+        found["hierarchy", each.get("name", ""), "fields"] = " > ".join(fields_)
     return found
 
 

@@ -4,9 +4,9 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from xml.etree import ElementTree
@@ -15,6 +15,7 @@ from xml.sax.saxutils import quoteattr
 from tableauhyperapi import CreateMode, HyperException, Name, TableName
 
 from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline_tests.refresh.stateful.server.contents import Shown
 from tableau_sandbox.options import Options, UserSeed
 from tableau_sandbox.simulation import Datasource, Exchange, Simulation
 
@@ -23,12 +24,8 @@ _SIGN_IN = (
     b'<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/>'
     b"</credentials></tsRequest>"
 )
-# What people add to the metadata: a calculated field, a folder.
-_WORK = (
-    "<column caption='{name}' name='[{name}]' datatype='boolean'>"
-    "<calculation class='tableau' formula='TRUE' /></column>",
-    "<folder name='{name}'><folder-item name='[{column}]' type='field' /></folder>",
-)
+# Those of all users that declarations, and people, decide.
+CAPABILITIES = ("SaveAs", "PulseMetricDefine")
 _BOUNDARY = b"a-boundary-that-is-in-no-file"
 # What may become of the rows of a table, and of its columns.
 ROWS = ("twice", "empty", "null")
@@ -41,14 +38,12 @@ class OtherUser:
 
     Attributes:
         folder: for the files that they send.
-        work: the names of what they added to metadata, by LUID, and at which moment.
-        moment: the present one.
+        decides: somebody has decided what all users may do with a data source.
     """
 
     tableau: Simulation
     folder: Path
-    moment: Callable[[], int] = lambda: 0
-    work: dict[str, dict[str, int]] = field(default_factory=dict)
+    decides: bool = False
     _token: str = ""
     _count: int = 0
     _files: int = 0
@@ -71,7 +66,7 @@ class OtherUser:
             connection.execute_command(f"CREATE TABLE {table} AS SELECT 1 AS own")
         self._publish(name, project, file)
 
-    def takes(self, target: Datasource, change: str, *, edited: bool) -> None:
+    def takes(self, target: Datasource, change: str, *, edited: str) -> None:
         """Delete it, and publish its rows, or others, as a data source of their own."""
         file = self._new_file("hyper")
         shutil.copyfile(self.tableau.hyper_file(target), file)
@@ -80,7 +75,7 @@ class OtherUser:
         self.deletes(target)
         self._publish(target.name, target.project, file)
         if edited:
-            self.edits(self.tableau.datasources()[-1])
+            self.edits(self.tableau.datasources()[-1], edited)
 
     def updates(self, target: Datasource, change: str, *, table: int = 0, at_once: bool) -> None:
         """Update the rows of a table, now or when the server gets to it."""
@@ -104,38 +99,102 @@ class OtherUser:
         if at_once:
             self.tableau.execute(self.tableau.job(_id(answer, "job id")))
 
-    def edits(self, target: Datasource) -> None:
-        """Add something to the metadata, and publish all of it."""
+    def edits(self, target: Datasource, what: str) -> None:
+        """Download it, change what people see, in Desktop, and publish it again.
+
+        Args:
+            what: a part of a column, and its name: "caption k"; or "calculation", "hierarchy" or
+                "folder" for a new one of the last column.
+        """
         self._count += 1
+        root, (part, _, column) = ElementTree.fromstring(target.tds), what.partition(" ")
+        records = [*root.iterfind("./connection//metadata-record")]
+        named = [each for each in records if each.findtext("remote-name") == column]
+        record = (named or records[-1:])[0]
+        local, type_ = record.findtext("local-name", ""), record.findtext("local-type", "")
         # Digits alone would be found within longer ones.
-        name = f"Work_{self._count}_"
-        added = _WORK[self._count % len(_WORK)].format(name=name, column=_some_column(target))
-        self._edit(target, name, target.tds.replace(b"<aliases", f"{added}<aliases".encode(), 1))
-
-    def captions(self, target: Datasource, column: str) -> None:
-        """Give a column another caption, and publish all of the metadata."""
-        self._count += 1
-        name, root = f"Caption_{self._count}_", ElementTree.fromstring(target.tds)
-        for record in root.iterfind("./connection//metadata-record"):
-            if record.findtext("remote-name") == column:
-                local = record.findtext("local-name", "")
-                found = next((e for e in root.iterfind("column") if e.get("name") == local), None)
-                if found is None:
-                    kind = {"datatype": "string", "role": "dimension", "type": "nominal"}
-                    found = ElementTree.Element("column", {"name": local, **kind})
-                    root.insert([each.tag for each in root].index("aliases") + 1, found)
-                found.set("caption", name)
-                self._edit(target, name, ElementTree.tostring(root, "utf-8"))
-                return
-
-    def _edit(self, target: Datasource, name: str, edited: bytes) -> None:
-        assert edited != target.tds
+        name, at = f"Work_{self._count}_", [each.tag for each in root].index("aliases")
+        if part == "calculation":
+            new = ElementTree.Element("column", caption=name, name=f"[{name}]", datatype="integer")
+            ElementTree.SubElement(new, "calculation", formula=f"COUNT({local})")
+            root.insert(at + 1, new)
+        elif part == "hierarchy":
+            found = root.find("drill-paths")
+            if found is None:
+                found = ElementTree.Element("drill-paths")
+                root.insert(at + 1, found)
+            path = ElementTree.SubElement(found, "drill-path", name=name)
+            ElementTree.SubElement(path, "field").text = local
+        elif part == "folder":
+            for each in [*root.iter()]:
+                for item in each.findall(f"folder-item[@name='{local}']"):
+                    each.remove(item)
+            folder = ElementTree.Element("folder", name=name)
+            ElementTree.SubElement(folder, "folder-item", name=local, type="field")
+            root.insert(at, folder)
+        else:
+            self._set(root, at, part, local, type_)
         package = self._new_file("tdsx")
         with zipfile.ZipFile(package, "w") as archive:
-            archive.writestr(f"{target.name}.tds", edited)
+            archive.writestr(f"{target.name}.tds", ElementTree.tostring(root, "utf-8"))
             archive.write(self.tableau.hyper_file(target), target.packaged_path)
         self._publish(target.name, target.project, package, mode="overwrite")
-        self.work.setdefault(target.luid, {})[name] = self.moment()
+
+    def _set(self, root: ElementTree.Element, at: int, part: str, local: str, type_: str) -> None:
+        """Set a part of a column, or take it away."""
+        role = "measure" if type_ in ("integer", "real") else "dimension"
+        found = next((each for each in root.iterfind("column") if each.get("name") == local), None)
+        if found is None:
+            found = ElementTree.Element("column", name=local, datatype=type_, role=role)
+            root.insert(at + 1, found)
+        number = self._count
+        match part:
+            case "description":
+                for each in found.findall("desc"):
+                    found.remove(each)
+                text = ElementTree.SubElement(
+                    ElementTree.SubElement(found, "desc"), "formatted-text"
+                )
+                ElementTree.SubElement(text, "run").text = f"Work_{number}_"
+            case "uncaption":
+                found.attrib.pop("caption", None)
+            case "role":
+                found.set("role", "measure" if found.get("role") == "dimension" else "dimension")
+            case "hidden":
+                found.set("hidden", "false" if found.get("hidden") == "true" else "true")
+            case _:
+                name, value = {
+                    "caption": ("caption", f"Work_{number}_"),
+                    "format": ("default-format", f"n{number}.0"),
+                    "aggregation": ("aggregation", "Sum" if number % 2 else "Avg"),
+                }[part]
+                found.set(name, value)
+
+    def rules(self, target: Datasource) -> Shown:
+        """What all users may do with it, of what somebody decides in a history."""
+        if not self.decides:
+            return {}
+        answer = ElementTree.fromstring(self._call("GET", f"datasources/{target.luid}/permissions"))
+        return {
+            ("permission", "group", "All Users", each.get("name", "")): each.get("mode", "")
+            for each in answer.iter("{http://tableau.com/api}capability")
+            if each.get("name") in CAPABILITIES
+        }
+
+    def permits(self, target: Datasource, capability: str) -> None:
+        """Allow all users what they were denied, or the other way round."""
+        self.decides = True
+        before = self.rules(target).get(("permission", "group", "All Users", capability), "")
+        group = _id(self._call("GET", "groups?filter=name:eq:All+Users"), "group id")
+        path = f"datasources/{target.luid}/permissions"
+        if before:
+            self._call("DELETE", f"{path}/groups/{group}/{capability}/{before}")
+        rule = (
+            f"<capability name='{capability}' mode='{'Deny' if before == 'Allow' else 'Allow'}'/>"
+        )
+        body = f"<granteeCapabilities><group id='{group}'/><capabilities>{rule}</capabilities>"
+        body = f"<tsRequest><permissions>{body}</granteeCapabilities></permissions></tsRequest>"
+        assert b"<error" not in self._call("PUT", path, body.encode())
 
     def tags(self, target: Datasource, label: str) -> None:
         """Add a tag of their own."""
@@ -147,7 +206,7 @@ class OtherUser:
         if label in target.tags:
             self._call("DELETE", f"datasources/{target.luid}/tags/{label}")
 
-    def describes(self, target: Datasource) -> None:
+    def describes(self, target: Datasource, _: str) -> None:
         """Write a description."""
         self._count += 1
         self._alter(target, f'<datasource description="Number {self._count}"/>')
@@ -160,7 +219,7 @@ class OtherUser:
         """Put it into another project."""
         self._alter(target, f'<datasource><project id="{self.project(project)}"/></datasource>')
 
-    def deletes(self, target: Datasource) -> None:
+    def deletes(self, target: Datasource, _: str = "") -> None:
         """Delete it."""
         self._call("DELETE", f"datasources/{target.luid}")
 
@@ -251,10 +310,6 @@ def _id(answer: bytes, name: str) -> str:
     found = re.search(f'{name}="([^"]+)"', answer.decode())
     assert found, answer.decode()
     return found[1]
-
-
-def _some_column(target: Datasource) -> str:
-    return json.loads(target.tables)[0]["columns"][0]["name"]
 
 
 def _sql(table: dict, change: str) -> str:

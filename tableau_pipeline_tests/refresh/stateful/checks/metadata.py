@@ -1,0 +1,167 @@
+"""What the data source shows people: it is as declared, or a person has set it.
+
+`shown` says what the server holds by place, and `wanted` what it is to hold. `Ledger.people` has
+what people have set last, and `Ledger.agreed` what was declared when a refresh last settled it.
+"""
+
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.metadata.about import about_name
+from tableau_pipeline.metadata.merge import shown as field_words
+from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, Sending
+from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
+from tableau_pipeline_tests.refresh.stateful.checks.oracle import Contents
+from tableau_pipeline_tests.refresh.stateful.checks.promise import require
+from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Shown, shown_in
+from tableau_sandbox.simulation import Datasource, Job
+
+_NUMBERS = ("int", "bigint", "double", "decimal(10,2)", "decimal(22,4)")
+# Certified is what was found equal, whatever people say.
+CERTIFIED = ("about", "certified")
+
+
+def wanted(declaration: Declaration, contents: Contents) -> Shown:
+    """What a data source is to show where no person has set anything."""
+    found: Shown = {}
+    for table in declaration.tables:
+        types = contents[table.model].schema
+        for each in table.fields:
+            usual = "measure" if types[each.name] in _NUMBERS else "dimension"
+            parts = {
+                "caption": each.caption,
+                "description": each.description,
+                "format": each.format and f"n{each.format}",
+                "role": each.role if each.role != usual else "",
+                "aggregation": (each.aggregation or "").capitalize(),
+                "hidden": "true" * each.hidden,
+                "folder": each.folder,
+            }
+            place = ("field", declaration.published_name(table.name), each.name)
+            found |= {(*place, part): value for part, value in parts.items() if value}
+    first = declaration.published_name("t1")
+    for each in declaration.calculations:
+        found["calculation", each.name, "formula"] = each.formula.replace("[t1.", f"[{first}.")
+    for each in declaration.hierarchies:
+        fields = [name.replace("t1.", f"{first}.") for name in each.fields]
+        found["hierarchy", each.name, "fields"] = " > ".join(fields)
+    if declaration.description is not None:
+        models = ", ".join(table.model for table in declaration.tables)
+        found["about", "description"] = f"{declaration.description}\n\nBuilt from {models}."
+    found |= {("tag", tag): "yes" for tag in declaration.tags}
+    for rule in declaration.permissions:
+        found |= {("permission", *rule.grantee, name): mode for name, mode in rule.modes}
+    return found
+
+
+def words(place: Place) -> str:
+    """How messages name a place."""
+    is_about = place[0] in ("about", "tag", "permission")
+    return about_name(place) if is_about else field_words(place)
+
+
+def check_work(history: Any, sending: Sending, before: Look, after: Look, job: Job) -> None:
+    """What people have set before a sending is still there, or given up for good reasons."""
+    actor, found, holds = sending.actor, after.datasource, after.holds or {}
+    assert found is not None
+    lost = {
+        place: value
+        for place, (value, moment) in _changed(history, after, in_files=True).items()
+        if moment < sending.looked
+        and before.shows.get(place, "") == value
+        # Of a column that is gone nothing can be shown.
+        and (place[0] != "field" or place[2] in holds.get(place[1], [()])[0])
+    }
+    actor.replaced += [place for place in lost if _may_replace(history, actor, found, place)]
+    lost = {place: value for place, value in lost.items() if place not in actor.replaced}
+    if not lost:
+        return
+    # Only a sending takes over what no sending of ours has made or changed before.
+    adopts, whole = found.luid not in history.ledger.left, job.parameters.get("publication", {})
+    if adopts or whole.get("mode") == "overwrite":
+        saved = [_tds_in(path) for path in _files(history.kept)]
+        gone = [e for e in lost if not any(each.get(e, "") == lost[e] for each in saved)]
+        require(not gone, f"the work {lost} is lost, of which {gone} is not saved")
+    actor.lost_work = adopts and Accept.OVERWRITE not in actor.options.accept
+    breaks = history.scenario.quirks["replace"] == "like-overwrite"
+    require(breaks or Accept.OVERWRITE in actor.options.accept, f"the work {lost} is lost")
+
+
+def check_about(history: Any, actor: Actor) -> None:
+    """What people have said of the data source is not lost beside a sending either."""
+    found = history.found()
+    if found is None or actor.apart:
+        return
+    look = Look.at(history, found)
+    lost = [*_changed(history, look, in_files=False)]
+    actor.replaced += lost
+    if not actor.meddled:
+        wrong = [place for place in lost if not _may_replace(history, actor, found, place)]
+        require(not wrong, f"{wrong} are no longer as people have set them: {look.shows}")
+
+
+_IN_FILES = ("field", "calculation", "hierarchy")
+
+
+def _changed(history: Any, look: Look, *, in_files: bool) -> dict[Place, tuple[str, int]]:
+    """What is no longer as people have set it, with the moment when they did; it is told once."""
+    people, changed = history.ledger.people, {}
+    for (luid, place), (value, moment) in [*people.items()]:
+        is_here = look.datasource and luid == look.datasource.luid
+        is_here = is_here and (place[0] in _IN_FILES) is in_files
+        if is_here and value is not None and look.shows.get(place, "") != value:
+            changed[place], people[luid, place] = (value, moment), (None, moment)
+    return changed
+
+
+def _may_replace(history: Any, actor: Actor, found: Datasource, place: Place) -> bool:
+    """Whether both sides changed it, and the declaration is to win."""
+    declared = actor.declaration
+    want = wanted(declared, actor.contents).get(place)
+    agreed = history.ledger.agreed.get((found.luid, place))
+    is_new = want != agreed or place[0] == "permission" or history.unclear
+    return declared.metadata.on_conflict == "replace" and want is not None and is_new
+
+
+def check_metadata(history: Any, actor: Actor, report: Report) -> None:
+    """What nobody else has set is as it is declared; and what is not so, is told."""
+    told = str((report.warnings, report.about))
+    lost = [place for place in actor.replaced if words(place) not in told]
+    require(not lost or actor.meddled, f"{lost} are replaced, and nobody is told: {told}")
+    found, ledger = history.found(), history.ledger
+    if found is None or actor.meddled or actor.wiped != actor.log.wiped:
+        return
+    shows, want = history.shows(found), wanted(actor.declaration, actor.contents)
+    if Accept.TAKEOVER in actor.options.accept:
+        ledger.note_people(found.luid, dict.fromkeys([*shows, *want]))
+    for place in shows.keys() | want.keys():
+        is_, be, key = shows.get(place, ""), want.get(place, ""), (found.luid, place)
+        if place == CERTIFIED:
+            is_equal = report.checkpoint and not report.checkpoint.unreconciled
+            require(bool(is_equal or actor.declaration.certify), f"certified: {report.checkpoint}")
+            continue
+        was = ledger.agreed.get(key, "")
+        if is_ == be:
+            ledger.people.pop(key, None)
+        elif key not in ledger.people:
+            require(False, f"{place} is declared as {be!r}, and shown as {is_!r}; {told}")
+        elif be and be != was and ledger.people[key][0] == is_ and not history.unclear:
+            is_kept = actor.declaration.metadata.on_conflict == "keep"
+            require(is_kept, f"{place} stays {is_!r}, and not {be!r}, by {actor.declaration}")
+            require(words(place) in told, f"that {place} is {is_!r}, not {be!r}, is not in {told}")
+            continue
+        ledger.agreed[key] = be
+
+
+def _files(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.exists() else []
+
+
+def _tds_in(path: Path) -> Shown:
+    with ZipFile(path) as package:
+        (name,) = (each for each in package.namelist() if each.endswith(".tds"))
+        return shown_in(package.read(name))
