@@ -72,7 +72,7 @@ def sandbox(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
 
 @pytest.fixture(scope="session")
 def shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
-    """One sandbox for all tests that change nothing in it: it takes 0.3 s to come and go."""
+    """One sandbox for all tests that do not mind each other: it takes 0.3 s to come and go."""
     with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
         yield sandbox
 

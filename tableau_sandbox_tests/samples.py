@@ -8,24 +8,19 @@ from typing import Any
 
 import requests
 import tableauserverclient as tsc
-from tableauhyperapi import Connection, CreateMode
 
-from tableau_sandbox.hyperd import hyper_process
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.contract.files import hyper_file, packaged_hyper, rows_of
 from tableau_sandbox_tests.contract.files import multipart as multipart
 
 TIMEOUT = 30
 ADMIN = tsc.TableauAuth(Sandbox.user, Sandbox.password)
-ALL_ROWS = 'SELECT * FROM "Extract"."Extract"'
 
 
 def execute(path: Path, *statements: str) -> Path:
     """A new `.hyper` file, made by these statements."""
-    with Connection(hyper_process().endpoint, path, CreateMode.CREATE_AND_REPLACE) as connection:
-        connection.execute_command('CREATE SCHEMA "Extract"')
-        for statement in statements:
-            connection.execute_command(statement)
+    path.write_bytes(hyper_file(*statements))
     return path
 
 
@@ -79,29 +74,16 @@ def publish(
     return server.datasources.publish(item, file, mode)
 
 
-def rows_on_server(server: tsc.Server, luid: str | None, query: str = ALL_ROWS) -> list[list]:
-    """The rows of `"Extract"."Extract"` of a data source, downloaded, or what a query says."""
+def rows_on_server(server: tsc.Server, luid: str | None, table: str = "") -> list[list]:
+    """The rows of `"Extract"."Extract"` of a data source, downloaded, or of another table."""
     with TemporaryDirectory() as folder:
         package = server.datasources.download(luid or "", str(Path(folder, "downloaded")))
-        with zipfile.ZipFile(package) as archive:
-            (member,) = [name for name in archive.namelist() if name.endswith(".hyper")]
-            return rows_of(Path(archive.extract(member, folder)), query)
-
-
-def rows_of(path: Path, query: str = ALL_ROWS) -> list[list]:
-    """The rows of `"Extract"."Extract"` of a file, or what a query says, in order."""
-    with Connection(hyper_process().endpoint, path) as connection:
-        rows = connection.execute_list_query(query)
-        return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+        _, content = packaged_hyper(Path(package).read_bytes())
+    return [[*row] for row in rows_of(content, table)]
 
 
 def call(
-    sandbox: Sandbox,
-    method: str,
-    path: str,
-    *,
-    server: tsc.Server | None = None,
-    **arguments,
+    sandbox: Sandbox, method: str, path: str, *, server: tsc.Server | None = None, **arguments
 ) -> requests.Response:
     """A raw request; `{site}` in the path is the site of the server's session."""
     headers = dict(arguments.pop("headers", {}))

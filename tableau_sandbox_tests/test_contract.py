@@ -119,10 +119,7 @@ def test_removal_after_an_interrupt(sandbox: Sandbox, server: tsc.Server):
     """Prevents: an interrupted check leaves data sources or projects on somebody's site."""
     before = content(server)[:2]
     facts = "content_url_of_a_namesake or publish_as_a_job"
-    with (
-        sandbox.held_jobs(),
-        suite("--server", sandbox.url, *WRITING, facts) as process,
-    ):
+    with sandbox.held_jobs(), suite("--server", sandbox.url, *WRITING, facts) as process:
         while not content(server)[2] and process.poll() is None:
             time.sleep(0.1)
         during = content(server)[:2]

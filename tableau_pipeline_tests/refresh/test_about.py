@@ -1,5 +1,6 @@
 """What a refresh tells the server about a data source, and what it leaves to people."""
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,8 +23,8 @@ from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.send import Sent
-from tableau_pipeline_tests.refresh.conftest import ANALYST
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_sandbox.faults import Delay, HideRows
 
@@ -41,8 +42,7 @@ SAID: dict[str, Any] = {
 
 
 def item_of(pipeline: Pipeline) -> TSC.DatasourceItem:
-    (item,) = pipeline.found()
-    return pipeline.eyes.tsc.datasources.get_by_id(str(item.id))
+    return pipeline.eyes.tsc.datasources.get_by_id(str(pipeline.found()[0].id))
 
 
 def said(pipeline: Pipeline) -> dict[str, Any]:
@@ -98,18 +98,23 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     assert pipeline.wrong() == []
 
 
-def test_a_plan_tells_what_is_to_be_set(new_pipeline: NewPipeline):
-    """Prevents: a description or permission that changes although `plan` said that nothing will."""
+def test_a_plan_tells_what_follows(new_pipeline: NewPipeline):
+    """Prevents: a description or permission that changes although `plan` said that nothing will;
+    numbers that are not those of the refresh that follows."""
     pipeline = new_pipeline(description="Flights")
+    pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
     assert foresee(pipeline.refresh(), pipeline.eyes).kind == "unchanged"
     pipeline.declare(description="All flights", owner="ann")
     told = foresee(pipeline.refresh(), pipeline.eyes)
     assert (told.kind, told.decision) == ("metadata", "no change")
-    assert {each.text for each in told.notes} == {
-        'description becomes "All flights"',
-        'owner becomes "ann"',
-    }
+    notes = {'description becomes "All flights"', 'owner becomes "ann"'}
+    assert {each.text for each in told.notes} == notes
+    pipeline.model("flights", flights(9))
+    told, report = foresee(pipeline.refresh(), pipeline.eyes), pipeline.run()
+    (done,) = report.tables.values()
+    assert told.kind == "update"
+    assert (told.inserted, told.deleted, told.size) == (done.inserted, done.deleted, report.sent)
 
 
 def test_what_people_say_stays(new_pipeline: NewPipeline):
@@ -143,10 +148,8 @@ def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
     pipeline = new_pipeline(permissions=(READ,), metadata=MetadataPolicy("refuse"))
     pipeline.run()
     before, site, luid = said(pipeline), pipeline.eyes, str(item_of(pipeline).id)
-    group = str(about.grantee(site, "group", "All Users"))
-    denied = {("group", group, "VizqlDataApiAccess"): "Deny"}
-    allowed = dict.fromkeys(denied, "Allow")
-    about.set_permissions(site, luid, allowed, remove=denied)
+    rule = ("group", str(about.grantee(site, "group", "All Users")), "VizqlDataApiAccess")
+    about.set_permissions(site, luid, {rule: "Allow"}, remove={rule: "Deny"})
     changed = 'VizqlDataApiAccess of group "All Users": declared is "Deny", and the server has'
     with pytest.raises(RefusedError, match=changed):
         pipeline.run()
@@ -188,14 +191,11 @@ def test_certified_while_equal(new_pipeline: NewPipeline):
 
 def test_refused_by_the_server(new_pipeline: NewPipeline):
     """Prevents: a user without rights cannot publish at all; or nobody sees what is not so."""
-    user = (ANALYST.name, ANALYST.password)
-    pipeline = new_pipeline(user=user, tags=("finance",), certify="after_reconcile", reconcile={})
+    pipeline = new_pipeline(user=ANN, tags=("finance",), certify="after_reconcile", reconcile={})
     for decision in ("publish (create)", "no change"):
         report = pipeline.run()
         assert report.decision == decision
-        (problem,) = report.about
-        assert "Setting isCertified, certificationNote" in problem
-        assert "403032" in problem
+        assert re.search("Setting isCertified, certificationNote.*403032", *report.about)
         assert pipeline.wrong() == []
     told = said(pipeline)
     assert (told["tags"], told["certified"]) == ({"finance"}, None)
@@ -205,23 +205,14 @@ def test_overwrite_that_forgets(new_pipeline: NewPipeline):
     """Prevents: after a publish, what is declared is gone, and taken for the wish of people."""
     pipeline = new_pipeline(owner="ann", **SAID)
     first = pipeline.run()
-    before = said(pipeline)
-    setup, site = pipeline.refresh(), pipeline.eyes
-    teller = Teller(pipeline.declaration, site, "keep", None, setup.late)
-    assert first.checkpoint
-    base = Base(remote=first.remote, is_ours=True, checkpoint=first.checkpoint)
-    seen = teller.look(base)
-    assert seen
-    assert first.remote
-    luid = first.remote.luid
+    before, site, luid = said(pipeline), pipeline.eyes, first.remote.luid
+    teller = Teller(pipeline.declaration, site, "keep", None, pipeline.refresh().late)
+    seen = teller.look(Base(remote=first.remote, is_ours=True, checkpoint=first.checkpoint))
     about.describe(site, luid, description="", isCertified="false", owner=site.user_id)
-    rules = about.permissions(site, luid)
-    about.set_permissions(site, luid, {}, remove=rules)
-    remote = site.find_by_luid(luid)
-    assert remote
+    about.set_permissions(site, luid, {}, remove=about.permissions(site, luid))
     intent = next(each for each in pipeline.journal.records() if isinstance(each, Intent))
     intent = intent.model_copy(update={"mode": PublishMode.OVERWRITE})
-    told = teller.tell(Sent(first.checkpoint, remote, intent), seen, equal=True)
+    told = teller.tell(Sent(first.checkpoint, site.find_by_luid(luid), intent), seen, equal=True)
     assert (told.problems, told.sent.distrust) == ([], None)
     del before["rules"]["All Users", "Connect"]
     assert said(pipeline) == before
@@ -235,20 +226,18 @@ def test_warning_while_refused(new_pipeline: NewPipeline):
     """Prevents: analysts trust old rows; or are warned for ever; or the refusal is hidden."""
     pipeline = new_pipeline(quality_warning=True)
     pipeline.run()
-    assert warnings_on(pipeline) == []
     item = item_of(pipeline)
     pipeline.eyes.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
     pipeline.model("flights", flights(0))
-    texts = set()
+    told = []
     for _ in range(2):
         with pytest.raises(RefusedError, match="min_rows"):
             pipeline.run()
-        hers, ours = warnings_on(pipeline)
-        texts.add(ours)
-        assert hers == "Salaries"
-    (text,) = texts
-    assert "refused" in text
-    assert "UTC. (tableau-pipeline:" in text
+        told.append(warnings_on(pipeline))
+    (hers, ours), again = told
+    assert [hers, ours] == again
+    assert hers == "Salaries"
+    assert re.search(r"refused.* UTC\. \(tableau-pipeline:", ours)
     pipeline.missing.add("flights")
     with pytest.raises(RefusedError, match="has no snapshot"):
         pipeline.run()
@@ -262,11 +251,8 @@ def test_warning_while_refused(new_pipeline: NewPipeline):
 def test_site_without_the_license(new_pipeline: NewPipeline):
     """Prevents: no refresh, or a warning each night, where the site has no such warnings."""
     pipeline = new_pipeline(quality_warning=True, on={"data_management": False})
-    (told,) = pipeline.run().warnings
-    assert "`quality_warning` has no effect: " in told
-    assert "403157" in told
-    for _ in range(2):
-        assert pipeline.run().warnings == ()
+    assert re.search("`quality_warning` has no effect: .*403157", *pipeline.run().warnings)
+    assert pipeline.run().warnings == pipeline.run().warnings == ()
     pipeline.model("flights", flights(0))
     with pytest.raises(RefusedError, match="min_rows"):
         pipeline.run()
@@ -278,16 +264,3 @@ def test_warning_while_the_models_are_old(new_pipeline: NewPipeline):
     for late, expected in (("it is of May", ["Out of date: it is of May"]), (None, [])):
         refresh(replace(pipeline.refresh(), late=lambda late=late: late), Options())
         assert [text.partition(" (tab")[0] for text in warnings_on(pipeline)] == expected
-
-
-def test_a_plan_tells_the_rows_and_bytes_of_an_update(new_pipeline: NewPipeline):
-    """Prevents: a plan whose numbers are not those of the refresh that follows it."""
-    pipeline = new_pipeline()
-    pipeline.policy(Diff(("flight_id",)))
-    pipeline.run()
-    pipeline.model("flights", flights(9))
-    told = foresee(pipeline.refresh(), pipeline.eyes)
-    report = pipeline.run()
-    (done,) = report.tables.values()
-    assert told.kind == "update"
-    assert (told.inserted, told.deleted, told.size) == (done.inserted, done.deleted, report.sent)

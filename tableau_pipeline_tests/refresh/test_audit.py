@@ -1,31 +1,31 @@
-"""An audit finds what refreshes cannot see, and changes nothing."""
+"""What an audit finds, and what a comparison row by row tells of it; neither changes anything."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from tableau_pipeline.audit import Audited, Finding, audit
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Diff, Reconcile
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Append, Diff, Policy, Reconcile
 from tableau_pipeline.core.journal import Claim, Owner
+from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline.extracts.differences import Differences
+from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
-from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.other_users import changes_the_file
 from tableau_pipeline_tests.refresh.support.pipeline import Around, Pipeline, session
-from tableau_pipeline_tests.refresh.support.proxies import BeforeDownload, Proxy
-
-# Neither time stamps nor revisions of this server show that somebody updates data.
-SILENT = {"updates_move_stamp": "never", "revisions": False}
+from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
 
 def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> Audited:
     """What an audit finds; it must leave the journal as it was."""
     before = pipeline.journal.records()
-    refresh = pipeline.refresh()
     with session(pipeline.sandbox) as site:
-        found = audit(refresh, around_server(site))
+        found = audit(pipeline.refresh(), around_server(site))
     if found.finding is not Finding.REFRESHING:
         assert pipeline.journal.records() == before
     return found
@@ -41,7 +41,8 @@ def published(pipeline: Pipeline) -> Pipeline:
 
 @pytest.mark.slow
 def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
-    """Prevents: an audit that is green because it compared nothing, or that changes something."""
+    """Prevents: an audit that is green because it compared nothing, or that changes something; old
+    rows called equal, silent on the newer ones."""
     star.declare(reconcile=Reconcile())
     star.run()
     (item,) = star.found()
@@ -49,146 +50,107 @@ def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
     found = audited(star)
     assert (found.finding, found.compared) == (Finding.EQUAL, "checksums")
     assert found.rows == found.expected == {"flights": 8, "airlines": 2}
-    assert found.is_fine
-    assert (found.note, found.link) == ("", item.webpage_url)
+    assert (found.is_fine, found.note, found.link) == (True, "", item.webpage_url)
     assert other_users.content(star.eyes, str(item.id)) == before
+    star.model("airlines", airlines())
+    assert audited(star).newer == ()
+    star.model("flights", pa.concat_tables([flights(8), flights(9).slice(8)]))
+    found = audited(star)
+    assert (found.finding, found.newer) == (Finding.EQUAL, ("flights",))
+    assert found.note == "Not published yet: new rows of flights."
 
 
 @pytest.mark.slow
-def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: rows that somebody deleted stay away for months, while all refreshes are green."""
-    pipeline = new_pipeline(on=SILENT, reconcile=Reconcile())
-    pipeline.policy(Diff(("flight_id",)))
-    checkpoint = pipeline.run().checkpoint
-    assert checkpoint
-    other_users.deletes_a_flight(pipeline.sandbox, str(checkpoint.luid))
-    assert isinstance(pipeline.run().plan, NoChange)
-    found = audited(pipeline)
-    assert found.finding is Finding.DIFFERS
-    assert found.is_wrong
-    assert (found.rows, found.expected) == ({"flights": 7}, {"flights": 8})
-    assert found.note == ("flights holds 7 rows, its model 8. Run its refresh with full: true.")
-    pipeline.run(full=True)
-    assert pipeline.wrong() == []
-    assert audited(pipeline).finding is Finding.EQUAL
-
-
-@pytest.mark.parametrize(
-    ("rule", "note"),
-    [
+def test_what_may_not_be_read_is_not_called_equal(pipeline: Pipeline):
+    """Prevents: an audit that calls rows equal that it has not read, or that nobody looks at."""
+    for rule, note in (
         (None, "reconcile: never"),
         (Reconcile(max_mb=1e-6, by="download"), "larger than reconcile: max_mb"),
-    ],
-)
-@pytest.mark.slow
-def test_what_may_not_be_read_is_not_called_equal(
-    pipeline: Pipeline, rule: Reconcile | None, note: str
-):
-    """Prevents: an audit that calls rows equal that it has not read, or that nobody looks at."""
-    pipeline.declare(reconcile=rule)
-    pipeline.run()
-    found = audited(pipeline)
-    assert (found.finding, found.compared, found.rows) == (Finding.UNCHANGED, None, {})
-    assert note in found.note
-    assert not found.is_fine
-    assert not found.is_wrong
+    ):
+        pipeline.declare(reconcile=rule)
+        pipeline.run()
+        found = audited(pipeline)
+        assert (found.finding, found.compared, found.rows) == (Finding.UNCHANGED, None, {})
+        assert note in found.note
+        assert (found.is_fine, found.is_wrong) == (False, False)
 
 
 def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline):
     """Prevents: a weak comparison under the name of a strong one."""
-    refusals = iter([RefreshError("not now")])
 
-    def refuse_once() -> None:
-        for refusal in refusals:
-            raise refusal
+    def refuse() -> None:
+        raise RefreshError("not now")
 
-    found = audited(published, lambda server: BeforeDownload(server, refuse_once))
+    found = audited(published, lambda server: At(server, "download", refuse))
     assert (found.finding, found.compared) == (Finding.EQUAL, "count on the server")
     assert found.note == "values not compared: it could not be read back: not now."
 
 
-def renamed_and_untagged(pipeline: Pipeline) -> None:
-    (item,) = pipeline.found()
-    other_users.changes(pipeline, name=f"{pipeline.name} better", project=f"Elsewhere {item.id}")
-    with session(pipeline.sandbox) as site:
-        site.untag(str(item.id), {pipeline.declaration.tag})
-
-
-def replaced(pipeline: Pipeline) -> None:
-    other_users.deletes(pipeline)
-    other_users.publishes(pipeline, flights(3))
-
-
-def records_are_lost(pipeline: Pipeline) -> None:
-    instance = pipeline.journal.instance
-    pipeline.journal.path.unlink()
-    (item,) = pipeline.found()
-    with session(pipeline.sandbox) as site:
-        site.untag(str(item.id), {f"{INSTANCE_TAG_PREFIX}{instance}"})
-
-
-def tagged_elsewhere(pipeline: Pipeline) -> None:
-    (item,) = pipeline.found()
-    with session(pipeline.sandbox) as site:
-        site.tag(str(item.id), [f"{INSTANCE_TAG_PREFIX}elsewhere"])
-
-
-def interrupted(pipeline: Pipeline) -> None:
-    pipeline.model("flights", flights(9))
-    assert killed_before(pipeline, "update")
+def happens(pipeline: Pipeline, what: str) -> None:
+    """What other people do, or what becomes of a refresh."""
+    luid, site = str(pipeline.found()[0].id), pipeline.eyes
+    match what:
+        case "field":
+            other_users.adds_a_calculated_field(pipeline)
+        case "renamed, untagged":
+            name = f"{pipeline.name} better"
+            other_users.changes(pipeline, name=name, project=f"Elsewhere {luid}")
+            site.untag(luid, {pipeline.declaration.tag})
+        case "deleted":
+            other_users.deletes(pipeline)
+        case "replaced":
+            other_users.deletes(pipeline)
+            other_users.publishes(pipeline, flights(3))
+        case "records lost":
+            site.untag(luid, {f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"})
+            pipeline.journal.path.unlink()
+        case "interrupted":
+            pipeline.model("flights", flights(9))
+            assert killed_before(pipeline, "update")
+        case "tagged elsewhere":
+            site.tag(luid, [f"{INSTANCE_TAG_PREFIX}elsewhere"])
 
 
 @pytest.mark.parametrize(
-    ("happens", "finding", "is_wrong", "notes"),
+    ("what", "finding", "notes"),
     [
+        ("field", Finding.EQUAL, ["edited calculated fields, captions or folders"]),
         (
-            other_users.adds_a_calculated_field,
+            "renamed, untagged",
             Finding.EQUAL,
-            False,
-            ["edited calculated fields, captions or folders"],
-        ),
-        (
-            renamed_and_untagged,
-            Finding.EQUAL,
-            False,
             ['renamed "', 'moved "', "removed the tag tableau-pipeline:"],
         ),
-        (other_users.deletes, Finding.GONE, True, []),
-        (replaced, Finding.GONE, True, ["is gone, and another has its name"]),
-        (records_are_lost, Finding.DRIFTED, True, ["no record shows what it holds"]),
-        (interrupted, Finding.DRIFTED, True, ["interrupted"]),
-        (tagged_elsewhere, Finding.FOREIGN, False, ["tableau-pipeline-instance:elsewhere"]),
+        ("deleted", Finding.GONE, []),
+        ("replaced", Finding.GONE, ["is gone, and another has its name"]),
+        ("records lost", Finding.DRIFTED, ["no record shows what it holds"]),
+        ("interrupted", Finding.DRIFTED, ["interrupted"]),
+        ("tagged elsewhere", Finding.FOREIGN, ["tableau-pipeline-instance:elsewhere"]),
     ],
-    ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_what_has_happened_since_is_told(
-    published: Pipeline, happens: Callable, finding: Finding, is_wrong: bool, notes: list[str]
+    published: Pipeline, what: str, finding: Finding, notes: list[str]
 ):
     """Prevents: dashboards without data, or without the work of analysts, and a green audit; a red
     one for what another deployment publishes."""
-    happens(published)
+    happens(published, what)
     found = audited(published)
+    is_wrong = finding in (Finding.GONE, Finding.DRIFTED)
     assert (found.finding, found.is_wrong, found.is_fine) == (finding, is_wrong, False)
     assert [part for part in notes if part not in found.note] == []
 
 
 def test_a_running_refresh_is_not_judged(published: Pipeline):
-    """Prevents: half a refresh that is taken for drift."""
-    owner = Owner(run_id="another-run")
-    published.journal.append(Claim(refresh=2, owner=owner))
-    found = audited(published)
-    assert (found.finding, found.is_wrong) == (Finding.REFRESHING, False)
-    assert "run another-run is refreshing it" in found.note
-
-
-@pytest.mark.slow
-def test_a_refresh_that_runs_meanwhile_is_noticed(published: Pipeline):
-    """Prevents: new rows that look wrong since the audit knows the old checkpoint only."""
+    """Prevents: half a refresh that is taken for drift; new rows that look wrong since the audit
+    knows the old checkpoint only."""
     published.model("flights", flights(9))
-    found = audited(published, lambda server: BeforeDownload(server, published.run))
+    found = audited(published, lambda server: At(server, "download", published.run))
     assert found.finding is Finding.REFRESHING
     assert published.journal.owner.run_id in found.note
     assert audited(published).finding is Finding.EQUAL
+    published.journal.append(Claim(refresh=3, owner=Owner(run_id="another-run")))
+    found = audited(published)
+    assert (found.finding, found.is_wrong) == (Finding.REFRESHING, False)
+    assert "run another-run is refreshing it" in found.note
 
 
 def test_an_error_is_a_finding(published: Pipeline):
@@ -201,18 +163,95 @@ def test_an_error_is_a_finding(published: Pipeline):
     found = audited(published, Broken)
     assert (found.finding, found.note) == (Finding.FAILED, "the disk is full.")
     published.journal.path.write_text("no journal", "utf-8")
-    with session(published.sandbox) as site:
-        found = audit(published.refresh(), site)
+    found = audit(published.refresh(), published.eyes)
     assert found.finding is Finding.FAILED
     assert "is damaged" in found.note
 
 
-@pytest.mark.slow
-def test_rows_that_are_not_published_yet_are_told(published: Pipeline):
-    """Prevents: old rows called equal, silent on the newer ones."""
-    published.model("flights", flights(8))
-    assert audited(published).newer == ()
-    published.model("flights", pa.concat_tables([flights(8), flights(9).slice(8)]))
-    found = audited(published)
-    assert (found.finding, found.newer) == (Finding.EQUAL, ("flights",))
-    assert found.note == "Not published yet: new rows of flights."
+TABLE = '"Extract"."Extract"'
+
+
+def look(
+    pipeline: Pipeline,
+    samples: int = 0,
+    hyper: Callable[[], Hyperd] = hyper_process,
+    tell: Callable[..., None] = lambda *_: None,
+) -> tuple[list[str], Differences]:
+    """What `diff` finds in the one table; `tell` hears how far it is."""
+    with session(pipeline.sandbox) as site:
+        layout, found = diff(pipeline.refresh(hyper=hyper), site, samples=samples, tell=tell)
+    return layout, found["flights"]
+
+
+def test_by_key(pipeline: Pipeline):
+    """Prevents: a change of one value that shows as a row gone and a row new; "equal" for what was
+    never published."""
+    pipeline.policy(Diff(("flight_id",)))
+    with pytest.raises(RefreshError, match="no record shows that it was published"):
+        look(pipeline)
+    pipeline.run()
+    _, equal = look(pipeline, samples=1)
+    assert equal == Differences(("flight_id",), 0, 0, 8, 8, {"carrier": 0, "delay": 0})
+    changes_the_file(pipeline, f"DELETE FROM {TABLE} WHERE flight_id = 0")
+    changes_the_file(pipeline, f"UPDATE {TABLE} SET carrier = NULL WHERE flight_id < 3")
+    changes_the_file(pipeline, f"UPDATE {TABLE} SET flight_id = 99 WHERE flight_id = 7")
+    _, found = look(pipeline, samples=1)
+    changed = {"carrier": [[1, None, flights(8)["carrier"][1].as_py()]]}
+    assert found == Differences(("flight_id",), 1, 2, 6, 4, {"carrier": 2, "delay": 0}, changed)
+    assert found.percent_equal == {"carrier": 66.67, "delay": 100.0}
+
+
+@pytest.mark.parametrize("policy", [Diff(("flight_id",)), Append("flight_id")])
+def test_whole_rows(pipeline: Pipeline, policy: Policy):
+    """Prevents: a row that is there twice counts as one, or pairs with two."""
+    pipeline.policy(policy)
+    pipeline.run()
+    changes_the_file(pipeline, f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE flight_id = 1")
+    changes_the_file(pipeline, f"DELETE FROM {TABLE} WHERE flight_id = 5")
+    _, found = look(pipeline)
+    assert found == Differences((), 1, 1, 7, 7)
+
+
+@pytest.mark.parametrize("policy", [Diff(("flight_id",)), Append("flight_id")])
+def test_little_memory(pipeline: Pipeline, policy: Policy):
+    """Prevents: a comparison in slices that loses rows, or counts them twice."""
+    pipeline.policy(policy)
+    pipeline.model("flights", flights(2000))
+    pipeline.run()
+    changes_the_file(pipeline, f"DELETE FROM {TABLE} WHERE flight_id < 10")
+    changes_the_file(pipeline, f"UPDATE {TABLE} SET delay = -1 WHERE flight_id % 100 = 50")
+    process, shares = Hyperd(memory=2**31, telemetry=False), []
+    _, whole = look(pipeline, 30, lambda: process)
+    # So little that it is compared in slices.
+    process.memory = 30_000
+    _, slices = look(pipeline, 30, lambda: process, lambda _, *share: shares.extend(share))
+    assert len(shares) >= 8
+    in_order = {column: sorted(rows) for column, rows in slices.samples.items()}
+    assert replace(slices, samples=in_order) == whole
+    assert {len(rows) for rows in whole.samples.values()} <= {20}
+
+
+def test_other_columns(pipeline: Pipeline):
+    """Prevents: a new column hides that the rows are equal in all others, or passes unnoticed."""
+    pipeline.run()
+    pipeline.model("flights", flights(8, gate=pa.array(["A"] * 8)))
+    layout, found = look(pipeline)
+    assert layout == ["Extract.gate (TEXT) is new"]
+    assert (found.is_equal, found.both) == (True, 8)
+
+
+def test_several_tables(star: Pipeline):
+    """Prevents: a difference in a dimension that is reported of the facts, or of none."""
+    facts, dimension = star.declaration.tables
+    star.declare(tables=(replace(facts, policy=Diff(("flight_id",))), dimension))
+    star.run()
+    with session(star.sandbox) as site:
+        _, equal = diff(star.refresh(), site, samples=1, tell=print)
+        assert [each.is_equal for each in equal.values()] == [True, True]
+        changes_the_file(star, 'UPDATE "Extract"."flights" SET delay = -1 WHERE flight_id = 3')
+        changes_the_file(star, 'DELETE FROM "Extract"."airlines" WHERE carrier = \'AA\'')
+        layout, found = diff(star.refresh(), site, samples=1, tell=print)
+    assert layout == []
+    assert found["flights"].columns == {"carrier": 0, "delay": 1}
+    assert found["flights"].samples["delay"][0][:2] == [3, -1]
+    assert found["airlines"] == Differences((), 0, 1, 1, 1)

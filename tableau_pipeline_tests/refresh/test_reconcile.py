@@ -1,156 +1,242 @@
-"""What is published is read back and compared, and a difference is never passed over."""
+"""What is published is read back or counted, and a difference is never passed over."""
 
 import signal
 import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
-import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.core.declaration import Diff, Reconcile
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.support.crashes import killed_for_real
-from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.other_users import changes_the_file, publishes
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
-from tableau_pipeline_tests.refresh.support.proxies import BeforeDownload, Proxy
+from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
-
-def damaged(pipeline: Pipeline, sql: str) -> dict[str, Any]:
-    """Around a refresh after which somebody changes the published rows."""
-    return {
-        "around_server": lambda server: BeforeDownload(
-            server, lambda: changes_the_file(pipeline, sql)
-        )
-    }
+DOWNLOAD = Reconcile(by="download")
+# No file may be downloaded.
+LARGE = Reconcile(max_mb=1e-6)
+FEWER = 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1'
+OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
 
 
 def test_checksums_tell_values_apart(pipeline: Pipeline):
     """Prevents: a wrong value that the number of rows does not show."""
     pipeline.declare(reconcile=Reconcile(checksums=True, by="download"))
-    sql = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
-    around = damaged(pipeline, sql)
-    with pytest.raises(
-        ReconciliationError, match=r"differs from the models: the rows of flights differ"
-    ):
-        pipeline.run(around=around)
-    assert pipeline.run().plan.decision == "publish (replace)"
+
+    def damaged(server: Any) -> Proxy:
+        return At(server, "download", lambda: changes_the_file(pipeline, OTHERS))
+
+    differs = r"differs from the models: the rows of flights differ"
+    with pytest.raises(ReconciliationError, match=differs):
+        pipeline.run(around={"around_server": damaged})
+    assert pipeline.run().decision == "publish (replace)"
     assert pipeline.wrong() == []
+
+
+def reading(pipeline: Pipeline, write: Callable[[Path], object]) -> Report:
+    """Refresh, and read back what is written in place of the file."""
+
+    class Server(Proxy):
+        def download(self, luid: str, folder: Path, **_: object) -> Path:
+            write(folder / "flights.tdsx")
+            return folder / "flights.tdsx"
+
+    return pipeline.run(around={"around_server": Server})
 
 
 def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
     """Prevents: a broken file passes for one that may not be read, and nobody fixes it."""
-    pipeline.declare(reconcile=Reconcile(by="download"))
-
-    class Spoiling(Proxy):
-        def download(self, luid: str, folder: Path, **_: object) -> Path:
-            path = folder / "flights.tdsx"
-            path.write_bytes(b"no archive")
-            return path
-
+    pipeline.declare(reconcile=DOWNLOAD)
     with pytest.raises(ReconciliationError, match="it cannot be read"):
-        pipeline.run(around={"around_server": Spoiling})
+        reading(pipeline, lambda path: path.write_bytes(b"no archive"))
     assert isinstance(pipeline.run().plan, NoChange)
     assert pipeline.journal.checkpoint().distrust is None
 
 
-def test_a_small_package_with_a_huge_file_is_not_unpacked(pipeline: Pipeline):
-    """Prevents: a few megabytes that unpack to thousands, and fill the disk."""
+def test_what_cannot_be_read_is_not_called_reconciled(pipeline: Pipeline):
+    """Prevents: a few megabytes that unpack to thousands, and fill the disk; a refresh that fails
+    because its user may publish, but not download."""
     pipeline.declare(reconcile=Reconcile(by="download", max_mb=1))
 
-    class Bomb(Proxy):
-        def download(self, luid: str, folder: Path, **_: object) -> Path:
-            path = folder / "flights.tdsx"
-            with ZipFile(path, "w", ZIP_DEFLATED) as package:
-                package.writestr("Data/flights.hyper", bytes(5 * 10**6))
-            return path
+    def forbid(path: Path) -> None:
+        raise RefusedError("this user may not download it")
 
-    report = pipeline.run(around={"around_server": Bomb})
-    assert report.reconciliation.skipped == (
-        "it could not be read back: its .hyper file unpacks to 5.00 MB, more than 1.00 MB"
-    )
+    def bomb(path: Path) -> None:
+        with ZipFile(path, "w", ZIP_DEFLATED) as package:
+            package.writestr("Data/flights.hyper", bytes(5 * 10**6))
+
+    unpacks = "its .hyper file unpacks to 5.00 MB, more than 1.00 MB"
+    for write, why in ((forbid, "this user may not download it"), (bomb, unpacks)):
+        found = reading(pipeline, write).reconciliation
+        assert found.skipped == f"it could not be read back: {why}"
+        pipeline.model("flights", flights(9))
 
 
+@pytest.mark.slow
 def test_the_file_is_read_back_on_the_local_disk(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     """Prevents: a volume that hosts share, or a disk, that fills with what killed runs read."""
-    pipeline.declare(reconcile=Reconcile(by="download"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "local"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "local"))
-    (tmp_path / "local").mkdir()
-
-    def left() -> list[Path]:
-        return [*tmp_path.rglob("read back *")]
-
+    pipeline.declare(reconcile=DOWNLOAD)
+    local = tmp_path / "local"
+    local.mkdir()
+    monkeypatch.setenv("TMPDIR", str(local))
+    monkeypatch.setattr(tempfile, "tempdir", str(local))
     assert killed_for_real(pipeline, before="download") == -signal.SIGKILL
-    (found,) = left()
-    assert found.is_relative_to(tmp_path / "local")
+    (found,) = tmp_path.rglob("read back *")
+    assert found.is_relative_to(local)
     pipeline.run()
-    assert left() == []
+    assert [*tmp_path.rglob("read back *")] == []
 
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
     """Prevents: gigabytes that are downloaded every night, or a pass for what nobody compared."""
     pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by="download"))
-    report = pipeline.run()
+    report, again = pipeline.run(), pipeline.run()
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped
-    assert report.checkpoint.unreconciled == report.reconciliation.skipped
-    again = pipeline.run()
-    assert again.checkpoint.unreconciled == report.checkpoint.unreconciled
-    for summary in (report.summary, again.summary):
-        assert ", not compared: its file of up to 0.07 MB is larger" in summary
+    for each in (report, again):
+        assert each.checkpoint.unreconciled == report.reconciliation.skipped
+        assert ", not compared: its file of up to 0.07 MB is larger" in each.summary
 
 
-def test_what_may_not_be_read_is_not_called_reconciled(pipeline: Pipeline):
-    """Prevents: a refresh that fails because its user may publish, but not download."""
-    pipeline.declare(reconcile=Reconcile(by="download"))
-
-    class Forbidding(Proxy):
-        def download(self, luid: str, folder: Path, **_: object) -> Path:
-            raise RefusedError("this user may not download it")
-
-    report = pipeline.run(around={"around_server": Forbidding})
-    assert report.reconciliation.skipped == (
-        "it could not be read back: this user may not download it"
-    )
-
-
-SWAPPED = flights().set_column(2, "delay", flights()["delay"].take([1, 0, *range(2, 8)]))
-
-
-@pytest.mark.few_variants(2)
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [
-        (flights(), None),
-        (flights().take(list(reversed(range(8)))), None),
-        (flights(7), "flights holds 7 rows, its model 8"),
-        (SWAPPED, "the rows of flights differ"),
-    ],
-    ids=["equal", "order", "fewer", "swapped"],
-)
 @pytest.mark.slow
-def test_what_somebody_published_is_judged_by_its_rows(
-    pipeline: Pipeline, rows: pa.Table, reason: str | None
-):
+def test_what_somebody_published_is_judged_by_its_rows(pipeline: Pipeline):
     """Prevents: rows of others that pass for ours, or a publish of what is there already."""
-    pipeline.declare(reconcile=Reconcile(by="download"))
+    pipeline.declare(reconcile=DOWNLOAD)
     pipeline.run()
-    publishes(pipeline, rows, user=("", ""))
-    report = pipeline.run()
-    assert pipeline.wrong() == []
-    if reason is None:
-        assert isinstance(report.plan, NoChange)
-        (warning,) = report.warnings
-        assert "It still holds what the last refresh left" in warning
-    else:
-        assert report.plan.decision == "publish (replace)"
-        assert reason in report.plan.reason
-    after = pipeline.run()
-    assert isinstance(after.plan, NoChange)
-    assert after.warnings == ()
+    swapped = flights()["delay"].take([1, 0, *range(2, 8)])
+    for rows, reason in (
+        (flights(), ""),
+        (flights().take(list(reversed(range(8)))), ""),
+        (flights(7), "flights holds 7 rows, its model 8"),
+        (flights().set_column(2, "delay", swapped), "the rows of flights differ"),
+    ):
+        publishes(pipeline, rows, user=("", ""))
+        report = pipeline.run()
+        assert pipeline.wrong() == []
+        assert report.decision == ("publish (replace)" if reason else "no change")
+        assert reason in report.reason
+        holds = "It still holds what the last refresh left"
+        assert [holds in each for each in report.warnings] == ([] if reason else [True])
+        after = pipeline.run()
+        assert (after.decision, after.warnings) == ("no change", ())
+
+
+def watched(
+    pipeline: Pipeline, sql: str = "", *, lacking: int = 0, times: int = 1000
+) -> tuple[Report, list[str]]:
+    """Refresh, and tell what the server was asked for meanwhile.
+
+    Args:
+        sql: what somebody does to the rows before they are counted.
+        lacking: rows that the server does not count, as a filter or a cache would have it.
+        times: how often it does not.
+    """
+    asked: list[str] = []
+
+    class Counting(Proxy):
+        def count(
+            self, luid: str, keys: Mapping[str, str | None], *, fresh: bool = False, **more: Any
+        ) -> Mapping[str, int]:
+            if sql:
+                changes_the_file(pipeline, sql)
+            asked.append("fresh" if fresh else "count")
+            found = self.behind.count(luid, keys, fresh=fresh, **more)
+            less = lacking if len(asked) <= times else 0
+            return {name: rows - less for name, rows in found.items()}
+
+        def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
+            asked.append("download")
+            return self.behind.download(luid, folder, limit=limit)
+
+    return pipeline.run(around={"around_server": Counting, "sleep": lambda _: None}), asked
+
+
+def test_the_file_decides_where_it_may_be_read(pipeline: Pipeline):
+    """Prevents: a red run, or a green one, by counts that a filter or a damaged file explains; a
+    cache of the server that fails a refresh, or makes it download the file."""
+    pipeline.declare(reconcile=Reconcile())
+    report, asked = watched(pipeline, lacking=1)
+    assert report.reconciliation.by == {"flights": "download"}
+    assert asked == ["count", "fresh", "download"]
+    pipeline.model("flights", flights(10))
+    report, asked = watched(pipeline, lacking=1, times=1)
+    assert report.reconciliation.by == {"flights": "server"}
+    assert asked == ["count", "fresh"]
+    pipeline.model("flights", flights(9))
+    with pytest.raises(ReconciliationError, match="flights holds 8 rows, its model 9"):
+        watched(pipeline, FEWER)
+
+
+@pytest.mark.slow
+def test_values_that_cannot_be_read_are_no_success(pipeline: Pipeline):
+    """Prevents: counted rows that pass for compared values; lost rows that nothing looks for."""
+    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, checksums=True))
+    report, asked = watched(pipeline)
+    assert asked == ["count"]
+    for part in ("larger than reconcile: max_mb", "the rows were counted, but not compared"):
+        assert part in report.checkpoint.unreconciled
+    pipeline.model("flights", flights(9))
+    with pytest.raises(ReconciliationError, match="the server counts 8 rows in flights"):
+        watched(pipeline, FEWER)
+
+
+def test_values_are_read_back_where_they_may_be(pipeline: Pipeline):
+    """Prevents: counts that pass for checksums."""
+    pipeline.declare(reconcile=Reconcile(checksums=True))
+    report, asked = watched(pipeline)
+    assert report.reconciliation.values
+    assert asked == ["download"]
+
+
+class Mute(Proxy):
+    """A server that does not count."""
+
+    def count(self, *_: Any, **__: Any) -> Mapping[str, int]:
+        raise RefreshError("the site's budget of queries is spent")
+
+
+@pytest.mark.parametrize("now", ["it answers", "larger max_mb", "rows are lost"])
+def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
+    """Prevents: one failure of the server's counting, or a small max_mb, and nothing is compared
+    until the rows change again, however long that takes."""
+    pipeline.declare(reconcile=LARGE)
+    # Once a refresh, and as long as nothing is known.
+    for _ in range(2):
+        mute = pipeline.run(around={"around_server": Mute})
+        assert "budget of queries" in str(mute.checkpoint.unreconciled)
+    if now == "rows are lost":
+        changes_the_file(pipeline, FEWER)
+        with pytest.raises(ReconciliationError, match="7 rows in flights, its model has 8"):
+            pipeline.run(around={"sleep": lambda _: None})
+        assert pipeline.decide().startswith("publish (replace)")
+        return
+    if now == "larger max_mb":
+        pipeline.declare(reconcile=DOWNLOAD)
+    report, asked = watched(pipeline)
+    assert report.decision == "no change"
+    assert asked == ["download" if now == "larger max_mb" else "count"]
+    assert report.checkpoint.unreconciled is None
+    assert "equal by" in report.summary
+    assert watched(pipeline)[1] == []
+
+
+def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a data source that is never compared, although its server could count its keys."""
+    older = new_pipeline(
+        on={"vds_schema": "20251"}, tables=("flights", "airlines"), relationships=STAR
+    )
+    older.model("airlines", airlines())
+    fact, dimension = older.declaration.tables
+    fact = replace(fact, policy=Diff(("flight_id",)))
+    older.declare(tables=(fact, dimension), reconcile=LARGE)
+    assert older.run().reconciliation.by == {"flights": "server", "airlines": "server"}

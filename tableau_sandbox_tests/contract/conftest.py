@@ -113,8 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in marks:
         if mark.name == "asks":
             source, *facts = mark.args
-            for name, *given in facts:
-                steps = [(each, "200") if isinstance(each, str) else each for each in given]
+            for name, steps in facts:
                 marked = pytest.mark.fact(endpoint_of(steps), source)
                 asked.append(pytest.param(steps, id=name, marks=marked))
     if asked:

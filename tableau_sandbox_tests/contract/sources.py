@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 from enum import Enum, StrEnum
+from string import Template
+from textwrap import dedent
 
 import pytest
 
@@ -55,12 +57,29 @@ def fact(endpoint: str, source: Source, **cases: tuple[object, ...]) -> pytest.M
     return pytest.mark.fact(endpoint, source, **cases)
 
 
-def asks(source: Source, *cases: tuple[str | tuple[str, str], ...]) -> pytest.MarkDecorator:
+def asks(source: Source, facts: str, **parts: str) -> pytest.MarkDecorator:
     """Mark a test as facts about requests, which it gets as `steps`.
 
-    Each has a name, and requests with the answers to expect, which are 200 where none is named.
+    Each fact has its name, a colon and a request; an arrow leads to the answer to expect, which is
+    200 where none is named. A semicolon begins another request, and deeper lines go on with one.
+
+    Args:
+        parts: what stands for `$names`.
     """
-    return pytest.mark.asks(source, *cases)
+    found: list[tuple[str, list[str]]] = []
+    for line in dedent(Template(facts).safe_substitute(parts)).strip().splitlines():
+        if line.startswith("; "):
+            found[-1][1].append(line[2:])
+        elif line.startswith(" "):
+            found[-1][1][-1] += f" {line.strip()}"
+        else:
+            name, request = line.split(": ", 1)
+            found.append((name, [request]))
+    steps = [(name, [each.split(" -> ") for each in requests]) for name, requests in found]
+    return pytest.mark.asks(
+        source,
+        *((name, [(ask, *[*more, "200"][:1]) for ask, *more in each]) for name, each in steps),
+    )
 
 
 def endpoint_of(steps: Sequence[tuple[str, str]]) -> str:

@@ -192,10 +192,12 @@ def _revoke_all(workspace: Workspace, path: str) -> None:
 
 @asks(
     Source.REFERENCE,
-    ("viewer-looks-up-another-user", ("GET users/{other}", "403004")),
-    ("viewer-lists-users", ("GET users", "403004")),
-    ("viewer-lists-jobs", ("GET jobs", "403004")),
-    ("viewer-uploads", ("POST fileUploads", "403004")),
+    """
+    viewer-looks-up-another-user: GET users/{other} -> 403004
+    viewer-lists-users: GET users -> 403004
+    viewer-lists-jobs: GET jobs -> 403004
+    viewer-uploads: POST fileUploads -> 403004
+    """,
 )
 def test_viewer(session: Session, viewer: OtherSession, steps: Steps):
     """{steps}."""
@@ -210,8 +212,10 @@ def test_viewer_publishes(workspace: Workspace, viewer: OtherSession):
 
 @asks(
     Source.REFERENCE,
-    ("viewer-downloads", ("GET {path}/content", "403004")),
-    ("viewer-deletes", ("DELETE {path}", "403004")),
+    """
+    viewer-downloads: GET {path}/content -> 403004
+    viewer-deletes: DELETE {path} -> 403004
+    """,
 )
 def test_viewer_of_data(workspace: Workspace, viewer: OtherSession, steps: Steps):
     """{steps}."""
@@ -248,19 +252,17 @@ def test_publish_into_a_closed_project(
 
 @asks(
     Source.REFERENCE,
-    ("datasource-that-is-closed", ("GET {path}", "403004 or 404004")),
-    (
-        "taking-over-a-datasource",
-        ("PUT {path} <datasource><owner id='{user}'/></datasource>", "403004 or 403027 or 403032"),
-    ),
-    ("permissions-read-by-others", ("GET {path}/permissions", "403004")),
-    (
-        "list-without-what-is-closed",
-        ("GET datasources?filter=name:eq:{name}", "pagination@totalAvailable=0"),
-    ),
-    ("content-of-what-is-closed", ("GET {path}/content", "403004")),
-    ("connections-of-what-is-closed", ("GET {path}/connections", "403004 or 404011")),
-    ("revisions-of-what-is-closed", ("GET {path}/revisions", "403004")),
+    """
+    datasource-that-is-closed: GET {path} -> 403004 or 404004
+    taking-over-a-datasource: PUT {path} <datasource><owner id='{user}'/></datasource>
+        -> 403004 or 403027 or 403032
+    permissions-read-by-others: GET {path}/permissions -> 403004
+    list-without-what-is-closed: GET datasources?filter=name:eq:{name}
+        -> pagination@totalAvailable=0
+    content-of-what-is-closed: GET {path}/content -> 403004
+    connections-of-what-is-closed: GET {path}/connections -> 403004 or 404011
+    revisions-of-what-is-closed: GET {path}/revisions -> 403004
+    """,
 )
 def test_creator(creator: OtherSession, closed: tuple[str, Published], steps: Steps):
     """{steps}."""
@@ -281,85 +283,64 @@ def _rule(*capabilities: str, mode: str = "Allow") -> str:
     return f"<permissions><granteeCapabilities>{rule}</granteeCapabilities></permissions>"
 
 
-_PERMISSIONS = "{path}/permissions"
-_DEFAULTS = "projects/{folder}/default-permissions/datasources"
-_INTO = "<datasource><project id='{folder}'/></datasource>"
-_CERTIFY = "<datasource isCertified='true'/>"
-_DESCRIBE = "<datasource description='Seen'/>"
-
-
 @asks(
     Source.REFERENCE,
-    (
-        "right-to-download",
-        ("they GET {path}/content", "403004"),
-        f"PUT {_PERMISSIONS} {_rule('ExportXml')}",
-        "they GET {path}/content",
-        (f"DELETE {_PERMISSIONS}/users/{{they}}/ExportXml/Allow", "204"),
-        ("they GET {path}/content", "403004"),
-    ),
-    (
-        "denied-before",
-        f"PUT {_PERMISSIONS} {_rule('Read', mode='Deny')}",
-        f"PUT {_PERMISSIONS} {_rule('Read')}",
-        ("they GET {path}", "403004"),
-    ),
-    (
-        "right-to-write",
-        (f"they PUT {{path}} {_DESCRIBE}", "403032"),
-        f"PUT {_PERMISSIONS} {_rule('Write')}",
-        f"they PUT {{path}} {_DESCRIBE}",
-        (f"they PUT {{path}} {_CERTIFY}", "403032"),
-        "they PUT {path}/tags <tags><tag label='a'/></tags>",
-        ("they DELETE {path}", "403004"),
-    ),
-    (
-        "limits-of-owners",
-        f"they PUT {{theirs}} {_DESCRIBE}",
-        (f"they PUT {{theirs}} {_CERTIFY}", "403032"),
-        ("they PUT {theirs} <datasource><owner id='{user}'/></datasource>", "403027"),
-        ("they PUT {theirs} <datasource><project id='{closed}'/></datasource>", "403030"),
-    ),
-    (
-        "given-to-another-user",
-        ("PUT {path} <datasource><owner id='{they}'/></datasource>", "datasource/owner@id={they}"),
-    ),
-    (
-        "moved-out-of-a-lock",
-        f"PUT {{path}} {_INTO}",
-        f"PUT {_DEFAULTS} {_rule('ExportXml')}",
-        "PUT projects/{folder} <project contentPermissions='LockedToProject'/>",
-        "PUT {path} <datasource><project id='{project}'/></datasource>",
-        "they GET {path}/content",
-    ),
-    (
-        "locked-project",
-        f"PUT {{path}} {_INTO}",
-        f"PUT {_DEFAULTS} {_rule('ExportXml')}",
-        ("they GET {path}/content", "403004"),
-        "PUT projects/{folder} <project contentPermissions='LockedToProjectWithoutNested'/>",
-        "they GET {path}/content",
-        (f"PUT {_PERMISSIONS} {_rule('Write')}", "403004"),
-        (f"GET {_PERMISSIONS}", "permissions/parent@id={folder}"),
-        "PUT projects/{folder} <project contentPermissions='ManagedByOwner'/>",
-        (f"DELETE {_DEFAULTS}/users/{{they}}/ExportXml/Allow", "204"),
-        "they GET {path}/content",
-    ),
-    ("change-of-a-closed-project", ("they PUT projects/{closed} <project/>", "403004")),
-    (
-        "project-leader",
-        f"PUT {{path}} {_INTO}",
-        (f"they PUT {{path}} {_CERTIFY}", "403032"),
-        ("they POST projects <project name='{name}' parentProjectId='{folder}'/>", "403004"),
-        f"PUT projects/{{folder}}/permissions {_rule('ProjectLeader')}",
-        (
-            "they POST projects <project name='{name}' parentProjectId='{folder}'/>",
-            "201 project/owner@id={they}",
-        ),
-        f"they PUT {{path}} {_CERTIFY}",
-        "they GET {path}/content",
-        (f"they GET {_PERMISSIONS}", "permissions/datasource@id"),
-    ),
+    """
+    right-to-download: they GET {path}/content -> 403004
+    ; PUT {path}/permissions $download
+    ; they GET {path}/content
+    ; DELETE {path}/permissions/users/{they}/ExportXml/Allow -> 204
+    ; they GET {path}/content -> 403004
+    denied-before: PUT {path}/permissions $deny
+    ; PUT {path}/permissions $read
+    ; they GET {path} -> 403004
+    right-to-write: they PUT {path} $describe -> 403032
+    ; PUT {path}/permissions $write
+    ; they PUT {path} $describe
+    ; they PUT {path} $certify -> 403032
+    ; they PUT {path}/tags <tags><tag label='a'/></tags>
+    ; they DELETE {path} -> 403004
+    limits-of-owners: they PUT {theirs} $describe
+    ; they PUT {theirs} $certify -> 403032
+    ; they PUT {theirs} <datasource><owner id='{user}'/></datasource> -> 403027
+    ; they PUT {theirs} <datasource><project id='{closed}'/></datasource> -> 403030
+    given-to-another-user: PUT {path} <datasource><owner id='{they}'/></datasource>
+        -> datasource/owner@id={they}
+    moved-out-of-a-lock: PUT {path} $into
+    ; PUT $defaults $download
+    ; PUT projects/{folder} <project contentPermissions='LockedToProject'/>
+    ; PUT {path} <datasource><project id='{project}'/></datasource>
+    ; they GET {path}/content
+    locked-project: PUT {path} $into
+    ; PUT $defaults $download
+    ; they GET {path}/content -> 403004
+    ; PUT projects/{folder} <project contentPermissions='LockedToProjectWithoutNested'/>
+    ; they GET {path}/content
+    ; PUT {path}/permissions $write -> 403004
+    ; GET {path}/permissions -> permissions/parent@id={folder}
+    ; PUT projects/{folder} <project contentPermissions='ManagedByOwner'/>
+    ; DELETE $defaults/users/{they}/ExportXml/Allow -> 204
+    ; they GET {path}/content
+    change-of-a-closed-project: they PUT projects/{closed} <project/> -> 403004
+    project-leader: PUT {path} $into
+    ; they PUT {path} $certify -> 403032
+    ; they POST projects <project name='{name}' parentProjectId='{folder}'/> -> 403004
+    ; PUT projects/{folder}/permissions $leader
+    ; they POST projects <project name='{name}' parentProjectId='{folder}'/>
+        -> 201 project/owner@id={they}
+    ; they PUT {path} $certify
+    ; they GET {path}/content
+    ; they GET {path}/permissions -> permissions/datasource@id
+    """,
+    download=_rule("ExportXml"),
+    deny=_rule("Read", mode="Deny"),
+    read=_rule("Read"),
+    describe="<datasource description='Seen'/>",
+    write=_rule("Write"),
+    certify="<datasource isCertified='true'/>",
+    into="<datasource><project id='{folder}'/></datasource>",
+    defaults="projects/{folder}/default-permissions/datasources",
+    leader=_rule("ProjectLeader"),
 )
 def test_rights(
     workspace: Workspace, creator: OtherSession, closed: tuple[str, Published], steps: Steps

@@ -314,14 +314,6 @@ def test_name_in_other_letters(workspace: Workspace):
     assert answer["datasource@name"] == name
 
 
-@fact("POST sites/{site}/fileUploads", Source.TSC)
-def test_new_upload(workspace: Workspace):
-    """An upload begins with 201 and the size 0."""
-    answer = workspace.send("POST fileUploads").succeeds(201)
-    assert answer["fileUpload@uploadSessionId"]
-    assert answer["fileUpload@fileSize"] == "0"
-
-
 @fact(_BLOCK, Source.TSC)
 def test_appended_block(workspace: Workspace):
     """A block is answered 200 and the size of the file in megabytes."""

@@ -13,10 +13,9 @@ _PROJECTS = "sites/{site}/projects"
 _PROJECT = "sites/{site}/projects/{project}"
 _ALL = "GET sites/{site}/datasources"
 _ONE = "sites/{site}/datasources/{datasource}"
-_NONE, _ONE_ONLY = "pagination@totalAvailable=0", "pagination@totalAvailable=1"
+_NONE = "pagination@totalAvailable=0"
 _CREATE = "POST projects <project name='{name}' parentProjectId='{project}'/>"
 _MOVE = "PUT {new} <datasource><project id='{folder}'/></datasource>"
-_NO_USER, _NO_GROUP = "<user id='{nothing}'/>", "<group id='{nothing}'/>"
 
 
 def _rule(capability: str, *, to: str = "<user id='{user}'/>", mode: str = "Allow") -> str:
@@ -27,124 +26,86 @@ def _rule(capability: str, *, to: str = "<user id='{user}'/>", mode: str = "Allo
 
 @asks(
     Source.REFERENCE,
-    (
-        "chosen-page",
-        (
-            "GET projects?pageSize=1&pageNumber=1",
-            "pagination@pageNumber=1 pagination@pageSize=1 projects/project@id",
-        ),
-    ),
-    ("page-beyond-the-last", ("GET projects?pageNumber=9999", "400006")),
-    ("page-number-below-one", ("GET projects?pageNumber=0", "400006")),
-    ("wrong-method", ("PATCH projects", "405000")),
-    (
-        "filter-by-time",
-        ("GET projects?filter=createdAt:gt:2001-01-01T00:00:00Z", "projects/project@id"),
-        ("GET projects?filter=createdAt:lt:2001-01-01T00:00:00Z", _NONE),
-    ),
-    (
-        "filters-of-projects",
-        "GET projects?filter=name:in:[no-such-name]",
-        "GET projects?filter=topLevelProject:eq:false",
-        "GET projects?filter=parentProjectId:eq:{nothing}",
-        "GET projects?filter=ownerName:eq:no-such",
-        "GET projects?filter=updatedAt:lte:2001-01-01T00:00:00Z",
-    ),
-    ("default-page", ("GET datasources", "pagination@pageNumber=1 pagination@pageSize=100")),
-    ("page-size-below-one", ("GET datasources?pageSize=0", "400007")),
-    ("page-size-in-words", ("GET datasources?pageSize=many", "400007")),
-    ("page-size-above-the-maximum", ("GET datasources?pageSize=1001", "403014")),
-    ("unknown-site-in-a-path", ("GET /sites/{nothing}/datasources", "404000")),
-    (
-        "filter-by-several-values",
-        ("GET datasources?filter=name:in:%5Bno-such-name,nor-this%5D", _NONE),
-    ),
-    (
-        "group-of-all-users",
-        ("GET groups?filter=name:eq:All+Users", "pagination@totalAvailable=1 groups/group@id"),
-    ),
-    ("list-of-workbooks", ("GET workbooks?pageSize=1", "pagination@totalAvailable")),
-    (
-        "site-of-the-session",
-        (
-            "GET /sites/{site}",
-            "site@id={site} site@contentUrl={content_url} site@name site@state=Active",
-        ),
-    ),
-    ("unknown-user", ("GET users/{nothing}", "404002")),
-    ("unknown-datasource", ("GET datasources/{nothing}", "404004")),
-    ("content-of-an-unknown-datasource", ("GET datasources/{nothing}/content", "404004")),
-    ("connections-of-an-unknown-datasource", ("GET datasources/{nothing}/connections", "404011")),
-    ("permissions-of-an-unknown-datasource", ("GET datasources/{nothing}/permissions", "404004")),
-    ("unknown-job", ("GET jobs/{nothing}", "404018")),
-    (
-        "permissions-of-a-project",
-        ("GET projects/{project}/permissions", "permissions/project@id={project}"),
-    ),
-    (
-        "default-permissions-of-a-project",
-        (
-            "GET projects/{project}/default-permissions/datasources",
-            "permissions/project@id={project}",
-        ),
-    ),
+    """
+    chosen-page: GET projects?pageSize=1&pageNumber=1
+        -> pagination@pageNumber=1 pagination@pageSize=1 projects/project@id
+    page-beyond-the-last: GET projects?pageNumber=9999 -> 400006
+    page-number-below-one: GET projects?pageNumber=0 -> 400006
+    wrong-method: PATCH projects -> 405000
+    filter-by-time: GET projects?filter=createdAt:gt:2001-01-01T00:00:00Z -> projects/project@id
+    ; GET projects?filter=createdAt:lt:2001-01-01T00:00:00Z -> pagination@totalAvailable=0
+    filters-of-projects: GET projects?filter=name:in:[no-such-name]
+    ; GET projects?filter=topLevelProject:eq:false
+    ; GET projects?filter=parentProjectId:eq:{nothing}
+    ; GET projects?filter=ownerName:eq:no-such
+    ; GET projects?filter=updatedAt:lte:2001-01-01T00:00:00Z
+    default-page: GET datasources -> pagination@pageNumber=1 pagination@pageSize=100
+    page-size-below-one: GET datasources?pageSize=0 -> 400007
+    page-size-in-words: GET datasources?pageSize=many -> 400007
+    page-size-above-the-maximum: GET datasources?pageSize=1001 -> 403014
+    unknown-site-in-a-path: GET /sites/{nothing}/datasources -> 404000
+    filter-by-several-values: GET datasources?filter=name:in:%5Bno-such-name,nor-this%5D
+        -> pagination@totalAvailable=0
+    group-of-all-users: GET groups?filter=name:eq:All+Users
+        -> pagination@totalAvailable=1 groups/group@id
+    list-of-workbooks: GET workbooks?pageSize=1 -> pagination@totalAvailable
+    site-of-the-session: GET /sites/{site}
+        -> site@id={site} site@contentUrl={content_url} site@name site@state=Active
+    unknown-user: GET users/{nothing} -> 404002
+    unknown-datasource: GET datasources/{nothing} -> 404004
+    content-of-an-unknown-datasource: GET datasources/{nothing}/content -> 404004
+    connections-of-an-unknown-datasource: GET datasources/{nothing}/connections -> 404011
+    permissions-of-an-unknown-datasource: GET datasources/{nothing}/permissions -> 404004
+    unknown-job: GET jobs/{nothing} -> 404018
+    permissions-of-a-project: GET projects/{project}/permissions -> permissions/project@id={project}
+    default-permissions-of-a-project: GET projects/{project}/default-permissions/datasources
+        -> permissions/project@id={project}
+    """,
 )
 @asks(
     Source.TSC,
-    (
-        "encoded-filter",
-        ("GET projects?filter=topLevelProject%3Aeq%3Atrue%2Cname%3Aeq%3Ano+such+name", _NONE),
-    ),
-    ("tasks-to-refresh-extracts", "GET tasks/extractRefreshes"),
-    ("first-page-of-nothing", ("GET datasources?filter=name:eq:no-such-name&pageNumber=1", _NONE)),
-    ("unknown-parameters", "GET datasources?noSuch=true"),
-    ("unknown-path", ("GET noSuchThings", "404003")),
-    (
-        "datasource-record",
-        (
-            "GET datasources/{datasource}",
-            "datasource@id datasource@name datasource@contentUrl datasource@type"
-            " datasource@createdAt datasource@updatedAt datasource@isCertified"
-            " datasource@hasExtracts datasource@webpageUrl datasource/project@id"
-            " datasource/owner@id",
-        ),
-    ),
+    """
+    encoded-filter: GET projects?filter=topLevelProject%3Aeq%3Atrue%2Cname%3Aeq%3Ano+such+name
+        -> pagination@totalAvailable=0
+    tasks-to-refresh-extracts: GET tasks/extractRefreshes
+    first-page-of-nothing: GET datasources?filter=name:eq:no-such-name&pageNumber=1
+        -> pagination@totalAvailable=0
+    unknown-parameters: GET datasources?noSuch=true
+    unknown-path: GET noSuchThings -> 404003
+    datasource-record: GET datasources/{datasource}
+        -> datasource@id datasource@name datasource@contentUrl datasource@type datasource@createdAt
+        datasource@updatedAt datasource@isCertified datasource@hasExtracts datasource@webpageUrl
+        datasource/project@id datasource/owner@id
+    """,
 )
 @asks(
     Source.TABCMD,
-    (
-        "default-project",
-        ("GET projects?filter=name:eq:Default,topLevelProject:eq:true", _ONE_ONLY),
-        ("GET projects?filter=name:eq:default,topLevelProject:eq:true", _ONE_ONLY),
-    ),
-    ("user-of-the-session", ("GET users/{user}", "user@id={user} user@name user@siteRole")),
+    """
+    default-project: GET projects?filter=name:eq:Default,topLevelProject:eq:true
+        -> pagination@totalAvailable=1
+    ; GET projects?filter=name:eq:default,topLevelProject:eq:true -> pagination@totalAvailable=1
+    user-of-the-session: GET users/{user} -> user@id={user} user@name user@siteRole
+    """,
 )
 @asks(
     Source.SCHEMA,
-    (
-        "project-record",
-        (
-            "GET projects?pageSize=1",
-            "projects/project@id projects/project@name projects/project@createdAt"
-            " projects/project@updatedAt projects/project@contentPermissions"
-            " projects/project/owner@id projects/project/contentsCounts@datasourceCount",
-        ),
-    ),
-    (
-        "site-record",
-        ("GET /sites/{site}", "site@adminMode site@revisionHistoryEnabled site@revisionLimit"),
-    ),
-    ("group-record", ("GET groups?pageSize=1", "groups/group@name groups/group/domain@name")),
+    """
+    project-record: GET projects?pageSize=1
+        -> projects/project@id projects/project@name projects/project@createdAt
+        projects/project@updatedAt projects/project@contentPermissions projects/project/owner@id
+        projects/project/contentsCounts@datasourceCount
+    site-record: GET /sites/{site} -> site@adminMode site@revisionHistoryEnabled site@revisionLimit
+    group-record: GET groups?pageSize=1 -> groups/group@name groups/group/domain@name
+    """,
 )
 @asks(
     Source.LIVE_MESSAGES,
-    ("unknown-filter-field", ("GET datasources?filter=no:eq:x", "400065")),
-    ("no-filter-by-project-id", ("GET datasources?filter=projectId:eq:{nothing}", "400065")),
-    (
-        "unknown-order",
-        ("GET datasources?sort=colour:asc", "400065"),
-        ("GET projects?sort=name:up", "400065"),
-    ),
+    """
+    unknown-filter-field: GET datasources?filter=no:eq:x -> 400065
+    no-filter-by-project-id: GET datasources?filter=projectId:eq:{nothing} -> 400065
+    unknown-order: GET datasources?sort=colour:asc -> 400065
+    ; GET projects?sort=name:up -> 400065
+    """,
 )
 def test_site(session: Session, steps: Steps):
     """{steps}."""
@@ -153,159 +114,108 @@ def test_site(session: Session, steps: Steps):
 
 @asks(
     Source.REFERENCE,
-    ("created-project", (_CREATE, "201 project@parentProjectId={project}")),
-    (
-        "described-project",
-        "PUT projects/{folder} <project name='{name}'/>",
-        (
-            "PUT projects/{folder} <project description='Seen'/>",
-            "project@name={name} project@description=Seen",
-        ),
-    ),
-    (
-        "deleted-project",
-        ("DELETE projects/{folder}", "204"),
-        ("DELETE projects/{folder}", "404005"),
-    ),
-    (
-        "content-of-a-deleted-project",
-        _MOVE,
-        ("PUT projects/{folder} <project/>", "project/contentsCounts@datasourceCount=1"),
-        ("DELETE projects/{folder}", "204"),
-        ("GET {new}", "404004"),
-    ),
-    (
-        "described-datasource",
-        "PUT {new} <datasource name='{name}'/>",
-        (
-            "PUT {new} <datasource description='Seen'/>",
-            "datasource@name={name} datasource@description=Seen",
-        ),
-    ),
-    (
-        "moved-datasource",
-        (_MOVE, "datasource/project@id={folder}"),
-        ("GET {new}", "datasource/project@id={folder}"),
-    ),
-    (
-        "moved-to-nowhere",
-        ("PUT {shared} <datasource><project id='{nothing}'/></datasource>", "404005"),
-    ),
-    (
-        "given-to-nobody",
-        ("PUT {shared} <datasource><owner id='{nothing}'/></datasource>", "404002"),
-    ),
-    ("deleted-datasource", ("DELETE {new}", "204"), ("GET {new}", "404004")),
-    ("no-tags", "PUT {shared}/tags <tags/>"),
-    ("long-tag", (f"PUT {{shared}}/tags <tags><tag label='{'x' * 201}'/></tags>", "400075")),
-    (
-        "blank-tag",
-        ("PUT {shared}/tags <tags><tag label=''/></tags>", "400075"),
-        ("PUT {shared}/tags <tags><tag label=' '/></tags>", "400075"),
-    ),
-    (
-        "unknown-connection",
-        ("PUT {shared}/connections/{nothing} <connection userName='x'/>", "404020"),
-    ),
-    ("unknown-revision", ("GET {shared}/revisions/9/content", "404024")),
-    ("unknown-capability", (f"PUT {{shared}}/permissions {_rule('NoSuch')}", "400000 or 400009")),
-    (
-        "permissions-of-something-else",
-        ("PUT {shared}/permissions <permissions><workbook/></permissions>", "400000"),
-        (
-            "PUT {shared}/permissions <permissions><datasource id='{nothing}'/></permissions>",
-            "400000 or 404009",
-        ),
-    ),
-    (
-        "permissions-in-a-locked-project",
-        (
-            "PUT projects/{folder} <project contentPermissions='LockedToProject'/>",
-            "project@contentPermissions=LockedToProject",
-        ),
-        _MOVE,
-        (f"PUT {{new}}/permissions {_rule('Read')}", "403004"),
-    ),
-    ("no-leader", (f"PUT {{shared}}/permissions {_rule('ProjectLeader')}", "400000 or 400009")),
-    ("no-mode", (f"PUT {{shared}}/permissions {_rule('Read', mode='Maybe')}", "400000")),
-    (
-        "rules-for-nobody",
-        (f"PUT {{shared}}/permissions {_rule('Read', to='')}", "400000"),
-        (f"PUT {{shared}}/permissions {_rule('Read', to=_NO_USER)}", "404002"),
-        (f"PUT {{shared}}/permissions {_rule('Read', to=_NO_GROUP)}", "404012"),
-    ),
-    (
-        "not-granted",
-        ("DELETE {shared}/permissions/users/{user}/VizqlDataApiAccess/Allow", "404013"),
-    ),
+    """
+    created-project: $create -> 201 project@parentProjectId={project}
+    described-project: PUT projects/{folder} <project name='{name}'/>
+    ; PUT projects/{folder} <project description='Seen'/>
+        -> project@name={name} project@description=Seen
+    deleted-project: DELETE projects/{folder} -> 204
+    ; DELETE projects/{folder} -> 404005
+    content-of-a-deleted-project: $move
+    ; PUT projects/{folder} <project/> -> project/contentsCounts@datasourceCount=1
+    ; DELETE projects/{folder} -> 204
+    ; GET {new} -> 404004
+    described-datasource: PUT {new} <datasource name='{name}'/>
+    ; PUT {new} <datasource description='Seen'/>
+        -> datasource@name={name} datasource@description=Seen
+    moved-datasource: $move -> datasource/project@id={folder}
+    ; GET {new} -> datasource/project@id={folder}
+    moved-to-nowhere: PUT {shared} <datasource><project id='{nothing}'/></datasource> -> 404005
+    given-to-nobody: PUT {shared} <datasource><owner id='{nothing}'/></datasource> -> 404002
+    deleted-datasource: DELETE {new} -> 204
+    ; GET {new} -> 404004
+    no-tags: PUT {shared}/tags <tags/>
+    long-tag: PUT {shared}/tags <tags><tag label='$long'/></tags> -> 400075
+    blank-tag: PUT {shared}/tags <tags><tag label=''/></tags> -> 400075
+    ; PUT {shared}/tags <tags><tag label=' '/></tags> -> 400075
+    unknown-connection: PUT {shared}/connections/{nothing} <connection userName='x'/> -> 404020
+    unknown-revision: GET {shared}/revisions/9/content -> 404024
+    unknown-capability: PUT {shared}/permissions $nosuch -> 400000 or 400009
+    permissions-of-something-else: PUT {shared}/permissions <permissions><workbook/></permissions>
+        -> 400000
+    ; PUT {shared}/permissions <permissions><datasource id='{nothing}'/></permissions>
+        -> 400000 or 404009
+    permissions-in-a-locked-project: PUT projects/{folder}
+        <project contentPermissions='LockedToProject'/>
+        -> project@contentPermissions=LockedToProject
+    ; $move
+    ; PUT {new}/permissions $read -> 403004
+    no-leader: PUT {shared}/permissions $leader -> 400000 or 400009
+    no-mode: PUT {shared}/permissions $maybe -> 400000
+    rules-for-nobody: PUT {shared}/permissions $nobody -> 400000
+    ; PUT {shared}/permissions $nouser -> 404002
+    ; PUT {shared}/permissions $nogroup -> 404012
+    not-granted: DELETE {shared}/permissions/users/{user}/VizqlDataApiAccess/Allow -> 404013
+    """,
+    create=_CREATE,
+    move=_MOVE,
+    long="x" * 201,
+    nosuch=_rule("NoSuch"),
+    read=_rule("Read"),
+    leader=_rule("ProjectLeader"),
+    maybe=_rule("Read", mode="Maybe"),
+    nobody=_rule("Read", to=""),
+    nouser=_rule("Read", to="<user id='{nothing}'/>"),
+    nogroup=_rule("Read", to="<group id='{nothing}'/>"),
 )
 @asks(
     Source.LIVE_MESSAGES,
-    (
-        "taken-project-name",
-        ("POST projects <project name='a{name}' parentProjectId='{project}'/>", "201"),
-        ("POST projects <project name='A{name}' parentProjectId='{project}'/>", "409006"),
-    ),
-    ("refresh-of-hyper-data", ("POST {shared}/refresh <extractRefresh/>", "409090")),
+    """
+    taken-project-name: POST projects <project name='a{name}' parentProjectId='{project}'/> -> 201
+    ; POST projects <project name='A{name}' parentProjectId='{project}'/> -> 409006
+    refresh-of-hyper-data: POST {shared}/refresh <extractRefresh/> -> 409090
+    """,
 )
 @asks(
     Source.SAMPLES,
-    (
-        "same-name-elsewhere",
-        (_CREATE, "201"),
-        ("POST projects <project name='{name}' parentProjectId='{folder}'/>", "201"),
-    ),
+    """
+    same-name-elsewhere: $create -> 201
+    ; POST projects <project name='{name}' parentProjectId='{folder}'/> -> 201
+    """,
+    create=_CREATE,
 )
 @asks(
     Source.TSC,
-    (
-        "parameter-given-twice",
-        (_CREATE.replace(" <", "?publishSamples=False&publishSamples=False <"), "201"),
-    ),
-    (
-        "project-read-by-put",
-        (
-            "PUT projects/{project}?publishSamples=False <project/>",
-            "project@id={project} project@name",
-        ),
-    ),
-    ("type-of-hyper-data", ("GET {shared}", "datasource@type=hyper")),
-    (
-        "removed-tag",
-        ("PUT {new}/tags <tags><tag label='a/b'/></tags>", "tags/tag@label=a/b"),
-        ("DELETE {new}/tags/a%2Fb", "204"),
-        ("DELETE {new}/tags/a%2Fb", "404007"),
-        "PUT {new}/tags <tags><tag label='q?x=1#%2F'/></tags>",
-        ("DELETE {new}/tags/q%3Fx%3D1%23%252F", "204"),
-        "GET {new}",
-    ),
-    (
-        "hyper-connection",
-        ("GET {shared}/connections", "connections/connection@id connections/connection@type=hyper"),
-    ),
-    (
-        "tagged-queries",
-        ("GET {shared}/connections", "connections/connection@queryTaggingEnabled=true"),
-    ),
+    """
+    parameter-given-twice: POST projects?publishSamples=False&publishSamples=False
+        <project name='{name}' parentProjectId='{project}'/>
+        -> 201
+    project-read-by-put: PUT projects/{project}?publishSamples=False <project/>
+        -> project@id={project} project@name
+    type-of-hyper-data: GET {shared} -> datasource@type=hyper
+    new-upload: POST fileUploads -> 201 fileUpload@uploadSessionId fileUpload@fileSize=0
+    removed-tag: PUT {new}/tags <tags><tag label='a/b'/></tags> -> tags/tag@label=a/b
+    ; DELETE {new}/tags/a%2Fb -> 204
+    ; DELETE {new}/tags/a%2Fb -> 404007
+    ; PUT {new}/tags <tags><tag label='q?x=1#%2F'/></tags>
+    ; DELETE {new}/tags/q%3Fx%3D1%23%252F -> 204
+    ; GET {new}
+    hyper-connection: GET {shared}/connections
+        -> connections/connection@id connections/connection@type=hyper
+    tagged-queries: GET {shared}/connections -> connections/connection@queryTaggingEnabled=true
+    """,
 )
 @asks(
     Source.SCHEMA,
-    (
-        "connection-record",
-        (
-            "GET {shared}/connections",
-            "connections/connection@serverAddress connections/connection@userName"
-            " connections/connection@embedPassword connections/connection/datasource@name",
-        ),
-    ),
-    (
-        "revision-record",
-        (
-            "GET {shared}/revisions",
-            "revisions/revision@publishedAt revisions/revision@sizeInBytes",
-        ),
-    ),
-    ("api-access", "PUT {new}/permissions " + _rule("VizqlDataApiAccess")),
+    """
+    connection-record: GET {shared}/connections
+        -> connections/connection@serverAddress connections/connection@userName
+        connections/connection@embedPassword connections/connection/datasource@name
+    revision-record: GET {shared}/revisions
+        -> revisions/revision@publishedAt revisions/revision@sizeInBytes
+    api-access: PUT {new}/permissions $api
+    """,
+    api=_rule("VizqlDataApiAccess"),
 )
 def test_project(workspace: Workspace, steps: Steps):
     """{steps}."""

@@ -32,6 +32,14 @@ def sql_catalog(
     return made
 
 
+def table_of(catalog: SqlCatalog, rows: pa.Table, name: str = "orders") -> Table:
+    """Return a new table with these rows."""
+    made = catalog.create_table(f"db.{name}", schema=rows.schema)
+    if rows.num_rows:
+        made.append(rows)
+    return made
+
+
 def in_catalog(table: Table) -> InCatalog:
     """Return where the catalog has a table."""
     return InCatalog(CATALOG, ".".join(table.name()))
@@ -119,17 +127,8 @@ def _written(table: Table, rows: pa.Table, partition: Record, content: DataFileC
     path = folder_of(table) / "data" / f"{uuid4()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path)
-    unknown: Any = {
-        name: {}
-        for name in (
-            "column_sizes",
-            "value_counts",
-            "null_value_counts",
-            "nan_value_counts",
-            "lower_bounds",
-            "upper_bounds",
-        )
-    }
+    counts = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+    unknown: Any = {name: {} for name in (*counts, "lower_bounds", "upper_bounds")}
     nothing: Any = dict.fromkeys(("key_metadata", "split_offsets", "equality_ids", "sort_order_id"))
     return DataFile.from_args(
         content=content,

@@ -30,13 +30,29 @@ class Proxy:
         """A call was answered."""
 
 
-class BeforeDownload(Proxy):
-    """A server where something happens right before each download."""
+class At(Proxy):
+    """A server where something happens once: right before its nth call of a name, or after it."""
 
-    def __init__(self, behind: Any, happens: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        behind: Any,
+        call: str,
+        happens: Callable[[], object],
+        *,
+        nth: int = 1,
+        when: str = "before",
+    ) -> None:
         super().__init__(behind)
-        self._happens = happens
+        self._call, self._happens, self._left, self._when = call, happens, nth, when
 
     def before(self, name: str, args: Sequence[Any]) -> None:
-        if name == "download":
+        self._left -= name == self._call
+        self._meet(name, "before")
+
+    def after(self, name: str, answer: Any) -> None:
+        self._meet(name, "after")
+
+    def _meet(self, name: str, when: str) -> None:
+        if (name, when, self._left) == (self._call, self._when, 0):
+            self._left = -1
             self._happens()

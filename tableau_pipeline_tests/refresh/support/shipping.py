@@ -1,9 +1,12 @@
-"""What a refresh ships of a table, and that the data source equals its models after it."""
+"""What a refresh ships of a table, so that the data source equals its models, or is refused for."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.refresh.plan import Accept, NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -24,8 +27,15 @@ def ships(
         pipeline.model(only.name, rows)
     report = pipeline.run(*accept, around=around)
     assert pipeline.wrong() == []
-    if isinstance(report.plan, NoChange):
-        return None
-    assert isinstance(report.plan, UpdateTables), report.plan
-    assert isinstance(pipeline.run(around=around).plan, NoChange)
-    return report.tables[only.name]
+    assert isinstance(report.plan, NoChange | UpdateTables), report.plan
+    return report.tables.get(only.name)
+
+
+def refused(
+    run: Callable[[], object], *parts: str, error: type[Exception] = RefusedError
+) -> Exception:
+    """What a refresh, or anything else, is refused for: a message with these parts."""
+    with pytest.raises(error) as caught:
+        run()
+    assert [part for part in parts if part not in str(caught.value)] == []
+    return caught.value

@@ -1,0 +1,384 @@
+"""Iceberg: its catalogs, its versions, and files that delta-rs and pyiceberg never write."""
+
+import base64
+import json
+import string
+import struct
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.transforms import MonthTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType, DoubleType, LongType
+from pyroaring import BitMap
+
+from tableau_pipeline.core.lake_table import InCatalog
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline_tests.refresh.lakes.iceberg import (
+    HadoopTable,
+    add_hive_files,
+    commit_files,
+    folder_of,
+    in_catalog,
+    table_of,
+)
+from tableau_pipeline_tests.refresh.lakes.support import (
+    follow,
+    in_order,
+    published,
+    rows_of,
+    values_of_all_types,
+)
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.shipping import refused
+
+
+@pytest.fixture
+def lake(pipeline: Pipeline, catalog: SqlCatalog) -> HadoopTable:
+    """A table without a catalog, with one version."""
+    made = HadoopTable(catalog, "orders", rows_of([1]))
+    follow(pipeline, "iceberg", made.path)
+    return made
+
+
+def test_a_hint_that_lags(pipeline: Pipeline, lake: HadoopTable):
+    """Prevents: no change for ever, because a hint names an old version."""
+    lake.append(rows_of([2]), hint=1)
+    pipeline.run()
+    assert published(pipeline) == lake.rows()
+    lake.append(rows_of([3]), hint=1)
+    assert pipeline.run().tables == {"flights": RowCounts(deleted=0, inserted=1)}
+    assert published(pipeline) == lake.rows()
+
+
+def test_versions_beyond_a_gap(pipeline: Pipeline, lake: HadoopTable):
+    """Prevents: a version is published that Iceberg itself does not find from the hint."""
+    lake.table.append(rows_of([2]))
+    lake.write("v3.metadata.json")
+    pipeline.run()
+    assert published(pipeline) == in_order(rows_of([1]))
+
+
+def test_no_hint(pipeline: Pipeline, lake: HadoopTable):
+    """Prevents: a table that cannot be read because its hint was not copied along."""
+    lake.table.append(rows_of([2]))
+    lake.write("v10.gz.metadata.json")
+    (lake.metadata / "version-hint.text").unlink()
+    # Both of these, Hadoop leaves behind.
+    lake.table.append(rows_of([3]))
+    lake.write(f"{uuid4()}.metadata.json")
+    lake.write(".v99.metadata.json.crc")
+    pipeline.run()
+    assert published(pipeline) == in_order(rows_of([1, 2]))
+
+
+NO_VERSION = 'version-hint.text says "{}", but there is no'
+CATALOG = ["has a catalog, as ", " shows", "declare source: {ice"]
+
+
+@pytest.mark.parametrize(
+    ("file", "hint", "parts"),
+    [
+        *(("", hint, [NO_VERSION.format(hint)]) for hint in ("7", "00001-abc", "")),
+        ("v1.gz.metadata.json", "1", ["two files of metadata of version 1: v1.gz"]),
+        ("00001-{}.metadata.json", "1", CATALOG),
+        *((name, "1", CATALOG) for name in ("1.metadata.json", "v-x.metadata.json")),
+    ],
+)
+def test_no_version_for_certain(
+    pipeline: Pipeline, lake: HadoopTable, file: str, hint: str, parts: list[str]
+):
+    """Prevents: a version is guessed where the hint names none; one is published that lost against
+    another one, was refused, or is old, as only a catalog knows."""
+    lake.hint(hint)
+    if file:
+        lake.write(file.format(uuid4()))
+    refused(pipeline.run, *parts)
+
+
+def test_a_version_that_the_catalog_refused(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: rows of a commit that failed are published."""
+    table = table_of(catalog, rows_of([1]))
+    location = table.metadata_location
+    table.append(rows_of([2]))
+    # The files of the second version stay, and the catalog knows the first one.
+    catalog.drop_table("db.orders")
+    catalog.register_table("db.orders", location)
+    follow(pipeline, "iceberg", in_catalog(table))
+    pipeline.run()
+    assert published(pipeline) == in_order(rows_of([1]))
+
+
+def test_another_place(pipeline: Pipeline, lake: HadoopTable, tmp_path: Path):
+    """Prevents: a copy of a table whose files are read where the original has them."""
+    link, copy = tmp_path / "link", tmp_path / "copy"
+    link.symlink_to(lake.path)
+    follow(pipeline, "iceberg", link)
+    pipeline.run()
+    assert published(pipeline) == lake.rows()
+    copy.mkdir()
+    (copy / "metadata").symlink_to(lake.metadata)
+    follow(pipeline, "iceberg", copy)
+    refused(pipeline.run, f"says of itself that it is at {lake.path}: declare")
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "lake/db/orders/../elsewhere"])
+def test_files_elsewhere(pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path, place: str):
+    """Prevents: a table that publishes any file that this machine may read."""
+    table, file = table_of(catalog, rows_of([1])), tmp_path / place / "x.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(rows_of([2]), file)
+    table.add_files([f"file://{tmp_path}/{place}/x.parquet"])
+    follow(pipeline, "iceberg", in_catalog(table))
+    refused(pipeline.run, "files elsewhere", f"Only files below {folder_of(table)} are read")
+
+
+@pytest.mark.usefixtures("catalog")
+def test_no_such_table_or_catalog(pipeline: Pipeline):
+    """Prevents: an exception of pyiceberg where a name is mistyped, or a catalog not configured."""
+    for name in ("db.orders", "nowhere.orders"):
+        follow(pipeline, "iceberg", InCatalog("lake", name))
+        refused(pipeline.run, f'catalog lake has no Iceberg table "{name}": cor')
+    follow(pipeline, "iceberg", InCatalog("prod", "db.orders"))
+    remedy = ("; it knows lake. ", "PYICEBERG_CATALOG__PROD__URI")
+    refused(pipeline.run, 'knows no catalog "prod"', *remedy)
+
+
+def test_a_catalog_that_is_away(
+    pipeline: Pipeline, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: an error that shows a password; a catalog that is away counts as one without the
+    table, or is created."""
+    table = table_of(catalog, rows_of([]))
+    uris = {
+        "postgresql+psycopg2://reader:geheim@127.0.0.1:9/lake": "OperationalError",
+        "postgresql+psycopg2://reader:geheim@127.0.0.1:port/lake": "",
+        "sqlite:////nowhere/catalog.db": "unable to open database file",
+        f"sqlite:///{folder_of(table)}/none.db": "no such table",
+        "oracle://reader:geheim@there/lake": "Could not infer the catalog type from the uri",
+    }
+    follow(pipeline, "iceberg", in_catalog(table))
+    for uri, why in uris.items():
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", uri)
+        error = refused(pipeline.run, why, error=RefreshError)
+        # A refusal would not be tried again, and would count as a table that is gone.
+        assert type(error) is RefreshError
+        assert error.__suppress_context__
+        message = str(error)
+        assert message.startswith("The catalog lake cannot be asked for the Iceberg table db.ord")
+        assert "geheim" not in message
+        assert "\n" not in message
+
+
+TOKEN = "the-token-of-the-catalog"
+
+
+@dataclass
+class Rest:
+    """A catalog that is asked over HTTP, and has one table.
+
+    Attributes:
+        more: what its answer says beyond the metadata.
+        page: a page that it answers in place of everything; "" for none.
+        delegations: which access each request wanted to be given.
+    """
+
+    table: Table
+    more: dict[str, Any] = field(default_factory=dict)
+    page: str = ""
+    delegations: set[str | None] = field(default_factory=set)
+
+    def answer(self, path: str) -> str:
+        if self.page:
+            return self.page
+        if "/config" in path:
+            return json.dumps({"defaults": {}, "overrides": {}})
+        metadata = json.loads(self.table.metadata.model_dump_json())
+        location = self.table.metadata_location
+        return json.dumps({"metadata": metadata, "metadata-location": location, **self.more})
+
+
+@pytest.fixture
+def rest(
+    catalog: SqlCatalog, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Rest]:
+    """A catalog whose table is the model of the pipeline."""
+    rest = Rest(table_of(catalog, rows_of([1])))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            rest.delegations.add(self.headers["X-Iceberg-Access-Delegation"])
+            body = rest.answer(self.path).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    follow(pipeline, "iceberg", InCatalog("rest", "db.orders"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        monkeypatch.setenv("PYICEBERG_CATALOG__REST__URI", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("PYICEBERG_CATALOG__REST__TOKEN", TOKEN)
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield rest
+        server.shutdown()
+        thread.join()
+
+
+def test_a_catalog_that_is_asked_over_http(pipeline: Pipeline, rest: Rest):
+    """Prevents: a table whose catalog is no database cannot be published; credentials are asked
+    for that are not used, or stop a refresh if a catalog always hands them out."""
+    given = {"s3.access-key-id": "secret"}
+    vended = {"storage-credentials": [{"prefix": "file:", "config": given}]}
+    for number, more in enumerate(({}, {"config": given}, vended)):
+        rest.more = more
+        rest.table.append(rows_of([10 + number]))
+        pipeline.run()
+        assert published(pipeline) == in_order(rest.table.scan().to_arrow())
+    assert rest.delegations == {""}
+
+
+def test_a_page_is_no_answer(pipeline: Pipeline, rest: Rest):
+    """Prevents: an exception of pyiceberg, or the token, where a proxy asks for a sign-in."""
+    rest.page = f"<html>Sign in, {TOKEN}"
+    error = refused(pipeline.run, "The catalog rest cannot be asked", error=RefreshError)
+    assert type(error) is RefreshError
+    assert TOKEN not in str(error)
+
+
+def is_published(pipeline: Pipeline, table: Table) -> bool:
+    follow(pipeline, "iceberg", in_catalog(table))
+    pipeline.run()
+    return published(pipeline) == in_order(table.scan().to_arrow())
+
+
+# From the alphabet of base85 in Python to the one in logs.
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_Z85 = bytes.maketrans(
+    f"{_DIGITS}!#$%&()*+-;<=>?@^_`{{|}}~".encode(),
+    f"{_DIGITS.swapcase()}.-:+=^!/*?&<>()[]{{}}@%$#".encode(),
+)
+
+
+def test_deletion_vectors_are_refused(pipeline: Pipeline, tmp_path: Path):
+    """Prevents: deleted rows that are published."""
+    write_deltalake(tmp_path / "lake", rows_of(range(10)))
+    log = tmp_path / "lake" / "_delta_log"
+    lines = map(json.loads, (log / f"{0:020}.json").read_text().splitlines())
+    first = next(line["add"] for line in lines if "add" in line)
+    # The second row of the first file, as the protocol has it: a bitmap within the log.
+    bitmap = struct.pack("<iqi", 1681511377, 1, 0) + BitMap([1]).serialize()
+    inline = base64.b85encode(bitmap, pad=True).translate(_Z85).decode()
+    vector = {"storageType": "i", "pathOrInlineDv": inline, "sizeInBytes": len(bitmap)}
+    vector["cardinality"] = 1
+    features = {key: ["deletionVectors"] for key in ("readerFeatures", "writerFeatures")}
+    remove = {"path": first["path"], "dataChange": True, "deletionTimestamp": 0}
+    actions = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {**remove, "partitionValues": {}, "size": first["size"]}},
+        {"add": {**first, "deletionVector": vector}},
+    ]
+    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    follow(pipeline, "delta", tmp_path / "lake")
+    refused(pipeline.run, "deletion vectors")
+
+
+@pytest.mark.parametrize("is_newer", [False, True], ids=["delete file", "format 3"])
+def test_iceberg_that_is_not_read_yet(pipeline: Pipeline, catalog: SqlCatalog, *, is_newer: bool):
+    """Prevents: deleted rows that are published; a table read wrong as its format is newer."""
+    table = table_of(catalog, rows_of(range(10)))
+    follow(pipeline, "iceberg", in_catalog(table))
+    if is_newer:
+        newest = Path(table.metadata_location.removeprefix("file://"))
+        content = json.loads(newest.read_text())
+        newest.write_text(json.dumps({**content, "format-version": 3, "next-row-id": 0}))
+    else:
+        # A row is deleted by its position.
+        first = next(iter(table.scan().plan_files())).file.file_path
+        deletes = pa.table({"file_path": [first], "pos": pa.array([1], pa.int64())})
+        commit_files(table, [(deletes, Record())], content=DataFileContent.POSITION_DELETES)
+    why = "version 3 of the format" if is_newer else "has delete files, which are not read yet"
+    refused(pipeline.run, why)
+
+
+def test_an_empty_table(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: a failure before the first rows arrive."""
+    made = table_of(catalog, rows_of([]))
+    assert is_published(pipeline, made)
+    assert published(pipeline) == []
+    made.append(rows_of([1]))
+    assert is_published(pipeline, made)
+
+
+def test_wider_types(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: files that cannot be read any more once the type of a column is wider."""
+    narrow = {
+        "id": pa.array([1, 2], pa.int32()),
+        "price": pa.array([Decimal("1.25"), None], pa.decimal128(5, 2)),
+        "single": pa.array([0.1, 2.5], pa.float32()),
+    }
+    made = table_of(catalog, pa.table(narrow))
+    assert is_published(pipeline, made)
+    with made.update_schema() as change:
+        for name, wider in zip(narrow, (LongType(), DecimalType(12, 2), DoubleType()), strict=True):
+            change.update_column(name, wider)
+    ids = pa.array([2**40, 2**40 + 1], pa.int64())
+    made.append(made.scan().to_arrow().set_column(0, "id", ids))
+    assert is_published(pipeline, made)
+
+
+def test_files_without_field_ids(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: files without field ids whose columns are taken by their order."""
+    made = table_of(catalog, rows_of([]))
+    file = folder_of(made) / "others.parquet"
+    pq.write_table(rows_of([1, 2]).select(["word", "id"]), file)
+    made.add_files([f"file://{file}"])
+    assert is_published(pipeline, made)
+
+
+# Iceberg has no whole numbers of fewer than 32 bits.
+ROWS = values_of_all_types().drop_columns(["tiny", "small"])
+
+
+@pytest.mark.few_variants(2)
+@pytest.mark.parametrize("column", ROWS.schema.names[1:])
+def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatalog, column: str):
+    """Prevents: NULL in place of the value that only the path of a Hive table's file had."""
+    made = table_of(catalog, ROWS.slice(0, 0))
+    with made.update_spec() as change:
+        change.add_identity(column)
+    add_hive_files(made, ROWS)
+    assert is_published(pipeline, made)
+    made.append(ROWS.slice(0, 2).set_column(0, "id", [[11, 12]]))
+    assert is_published(pipeline, made)
+
+
+def test_a_month_is_no_value(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: the month of a partition in place of a day that a file lacks."""
+    rows = pa.table({"id": [1], "day": pa.array([None], pa.date32())})
+    made = table_of(catalog, rows.slice(0, 0))
+    with made.update_spec() as change:
+        change.add_field("day", MonthTransform(), "month")
+    with made.transaction() as change:
+        mapping = made.schema().name_mapping.model_dump_json()
+        change.set_properties({"schema.name-mapping.default": mapping})
+    commit_files(made, [(rows.drop_columns(["day"]), Record(600))])
+    assert is_published(pipeline, made)
+    assert published(pipeline) == in_order(rows)

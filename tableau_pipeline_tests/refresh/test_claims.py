@@ -1,0 +1,271 @@
+"""One refresh of a data source at a time: claims, the fence, and who goes on although overtaken."""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, read_history
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.claim import HeldClaim, claimed
+from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
+from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.actors import Log, SimulatedJournal
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ANN
+from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import At
+from tableau_pipeline_tests.refresh.support.shipping import refused
+
+
+def nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJournal:
+    """The journal as a run sees it, alone or among the records of another one."""
+    log = others.log if others else Log("ours", "ours", "sales", False, Random(1))
+    return SimulatedJournal(log, Owner(run_id=run), nothing, nothing)
+
+
+def before_append(happens: Callable[[], None]) -> Callable[[str], None]:
+    """What happens right before each record that is stored."""
+    return lambda point: happens() if point.startswith("append ") else None
+
+
+def claim(
+    journal: SimulatedJournal, *, timeout: float = 60, asleep: Callable[[], None] = nothing
+) -> AbstractContextManager[HeldClaim]:
+    """A claim; `asleep` happens whenever its refresh waits, which takes no time."""
+    return claimed(journal, what="sales", timeout=timeout, sleep=lambda _: asleep(), log=LOG)
+
+
+def open_claims(journal: SimulatedJournal) -> list[str]:
+    """The runs that have claims."""
+    return [each.owner.run_id for each in read_history(journal.records()).open_claims]
+
+
+def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
+    """Prevents: two refreshes of one data source send at once, and the older rows win."""
+    caplog.set_level(logging.INFO, LOG.name)
+    one, first = journal_of("one"), ExitStack()
+    first.enter_context(claim(one))
+    with claim(journal_of("two", one), asleep=first.close) as second:
+        assert open_claims(one) == ["two"]
+        assert second.number == 2
+    assert "Run one refreshes sales: waiting for it" in str(caplog.messages)
+    assert open_claims(one) == []
+
+
+def test_both_claim_at_once():
+    """Prevents: two claims that were stored together both hold, or none ever does."""
+    one = journal_of("one")
+    two = journal_of("two", one)
+
+    def other_comes() -> None:
+        one.point = nothing
+        two.append(Claim(refresh=1, owner=two.owner))
+
+    def other_withdraws() -> None:
+        for each in read_history(two.records()).open_claims:
+            assert each.owner == two.owner, "the one that saw the other has withdrawn"
+            two.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
+
+    one.point = before_append(other_comes)
+    with claim(one, asleep=other_withdraws) as first:
+        assert open_claims(one) == ["one"]
+        first.check_fence()
+    withdrawn = [
+        each for each in one.log.records if isinstance(each, ClaimRelease) and each.withdrawn
+    ]
+    assert len(withdrawn) == 2
+
+
+def test_run_that_goes_on_is_named():
+    """Prevents: a refresh waits for ever behind one that hangs, and nobody is told which."""
+    one = journal_of("one")
+    with (
+        claim(one),
+        pytest.raises(RefreshError, match=r"Run one .* sales .* 60 s.* terminate that run"),
+        claim(journal_of("two", one)),
+    ):
+        pass
+    assert open_claims(one) == []
+
+
+def test_claims_that_collide_for_ever():
+    """Prevents: refreshes that withdraw in turns go on so without end, or name the wrong cause."""
+    one = journal_of("one")
+
+    def other_comes() -> None:
+        one.log.records.append(Claim(refresh=1, owner=Owner(run_id="two")))
+
+    def other_withdraws() -> None:
+        for each in read_history(one.records()).open_claims:
+            one.log.records.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
+
+    one.point = before_append(other_comes)
+    with (
+        pytest.raises(RefreshError, match=r"came first for 60 s\. Run again"),
+        claim(one, asleep=other_withdraws),
+    ):
+        pass
+    assert "one" not in open_claims(one)
+
+
+def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
+    """Prevents: one refused refresh blocks all later ones until the process ends."""
+    one = journal_of("one")
+    pipeline.missing = {"flights"}
+    refused(lambda: pipeline.run(around={"around_journal": lambda _: one}))
+    assert open_claims(one) == []
+
+
+def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
+    """Prevents: a refresh that waited for another one puts older rows over its newer ones."""
+    one = journal_of("one")
+    one.append(Claim(refresh=1, owner=one.owner))
+
+    def meanwhile(_: float) -> None:
+        pipeline.model("flights", flights(9))
+        one.log.ended.add("one")
+
+    around = {"around_journal": lambda _: journal_of("two", one), "sleep": meanwhile}
+    assert pipeline.run(around=around).extract.rows == {"Extract": 9}
+
+
+@pytest.mark.parametrize("late", [1, 4])
+def test_fence_waits_for_one_that_withdraws(late: int):
+    """Prevents: a claim that was stored late, and is withdrawn, ends the refresh that holds."""
+    one = journal_of("one")
+    intruder = Claim(refresh=1, owner=Owner(run_id="two"))
+    looks: list[None] = []
+
+    def withdraws() -> None:
+        looks.append(None)
+        if len(looks) == late:
+            one.append(ClaimRelease(refresh=1, claim=intruder.id, withdrawn=True))
+
+    with claim(one, asleep=withdraws) as first:
+        one.append(intruder)
+        first.check_fence()
+    assert len(looks) == late
+
+
+def test_script_that_hangs_is_told(pipeline: Pipeline):
+    """Prevents: a script waits for ever behind one that hangs, and nobody is told."""
+    around, path = {"timeouts": replace(TIMEOUTS, claim=0.2)}, str(pipeline.journal.path)
+    with pipeline.journal.lock(0):
+        told = (path, "a process that hangs")
+        refused(lambda: pipeline.run(around=around), *told, error=RefreshError)
+    pipeline.run(around=around)
+    assert pipeline.wrong() == []
+
+
+def test_other_data_sources_do_not_wait(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: all data sources queue up behind the largest."""
+    one = new_pipeline()
+    other = new_pipeline(key=f"{one.declaration.key}/eu")
+    with one.journal.lock(0):
+        other.run(around={"timeouts": replace(TIMEOUTS, claim=0)})
+    assert other.wrong() == []
+
+
+@dataclass
+class Zombie:
+    """Run "one", which Dagster takes for dead; another run refreshes at a moment of its refresh."""
+
+    pipeline: Pipeline
+    journal: SimulatedJournal = field(default_factory=lambda: journal_of("zero"))
+
+    def run(self, run: str) -> Report:
+        return refresh(self._setup(run), Options())
+
+    def stops(self, call: str, happens: Callable[[], object], why: str, **at: Any) -> None:
+        """Run "one" refreshes until this happens right before this call of its server."""
+        setup = self._setup("one", around_server=lambda server: At(server, call, happens, **at))
+        with pytest.raises(RefreshError, match=why):
+            refresh(replace(setup, sleep=nothing), Options())
+
+    def _setup(self, run: str, **around: Any) -> Setup:
+        journal = journal_of(run, self.journal)
+        return self.pipeline.refresh(around_journal=lambda _: journal, **around)
+
+
+@pytest.mark.parametrize("stop", ["overtaken", "no network"])
+def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pipeline], stop: str):
+    """Prevents: for a user who may not list jobs, the next run waits for hours for a request that
+    an overtaken refresh, or one that had no network for its last look, never sent."""
+    pipeline = new_pipeline(user=ANN)
+    zombie = Zombie(pipeline)
+    zombie.run("zero")
+    pipeline.model("flights", flights(9))
+
+    def stops() -> None:
+        zombie.journal.log.ended.add("one")
+        if stop == "no network":
+            raise RefreshError("the server does not answer")
+        zombie.journal.log.ended.add("two")
+        zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
+
+    zombie.stops("find_by_luid", stops, "overtaken|does not answer", nth=2, when="after")
+    assert isinstance(zombie.run("three").plan, UpdateTables)
+    assert pipeline.wrong() == []
+
+
+def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a zombie that is paused between its last look and its call changes newer rows, and
+    nobody ever notices where neither time stamp nor revision shows an update."""
+    pipeline = new_pipeline(on={"updates_move_stamp": "never", "revisions": False})
+    zombie = Zombie(pipeline)
+    zombie.run("zero")
+    pipeline.model("flights", flights(9, delay=1))
+
+    def newer_refresh() -> None:
+        zombie.journal.log.ended.add("one")
+        pipeline.model("flights", flights(10))
+        zombie.run("two")
+
+    zombie.stops("update", newer_refresh, "overtaken by run two")
+    assert pipeline.wrong() != []
+    report = zombie.run("three")
+    assert isinstance(report.plan, Publish)
+    assert "the update of run one took effect after a later refresh" in report.plan.reason
+    assert pipeline.wrong() == []
+    assert isinstance(zombie.run("four").plan, NoChange)
+
+
+def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
+    """Prevents: a guard that takes the published rows for none, as no record tells of them."""
+    zombie = Zombie(pipeline)
+    wipe = zombie.journal.log.records.clear
+    zombie.stops("publish", wipe, "removed its records during its publish")
+    pipeline.model("flights", flights(1))
+    with pytest.raises(RefusedError, match="1 rows where 8 are published"):
+        zombie.run("two")
+    pipeline.model("flights", flights(9))
+    assert isinstance(zombie.run("three").plan, Publish)
+    assert pipeline.wrong() == []
+    assert isinstance(zombie.run("four").plan, NoChange)
+
+
+def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
+    """Prevents: a zombie gives a data source its old name back, which the newer one had changed."""
+    zombie = Zombie(pipeline)
+    zombie.run("zero")
+    old = pipeline.name
+    pipeline.declare(name=f"{old} better")
+
+    def newer_refresh() -> None:
+        zombie.journal.log.ended.add("one")
+        zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
+
+    zombie.stops("find_by_luid", newer_refresh, "overtaken", when="after")
+    assert pipeline.found() == []
+    pipeline.declare(name=old)
+    assert len(pipeline.found()) == 1

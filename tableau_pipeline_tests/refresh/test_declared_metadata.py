@@ -1,0 +1,235 @@
+"""Declared metadata: published beside the rows, and merged with what people made of it."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import Diff, ReplaceAll
+from tableau_pipeline.foresee import Note, foresee
+from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
+from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import flights, snapshot
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import At
+from tableau_pipeline_tests.refresh.support.shipping import refused
+
+
+def captions(pipeline: Pipeline, **captions: str) -> None:
+    """Declare these captions, and no others."""
+    (table,) = pipeline.declaration.tables
+    fields = tuple(FieldMetadata(name, caption=text) for name, text in captions.items())
+    pipeline.policy(table.policy, fields=fields)
+
+
+def assert_at_rest(pipeline: Pipeline, **shown: str) -> None:
+    """The rows are the model's, the server shows these captions, and nothing is left to do."""
+    assert other_users.captions(pipeline) == shown
+    assert pipeline.wrong() == []
+    report = pipeline.run()
+    assert isinstance(report.plan, NoChange), report.plan
+
+
+def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipeline: Pipeline):
+    """Prevents: captions that nobody sees before the second refresh, or that stay as first set;
+    half of what a first refresh with metadata has sent, told as all of it."""
+    pipeline.policy(Diff(("flight_id",)))
+    captions(pipeline, delay="Delay", carrier="Airline")
+    report = pipeline.run()
+    assert report.decision == "publish (create)"
+    assert report.sent > report.extract.size
+    assert_at_rest(pipeline, delay="Delay", carrier="Airline")
+    captions(pipeline, delay="Departure delay")
+    told = "full publish: metadata: caption of delay, caption of carrier"
+    assert pipeline.run().plan == Publish(PublishMode.OVERWRITE, told, merged=True)
+    pipeline.model("flights", flights(9))
+    assert isinstance(pipeline.run().plan, UpdateTables)
+    assert_at_rest(pipeline, delay="Departure delay")
+
+
+def test_what_people_edited_stays(pipeline: Pipeline):
+    """Prevents: a caption or a calculated field of an analyst is gone with the next change of the
+    declaration; or theirs is taken for ours later."""
+    captions(pipeline, delay="Delay")
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    other_users.captions_a_column(pipeline, "carrier", "Line")
+    other_users.captions_a_column(pipeline, "delay", "Lateness")
+    assert isinstance(pipeline.run().plan, Publish | NoChange)
+    captions(pipeline, delay="Delay", flight_id="Flight")
+    assert pipeline.run().warnings == ()
+    theirs = {"delay": "Lateness", "carrier": "Line", "flight_id": "Flight"}
+    assert_at_rest(pipeline, **theirs)
+    assert "Delayed" in pipeline.tds()
+    captions(pipeline, delay="Minutes late", flight_id="Flight")
+    told = '"Minutes late" as declared, and "Lateness" on the server'
+    assert told in str(pipeline.run().warnings)
+    assert_at_rest(pipeline, **theirs)
+
+
+def test_a_plan_tells_of_metadata(pipeline: Pipeline):
+    """Prevents: a plan that is silent about captions, or about edits that will stay."""
+    captions(pipeline, delay="Delay", carrier="Airline")
+    pipeline.run()
+    other_users.captions_a_column(pipeline, "delay", "Lateness")
+    captions(pipeline, delay="Minutes late", carrier="Line")
+    with session(pipeline.sandbox) as site:
+        for look in (site, None):
+            found = foresee(pipeline.refresh(), look)
+            assert found.kind == "publish"
+            assert Note("metadata", 'caption of carrier becomes "Line"') in found.notes
+            conflicts = [note.text for note in found.notes if note.about == "conflict"]
+            told = 'caption of delay is "Minutes late" as declared, and "Lateness" on the server'
+            assert conflicts == ([told] if look else [])
+
+
+def test_policies_of_conflicts(pipeline: Pipeline):
+    """Prevents: a conflict is settled in another way than declared."""
+    captions(pipeline, delay="Delay")
+    pipeline.run()
+    other_users.captions_a_column(pipeline, "delay", "Lateness")
+    captions(pipeline, delay="Minutes late")
+    pipeline.declare(metadata=MetadataPolicy(on_conflict="refuse"))
+    refused(pipeline.run, 'is "Minutes late" as declared, and "Lateness"')
+    pipeline.declare(metadata=MetadataPolicy(on_conflict="replace"))
+    assert '"Lateness" on the server' in str(pipeline.run().warnings)
+    assert_at_rest(pipeline, delay="Minutes late")
+
+
+def test_new_columns_keep_what_people_made(pipeline: Pipeline):
+    """Prevents: each new column costs the calculated fields of people, or a refusal."""
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights(gate=flights()["delay"]))
+    told = "full publish: flights.gate is new (int)"
+    assert pipeline.run().plan == Publish(PublishMode.OVERWRITE, told, merged=True)
+    for part in ("Delayed", "<remote-name>gate<"):
+        assert part in pipeline.tds()
+    assert not (pipeline.folder / "kept").exists()
+    assert_at_rest(pipeline)
+
+
+def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeline):
+    """Prevents: a calculated field is broken by a column that goes, and nobody was told."""
+    captions(pipeline, carrier="Airline")
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights().drop_columns("flight_id"))
+    told = '"flight_id" of "Extract" is gone, which is in calculated field "Delayed"'
+    refused(lambda: pipeline.run(Accept.SCHEMA), told)
+    assert pipeline.run(Accept.OVERWRITE, Accept.SCHEMA).decision == "publish (overwrite)"
+    assert "Delayed" not in pipeline.tds()
+    assert len([*(pipeline.folder / "kept").iterdir()]) == 1
+    assert_at_rest(pipeline, carrier="Airline")
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["same columns", "other columns"])
+def test_adoption_merges(pipeline: Pipeline, *, others: bool):
+    """Prevents: the work of the person whose data source is adopted is gone or in the way."""
+    rows = flights(8).append_column("gate", flights(8)["delay"]).drop_columns("delay")
+    other_users.publishes(pipeline, rows if others else flights(5))
+    other_users.adds_a_calculated_field(pipeline)
+    other_users.captions_a_column(pipeline, "carrier", "Line")
+    captions(pipeline, delay="Delay", carrier="Airline")
+    pipeline.declare(adopt=True)
+    warnings = str(pipeline.run().warnings)
+    for part in ('"Airline" as declared, and "Line" on the server', "was saved as"):
+        assert part in warnings
+    assert "Delayed" in pipeline.tds()
+    assert_at_rest(pipeline, delay="Delay", carrier="Line")
+
+
+def test_a_server_without_mode_replace(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: where publish mode Replace is not known, whole publishes are a dead end."""
+    pipeline = new_pipeline(on={"replace": "refused"})
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights(delay=1))
+    pipeline.run(full=True)
+    assert "Delayed" in pipeline.tds()
+    assert_at_rest(pipeline)
+
+
+def test_metadata_alone(pipeline: Pipeline):
+    """Prevents: a new caption waits for models, or brings rows along that were not to go out."""
+    refused(lambda: pipeline.run(metadata_only=True), "Refresh without metadata_only")
+    before = pipeline.run().checkpoint
+    pipeline.model("flights", flights(20))
+    captions(pipeline, delay="Delay")
+    assert pipeline.run(metadata_only=True).checkpoint.tables == before.tables
+    assert isinstance(pipeline.run(metadata_only=True).plan, NoChange)
+    pipeline.run()
+    assert_at_rest(pipeline, delay="Delay")
+
+
+@pytest.mark.parametrize("step", ["intent", "publish", "job", "outcome", "closing"])
+def test_interrupted(pipeline: Pipeline, step: str):
+    """Prevents: an interrupted publish of metadata is forgotten: what it set is taken for the
+    work of people, or what people made since for ours."""
+    captions(pipeline, delay="Delay", carrier="Airline")
+    pipeline.run()
+    for line in ("Airline", "Line"):
+        captions(pipeline, delay=f"Late by {line}", carrier="Airline")
+        assert killed_before(pipeline, step)
+        if line != "Airline":
+            other_users.captions_a_column(pipeline, "carrier", line)
+        captions(pipeline, delay=f"Lateness by {line}", carrier="Airline")
+        pipeline.run()
+        assert_at_rest(pipeline, delay=f"Lateness by {line}", carrier=line)
+
+
+@pytest.mark.parametrize(
+    "killed", ["publish", "job", "outcome", "tag", "closing", "publish 2", "job 2", "outcome 2"]
+)
+def test_first_refresh_is_interrupted(pipeline: Pipeline, killed: str):
+    """Prevents: metadata that never come, because the first refresh was killed between its two
+    publishes, or anywhere else."""
+    captions(pipeline, delay="Delay")
+    step, *second = killed.split()
+    assert killed_before(pipeline, step, nth=2 if second else 1)
+    pipeline.run()
+    assert_at_rest(pipeline, delay="Delay")
+
+
+def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
+    """Prevents: the second publish of a first refresh replaces what somebody published between."""
+    captions(pipeline, delay="Delay")
+
+    def edited(server: Any) -> At:
+        edit = partial(other_users.captions_a_column, pipeline, "carrier", "Line")
+        return At(server, "upload", edit, nth=2)
+
+    report = pipeline.run(around={"around_server": edited})
+    assert "Its metadata is not set yet" in str(report.warnings)
+    pipeline.run()
+    assert_at_rest(pipeline, delay="Delay", carrier="Line")
+
+
+def test_metadata_of_other_tables(pipeline: Pipeline):
+    """Prevents: captions for a data source whose metadata name other tables stop its refreshes."""
+    other_users.publishes(pipeline, flights(5), user=ADMIN)
+    other_users.makes_it_an_extract(pipeline)
+    captions(pipeline, delay="Delay")
+    pipeline.declare(adopt=True)
+    for _ in range(3):
+        report = pipeline.run()
+        assert pipeline.wrong() == []
+    assert isinstance(report.plan, NoChange)
+
+
+def test_comments_of_a_model_are_descriptions(pipeline: Pipeline):
+    """Prevents: descriptions that stand in Spark already have to be typed again; or that come back
+    as a change each night."""
+    comments = {"delay": "Minutes late.", "carrier": "Its code."}
+    snapshot(pipeline.folder / "snapshots", flights(9), comments=comments)
+    pipeline.policy(ReplaceAll(), fields=(FieldMetadata("carrier", description="The airline."),))
+    pipeline.run()
+    told = re.findall("<run>(.+?)</run>", pipeline.tds())
+    assert sorted(told) == ["Minutes late.", "The airline."]
+    assert_at_rest(pipeline)

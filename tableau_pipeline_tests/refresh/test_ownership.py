@@ -1,0 +1,420 @@
+"""Whose data source it is, where it is, and what becomes of people's work in it."""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import obstore
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Diff, ReplaceAll
+from tableau_pipeline.core.journal import FORMAT
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.metadata.digest import read_metadata
+from tableau_pipeline.metadata.fields import FieldMetadata
+from tableau_pipeline.objects.stores import opened
+from tableau_pipeline.publishing.rest import tds_in
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
+from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline_tests.deployment.object_stores import S3Server
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN, ANN
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+
+FIELD = other_users.CALCULATION[:24]
+OTHER_SCHEMA = flights(gate=flights()["delay"])
+
+
+def luid_of(pipeline: Pipeline) -> str:
+    (item,) = pipeline.found()
+    return str(item.id)
+
+
+def tags(pipeline: Pipeline) -> set[str]:
+    """What marks a data source as that of this deployment."""
+    return {pipeline.declaration.tag, f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"}
+
+
+def forget(pipeline: Pipeline, key: str = "") -> Pipeline:
+    """Lose all records, but not who we are, as when an asset is wiped in Dagster.
+
+    Args:
+        key: another one, of which the same deployment has no records yet.
+    """
+    key = key or pipeline.declaration.key
+    instance = pipeline.journal.instance
+    other = replace(pipeline, declaration=replace(pipeline.declaration, key=key))
+    other.journal.path.write_text(json.dumps({"format": FORMAT, "instance": instance}), "utf-8")
+    return other
+
+
+def left_alone(pipeline: Pipeline, luid: str | None, *, refusal: str) -> None:
+    """A refresh is refused, and the data source is what it was, to the byte."""
+    with session(pipeline.sandbox) as site:
+        before = other_users.content(site, str(luid))
+        sent = {each.request_id for each in pipeline.journal.all_intents()}
+        with pytest.raises(RefusedError, match=refusal):
+            pipeline.run()
+        assert other_users.content(site, str(luid)) == before
+    assert {each.request_id for each in pipeline.journal.all_intents()} == sent
+    assert [item.id for item in pipeline.found()] == [luid]
+
+
+def test_foreign_data_source_is_untouched(pipeline: Pipeline):
+    """Prevents: a first publish replaces the work of somebody who had the name first."""
+    hers = other_users.publishes(pipeline, flights(3))
+    left_alone(pipeline, hers.id, refusal="adopt: true")
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("user", "tag"),
+    [
+        pytest.param(ANN, "", id="another user"),
+        pytest.param(ADMIN, "tableau-pipeline:theirs", id="another pipeline"),
+        pytest.param(ADMIN, "tableau-pipeline-instance:theirs", id="another deployment"),
+    ],
+)
+def test_create_that_was_cut_off_takes_no_foreign_one(
+    pipeline: Pipeline, user: tuple[str, str], tag: str
+):
+    """Prevents: a create that never happened lets us replace what another put there since."""
+    assert killed_before(pipeline, "publish")
+    theirs = other_users.publishes(pipeline, flights(3), user=user, tag=tag)
+    left_alone(pipeline, theirs.id, refusal="adopt: true")
+
+
+@pytest.mark.slow
+def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
+    """Prevents: what our user made by hand long ago passes for what a lost create has made."""
+    older = other_users.publishes(pipeline, flights(3), user=ADMIN)
+    other_users.changes(pipeline, name=f"{pipeline.name} aside")
+    pipeline.sandbox.advance(60)
+    assert killed_before(pipeline, "publish")
+    with session(pipeline.sandbox) as site:
+        item = site.tsc.datasources.get_by_id(older.id)
+        item.name = pipeline.name
+        site.tsc.datasources.update(item)
+    left_alone(pipeline, older.id, refusal="adopt: true")
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("whole_deployment", [False, True])
+def test_second_deployment(pipeline: Pipeline, *, whole_deployment: bool):
+    """Prevents: staging and production overwrite each other, both of them green, or publish twins
+    that people mix up; a deployment whose storage was lost can never refresh its data sources."""
+    pipeline.run()
+    luid = luid_of(pipeline)
+    other = replace(pipeline, folder=pipeline.folder / "elsewhere")
+    other.model("flights", flights())
+    left_alone(other, luid, refusal=r"another deployment .* accept: \[takeover\]")
+    other.declare(project=f"Shop {luid}", create_project=True)
+    told = other.decide()
+    for part in ("refuse: ", "another deployment", "accept: [takeover]", "`key`", luid):
+        assert part in told
+    left_alone(other, luid, refusal="another deployment")
+    assert isinstance(pipeline.run().plan, NoChange)
+    other_users.adds_a_calculated_field(pipeline)
+    if whole_deployment:
+        report = refresh(replace(other.refresh(), takeover=True), Options())
+    else:
+        report = other.run(Accept.TAKEOVER)
+    assert report.plan.mode is PublishMode.REPLACE
+    assert "stays where it is" in report.plan.reason
+    (item,) = other.found()
+    assert (item.id, item.tags) == (luid, tags(other))
+    assert tags(other) != tags(pipeline)
+    assert FIELD in other.tds()
+    assert isinstance(other.run().plan, NoChange)
+    left_alone(pipeline, luid, refusal="another deployment")
+
+
+def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
+    """Prevents: what an older version published stays open to every other deployment."""
+    pipeline.run()
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site:
+        site.tsc.datasources.delete_tags(item.id, list(tags(pipeline) - {pipeline.declaration.tag}))
+    pipeline.decide()
+    assert pipeline.found()[0].tags == {pipeline.declaration.tag}, "a dry run changes nothing"
+    for _ in range(2):
+        assert isinstance(pipeline.run().plan, NoChange)
+        assert pipeline.found()[0].tags == tags(pipeline)
+
+
+def test_another_url_of_the_same_server(pipeline: Pipeline):
+    """Prevents: a new name of the server makes us forget what is ours, or publish it twice."""
+    pipeline.run()
+    path = pipeline.journal.path
+    records = path.read_text("utf-8")
+    path.write_text(records.replace(pipeline.sandbox.url, "http://old:8765"), "utf-8")
+    assert path.read_text("utf-8") != records
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_rename_and_move_are_part_of_the_plan(pipeline: Pipeline):
+    """Prevents: "no change, nothing sent", and dashboards find another name on the server; a data
+    source in the way of itself, since names do not differ by case."""
+    pipeline.run()
+    old, luid = pipeline.name, luid_of(pipeline)
+    pipeline.declare(name=f"{old} better", project=f"Shop {luid}", create_project=True)
+    planned, done = pipeline.run(dry_run=True), pipeline.run()
+    for report in (planned, done):
+        assert isinstance(report.plan, NoChange)
+        assert report.decision == "rename, move"
+        for part in (f'renamed from "{old}" to "{old} better"', f'moved to "Shop {luid}"'):
+            assert part in report.reason
+            assert part in report.summary
+        assert "no change" not in report.summary
+    assert luid_of(pipeline) == luid
+    assert pipeline.run().decision == "no change"
+    pipeline.declare(name=pipeline.name.upper())
+    assert pipeline.run().decision == "rename"
+
+
+def test_refused_rows_rename_nothing(pipeline: Pipeline):
+    """Prevents: a refusal that says "nothing was changed", and dashboards find another name."""
+    pipeline.run()
+    old = pipeline.name
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.declare(name=f"{old} better")
+    pipeline.model("flights", pa.concat_tables([flights(9), flights(1)]))
+    with pytest.raises(RefusedError, match="is not unique"):
+        pipeline.run(full=True)
+    pipeline.declare(name=old)
+    assert len(pipeline.found()) == 1
+
+
+def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
+    """Prevents: a dry run is fine, and the run is refused."""
+    pipeline.run()
+    old = pipeline.name
+    pipeline.declare(name=f"{old} better")
+    pipeline.model("flights", flights(9))
+    hers = other_users.publishes(pipeline, flights(3))
+    told = pipeline.decide()
+    for part in ("refuse: ", f'"{old}" is to be renamed', f'"{old} better"', '"Default"'):
+        assert part in told
+    left_alone(pipeline, hers.id, refusal="is to be renamed")
+
+
+def test_tag_that_no_record_names_makes_no_twin(pipeline: Pipeline):
+    """Prevents: after a wipe, a renamed data source is left behind, stale, with its dashboards; the
+    takeover of one of two copies, whichever the server lists first."""
+    pipeline.run()
+    luid, old, tag = luid_of(pipeline), pipeline.name, pipeline.declaration.tag
+    pipeline.declare(name=f"{old} copy")
+    copy = other_users.publishes(pipeline, flights(3), tag=tag)
+    forget(pipeline)
+    pipeline.declare(name=f"{old} better")
+    with pytest.raises(RefusedError) as several:
+        pipeline.run(Accept.TAKEOVER)
+    for part in (luid, str(copy.id), "Remove the tag"):
+        assert part in str(several.value)
+    pipeline.eyes.untag(str(copy.id), {tag})
+    with pytest.raises(RefusedError) as caught:
+        pipeline.run()
+    for part in (f'"{old}"', luid, tag, "accept: [takeover]", "no record"):
+        assert part in str(caught.value)
+    pipeline.run(Accept.TAKEOVER)
+    assert pipeline.found() == []
+    assert pipeline.wrong_at(luid) == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_tag_of_a_key_that_begins_alike(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: `sales` cannot be published, since `sales_2024` is."""
+    one = new_pipeline()
+    new_pipeline(key=f"{one.declaration.key}_2024").run()
+    assert one.run().decision == "publish (create)"
+
+
+def test_another_key_of_this_deployment_is_left_alone(pipeline: Pipeline):
+    """Prevents: two declarations with one name replace each other in turns: 10, 25, 10, 25 rows."""
+    pipeline.run()
+    luid, key = luid_of(pipeline), pipeline.declaration.key
+    other = forget(pipeline, f"{key}_2")
+    refusal = rf'"{key}", by this deployment .* `key` .* accept: \[takeover\]'
+    for adopt in (False, True):
+        other.declare(adopt=adopt)
+        left_alone(other, luid, refusal=refusal)
+    other_users.adds_a_calculated_field(pipeline)
+    other.run(Accept.TAKEOVER)
+    assert luid_of(other) == luid
+    assert FIELD in other.tds()
+    found = other.found()[0].tags
+    assert (other.declaration.tag in found, pipeline.declaration.tag in found) == (True, False)
+    assert isinstance(other.run().plan, NoChange)
+    left_alone(pipeline, luid, refusal=refusal.replace(key, f"{key}_2"))
+
+
+def test_tag_of_another_key_by_hand(pipeline: Pipeline):
+    """Prevents: a tag that shows two publishers is not noticed by the first of them."""
+    pipeline.run()
+    pipeline.eyes.tag(luid_of(pipeline), ["tableau-pipeline:other"])
+    left_alone(pipeline, luid_of(pipeline), refusal='"other"')
+
+
+def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
+    """Prevents: renaming a data source makes a second one, and dashboards show the stale first."""
+    pipeline.run()
+    luid = luid_of(pipeline)
+    other_users.changes(pipeline, name=f"{pipeline.name} better")
+    pipeline.model("flights", flights(9))
+    with caplog.at_level(logging.WARNING):
+        assert pipeline.run().checkpoint.luid == luid
+    assert f'renamed "{pipeline.name}" to "{pipeline.name} better"' in str(caplog.messages)
+    assert pipeline.found() == []
+    assert pipeline.wrong_at(luid) == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_deleted(pipeline: Pipeline):
+    """Prevents: unchanged models leave a deleted data source unpublished for ever."""
+    pipeline.run()
+    other_users.deletes(pipeline)
+    gone = "the data source is gone from the server: it is published again"
+    assert pipeline.run().plan == Publish(PublishMode.CREATE, gone)
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def saved(pipeline: Pipeline) -> list[Path]:
+    """The packages that refreshes have kept."""
+    return sorted((pipeline.folder / "kept").glob("*.tdsx"))
+
+
+def adopting(pipeline: Pipeline, rows: pa.Table | None = None) -> str:
+    """Somebody's data source with a calculated field, which is to become ours; its LUID."""
+    hers = other_users.publishes(pipeline, flights(5) if rows is None else rows)
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.declare(adopt=True)
+    return str(hers.id)
+
+
+def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
+    """Prevents: `adopt: true` drops the calculated fields of the person it takes over from, or
+    breaks the dashboards that hang on it."""
+    luid = adopting(pipeline)
+    assert "publish (replace)" in pipeline.decide()
+    assert saved(pipeline) == [], "a dry run keeps nothing"
+    report = pipeline.run()
+    assert report.plan == Publish(
+        PublishMode.REPLACE,
+        "first publish: takes over the data source (adopt), which has the same tables and columns",
+    )
+    (item,) = pipeline.found()
+    assert (item.id, item.tags) == (luid, tags(pipeline))
+    assert pipeline.wrong() == []
+    assert FIELD in pipeline.tds()
+    (file,) = saved(pipeline)
+    assert str(file) in str(report.warnings)
+    assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
+    pipeline.declare(adopt=False)
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_adopted_extract_of_a_database(pipeline: Pipeline):
+    """Prevents: the second refresh of what was an extract drops the work that the first kept, or
+    sends an update that no server applies to an extract."""
+    other_users.publishes(pipeline, flights(5), user=ADMIN)
+    other_users.makes_it_an_extract(pipeline)
+    pipeline.declare(adopt=True)
+    assert pipeline.run().plan.mode is PublishMode.REPLACE
+    assert isinstance(pipeline.run().plan, NoChange)
+    pipeline.model("flights", flights(8, delay=1))
+    plan = pipeline.run().plan
+    assert plan.mode is PublishMode.REPLACE
+    assert "takes no updates" in plan.reason
+    assert pipeline.wrong() == []
+    assert FIELD in pipeline.tds()
+    # To let it take updates, its metadata has to go: that is asked for.
+    assert pipeline.run(Accept.OVERWRITE, full=True).plan.mode is PublishMode.OVERWRITE
+    pipeline.model("flights", flights(8, delay=2))
+    assert isinstance(pipeline.run().plan, UpdateTables)
+    assert pipeline.wrong() == []
+
+
+def test_adoption_names_what_it_would_drop(star: Pipeline):
+    """Prevents: work is gone, and nobody was told which."""
+    adopting(star, OTHER_SCHEMA)
+    before = star.tds()
+    with pytest.raises(RefusedError) as caught:
+        star.run()
+    gone = ('calculated fields "Delayed"', "Extract.gate (INTEGER) would go")
+    for part in (*gone, "accept: [overwrite]", "kept"):
+        assert part in str(caught.value)
+        assert part in star.decide()
+    assert star.tds() == before
+    assert star.run(Accept.OVERWRITE).plan.mode is PublishMode.OVERWRITE
+    assert star.wrong() == []
+    (file,) = saved(star)
+    assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
+
+
+def test_adoption_by_a_server_that_keeps_nothing_is_red(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: Replace drops the work after all, and the run is green."""
+    pipeline = new_pipeline(on={"replace": "like-overwrite"})
+    adopting(pipeline)
+    with pytest.raises(RefreshError) as caught:
+        pipeline.run()
+    (file,) = saved(pipeline)
+    for part in (str(file), 'calculated fields "Delayed"', "Replace"):
+        assert part in str(caught.value)
+    assert pipeline.wrong() == []
+
+
+def test_what_cannot_be_kept_is_not_replaced(pipeline: Pipeline):
+    """Prevents: a full disk where the package is kept, and the work is replaced all the same."""
+    adopting(pipeline)
+    (pipeline.folder / "kept").write_text("no folder", "utf-8")
+    before = pipeline.tds()
+    with pytest.raises(RefreshError, match="kept"):
+        pipeline.run()
+    assert pipeline.tds() == before
+
+
+@pytest.mark.slow
+def test_work_is_kept_in_an_object_store(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: what was saved, or set in the metadata, is gone with the container that ran."""
+    adopting(pipeline)
+    pipeline.policy(ReplaceAll(), fields=(FieldMetadata("delay", caption="Delay"),))
+    with S3Server(tmp_path / "server").running() as store:
+        for name, value in store.settings.items():
+            monkeypatch.setenv(name, value)
+        opened.cache_clear()
+        url = f"{store.url}/kept"
+        report = refresh(replace(pipeline.refresh(), kept=url), Options())
+        (found,) = obstore.list(opened(url)).collect()
+        assert f"{url}/{found['path']}" in str(report.warnings)
+        file = tmp_path / "kept.tdsx"
+        pipeline.policy(ReplaceAll(), fields=(FieldMetadata("delay", caption="Late"),))
+        assert not refresh(replace(pipeline.refresh(), kept=url), Options()).warnings
+        assert other_users.captions(pipeline)["delay"] == "Late"
+        file.write_bytes(bytes(obstore.get(opened(url), found["path"]).bytes()))
+    opened.cache_clear()
+    assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
+
+
+def test_column_that_another_user_published_is_not_dropped_unasked(pipeline: Pipeline):
+    """Prevents: a column that somebody added by publishing is gone, and nobody was asked."""
+    pipeline.run()
+    other_users.publishes(pipeline, OTHER_SCHEMA, user=ADMIN)
+    before = pipeline.tds()
+    with pytest.raises(RefusedError) as caught:
+        pipeline.run()
+    for part in ('has the column "gate" of "Extract", which is not ours', "accept: [overwrite]"):
+        assert part in str(caught.value)
+    assert pipeline.tds() == before
+    assert pipeline.run(Accept.OVERWRITE).plan.mode is PublishMode.OVERWRITE
+    assert pipeline.wrong() == []
+    assert "<remote-name>gate<" not in pipeline.tds()
+    assert isinstance(pipeline.run().plan, NoChange)

@@ -1,0 +1,514 @@
+"""What a refresh decides of a published data source, and what is refused of models before."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.core.declaration import (
+    Declaration,
+    Diff,
+    Guard,
+    Reconcile,
+    ReplaceAll,
+    Republish,
+    Retain,
+    Table,
+)
+from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.errors import Check, DamagedSnapshotError
+from tableau_pipeline.extracts.checks import contract_problems, spark_name
+from tableau_pipeline.foresee import foresee_declared
+from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.types import Column, TypePolicy
+from tableau_pipeline.metadata.fields import FieldMetadata
+from tableau_pipeline.refresh.plan import Accept, Refuse
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
+from tableau_pipeline_tests.refresh.support.shipping import refused
+from tableau_pipeline_tests.refresh.test_ownership import forget
+
+BY_ID = Diff(("flight_id",))
+DELAYS = flights()["delay"]
+WIDER = flights(gate=DELAYS)
+NARROWER = flights().drop_columns("delay")
+LONGER = flights().set_column(2, "delay", DELAYS.cast(pa.int64()))
+OTHER_CASE = flights().rename_columns(["flight_id", "Carrier", "delay"])
+REMEDY = (
+    "on_schema_change: additive refuses that. To publish it all the same, run once with accept: "
+    "[schema]; otherwise, correct what produces the data"
+)
+NEW = "publish (overwrite): full publish: flights.gate is new (int)"
+GONE = "refuse: The schema changed: flights.delay is gone (int). "
+SCHEMAS = [
+    ("additive", WIDER, NEW),
+    ("additive", NARROWER, GONE + REMEDY),
+    ("additive", LONGER, "refuse: The schema changed: flights.delay was int and is bigint. "),
+    ("additive", OTHER_CASE, "refuse: The schema changed: flights.carrier is gone (string)"),
+    # What is harmless is no reason of a refusal.
+    ("additive", WIDER.drop_columns("delay"), GONE),
+    ("refuse", WIDER, "refuse: The schema changed: flights.gate is new (int). on_schema_change"),
+    ("refuse", NARROWER, GONE),
+    ("publish", WIDER, NEW),
+    ("publish", NARROWER, "publish (overwrite): full publish: flights.delay is gone (int)"),
+    ("publish", LONGER, "publish (overwrite): full publish: flights.delay was int and is bigint"),
+    # Readers do not see the order of columns.
+    (
+        "refuse",
+        flights().select(["delay", "carrier", "flight_id"]),
+        "publish (replace): full publish: the order of columns changed in flights",
+    ),
+]
+
+
+def test_changes_of_columns(pipeline: Pipeline):
+    """Prevents: a column that dashboards use vanishes, or a harmless one stops the refresh."""
+    pipeline.run()
+    for policy, rows, expected in SCHEMAS:
+        pipeline.declare(on_schema_change=policy)
+        pipeline.model("flights", rows)
+        found = pipeline.decide()
+        assert found.startswith(expected), f"{policy}: {rows.schema.names}"
+        if "refuse:" in found:
+            assert pipeline.decide(Accept.SCHEMA).startswith("publish (overwrite): full publish: ")
+
+
+def test_changes_of_tables(star: Pipeline):
+    """Prevents: leaving a table out of the YAML drops it from dashboards without consent."""
+    both = star.declaration.tables
+    star.declare(tables=both[:1], relationships=())
+    star.run()
+    star.declare(tables=both, relationships=STAR)
+    assert 'full publish: table "airlines" is new' in star.decide()
+    star.run()
+    others = (Relationship("flights", "airlines", (("carrier", "name"),)),)
+    star.declare(relationships=others)
+    assert star.decide() == "publish (overwrite): full publish: the declaration changed"
+    star.declare(tables=both[:1], relationships=())
+    assert star.decide().startswith('refuse: The schema changed: table "airlines" is gone')
+
+
+def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
+    """Prevents: a person fixes one thing per failed run; accepting a shrunk table lets a schema
+    change slip along, or the other way."""
+    pipeline.run()
+    pipeline.model("flights", NARROWER.slice(0, 1))
+    plan = pipeline.run(dry_run=True).plan
+    assert isinstance(plan, Refuse)
+    assert plan.failed[Check.GUARD].startswith('Table "flights": model "flights" has 1 rows')
+    assert "flights.delay is gone" in plan.failed[Check.SCHEMA]
+    assert plan.reason == "\n".join([plan.failed[Check.GUARD], plan.failed[Check.SCHEMA]])
+    for accepted, left in ((Accept.SCHEMA, "has 1 rows"), (Accept.SHRINK, "delay is gone")):
+        found = pipeline.decide(accepted)
+        assert found.startswith("refuse")
+        assert len(found.splitlines()) == 1
+        assert left in found
+    assert pipeline.decide(Accept.SCHEMA, Accept.SHRINK).startswith("publish (overwrite)")
+
+
+SIZES: list[tuple[dict[str, Any], str]] = [
+    ({}, "update: new content in flights: flights -8 +8 rows"),
+    ({"republish": {"growth": 0.5}}, "since the last full publish would total 0.07 MB"),
+    ({"republish": {"growth": 1.5}, "payload_limit_mb": 1}, "update: "),
+    ({"republish": {"after": 1}}, "update: "),
+    ({"payload_limit_mb": 1e-6}, "exceeds the limit of 0.00 MB for payloads"),
+    ({"payload_limit_mb": 1e-6, "on_oversize": "split"}, "and it cannot be split below that"),
+]
+
+
+def test_sizes_and_limits(pipeline: Pipeline):
+    """Prevents: a file that updates let grow without end, one that is never updated, or a payload
+    that the server turns down."""
+    pipeline.policy(BY_ID)
+    pipeline.run()
+    pipeline.model("flights", flights(delay=1))
+    usual = pipeline.declaration
+    for declared, expected in SIZES:
+        pipeline.declaration = replace(usual, **declared)
+        found = pipeline.decide()
+        assert expected in found, declared
+        assert found.startswith("update" if "update: " in expected else "publish (replace)")
+    pipeline.declaration = replace(usual, republish=Republish(after=1))
+    pipeline.run()
+    pipeline.model("flights", flights(delay=2))
+    assert "1 updates since the last full publish" in pipeline.decide()
+
+
+def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
+    """Prevents: an analyst's calculated field stops all refreshes, or is dropped by one that was
+    to accept something else."""
+    pipeline.policy(BY_ID)
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.run()
+    assert pipeline.decide(full=True).startswith("publish (replace)")
+    assert pipeline.decide(Accept.OVERWRITE, full=True).startswith(
+        "publish (overwrite): full publish, as asked (accept: overwrite)"
+    )
+    pipeline.model("flights", flights(delay=1))
+    assert pipeline.decide(Accept.OVERWRITE).startswith("update")
+    tables = (*pipeline.declaration.tables, Table("airlines", "airlines"))
+    pipeline.declare(tables=tables, relationships=STAR)
+    pipeline.model("airlines", airlines())
+    found = pipeline.decide(Accept.SCHEMA)
+    for part in ("refuse: ", 'table "airlines" is new', '"Delayed"', "accept: [overwrite]"):
+        assert part in found
+    assert pipeline.decide(Accept.OVERWRITE).startswith("publish (overwrite)")
+
+
+GUARDS = [
+    (0, Guard(), "has 0 rows, fewer than guard.min_rows (1). If that is right, run again with acc"),
+    (0, Guard(min_rows=0, max_shrink=1), None),
+    (1, Guard(min_rows=2, max_shrink=1), "fewer than guard.min_rows (2)"),
+    (49, Guard(), "49 rows where 100 are published: a loss of 51%, more than guard.max_shrink (50"),
+    (50, Guard(), None),
+    # As floats, 0.29 * 100 is less than 29.
+    (71, Guard(max_shrink=0.29), None),
+    (70, Guard(max_shrink=0.29), "a loss of 30%, more than guard.max_shrink (29%)"),
+    # Nothing else has changed.
+    (100, Guard(min_rows=101), "100 rows, fewer than guard.min_rows (101)"),
+    (1000, Guard(max_shrink=0), None),
+]
+
+
+def test_guards(pipeline: Pipeline):
+    """Prevents: a failed load upstream empties every dashboard, or a guard is off by one; one that
+    was tightened later passes until the next change."""
+    pipeline.model("flights", flights(0))
+    assert "fewer than guard.min_rows (1)" in pipeline.decide(), "from the first publish on"
+    pipeline.model("flights", flights(100))
+    pipeline.run()
+    for rows, guard, problem in GUARDS:
+        pipeline.policy(BY_ID, guard=guard)
+        pipeline.model("flights", flights(rows))
+        found = pipeline.decide()
+        assert found.startswith("refuse") is (problem is not None), guard
+        assert (problem or "") in found
+        assert not problem or not pipeline.decide(Accept.SHRINK).startswith("refuse")
+
+
+def test_shrunk_star(star: Pipeline):
+    """Prevents: the rows of one table are compared with those of another."""
+    star.model("airlines", airlines(*(f"A{number}" for number in range(30)), "AA", "UA"))
+    star.run()
+    star.model("airlines", airlines())
+    assert 'Table "airlines": model "airlines" has 2 rows where 32 are' in star.decide()
+
+
+def shrinks(pipeline: Pipeline, *parts: str) -> None:
+    """A model that lost most of its rows is refused, until a person says that it is right."""
+    pipeline.model("flights", flights(1))
+    refused(pipeline.run, "accept: [shrink]", *parts)
+    assert pipeline.wrong() != []
+    pipeline.run(Accept.SHRINK)
+    assert pipeline.wrong() == []
+
+
+def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
+    """Prevents: an adoption replaces many rows of another user by our few, unasked."""
+    other_users.publishes(pipeline, flights(100))
+    pipeline.declare(adopt=True)
+    shrinks(pipeline, "1 rows where 100 are published")
+
+
+UNREADABLE = Reconcile(max_mb=1e-6, by="download")
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts"),
+    [
+        pytest.param(Reconcile(), ["1 rows where 8 are published"], id="file"),
+        # The server's own count shows what no file may.
+        pytest.param(Reconcile(max_mb=1e-6), ["1 rows where 8 are published"], id="server"),
+        pytest.param(
+            UNREADABLE,
+            ["how many are published is not known", "reconcile: max_mb"],
+            id="not at all",
+        ),
+    ],
+)
+def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile, parts: list[str]):
+    """Prevents: with the records gone, 1,000 rows become 1 unasked."""
+    pipeline.declare(reconcile=rule)
+    pipeline.run()
+    forget(pipeline)
+    shrinks(pipeline, *parts)
+
+
+def test_nothing_is_counted_for_no_guard(pipeline: Pipeline):
+    """Prevents: a table that may lose all its rows is downloaded for nothing, or refused."""
+    pipeline.declare(reconcile=UNREADABLE)
+    pipeline.policy(ReplaceAll(), guard=Guard(max_shrink=1))
+    pipeline.run()
+    forget(pipeline)
+    pipeline.model("flights", flights(1))
+    pipeline.run()
+    assert pipeline.wrong() == []
+
+
+KEY, DELAY, DAY = Column("k", "bigint"), Column("delay", "int"), Column("day", "date")
+TABLE = Table("flights", "flights", policy=Diff(("k",)), contract=(KEY, DELAY, DAY))
+BEFORE = Declaration(name="Flights", project="Default", tables=(TABLE,))
+TO_AIRLINES = Relationship("flights", "airlines", (("k", "k"),))
+
+
+def tables(*given: Table, **more: object) -> Declaration:
+    """Declared with these tables."""
+    return replace(BEFORE, tables=given, **more)
+
+
+@pytest.mark.parametrize(
+    ("now", "kind", "told"),
+    [
+        (tables(replace(TABLE, policy=Diff(("k", "day")), guard=Guard(100))), "unchanged", ""),
+        (replace(BEFORE, name="All Flights", project="Other"), "move", "renamed from"),
+        (replace(BEFORE, project="Other"), "move", 'moved to "Other", if that project exists'),
+        (replace(BEFORE, project="Other", create_project=True), "move", 'moved to "Other";'),
+        (tables(replace(TABLE, retain=Retain("day", 30))), "update", "new content in flights"),
+        (tables(replace(TABLE, model="other")), "update", "new content in flights"),
+        (tables(replace(TABLE, contract=(KEY, DELAY))), "refused", "on_schema_change: additive"),
+        (
+            tables(replace(TABLE, contract=(KEY, DELAY)), on_schema_change="publish"),
+            "publish",
+            "full publish: flights.day is gone",
+        ),
+        (
+            tables(replace(TABLE, fields=(FieldMetadata("delay", caption="Delay"),))),
+            "publish",
+            "full publish: metadata: caption of delay",
+        ),
+        # Without a contract, nothing tells which columns there will be.
+        (tables(replace(TABLE, contract=())), "unchanged", ""),
+        (
+            tables(TABLE, Table("airlines", "airlines"), relationships=(TO_AIRLINES,)),
+            "publish",
+            'full publish: table "airlines" is new',
+        ),
+    ],
+)
+def test_a_changed_declaration_whose_models_have_not_run(now: Declaration, kind: str, told: str):
+    """Prevents: a review that hears of a refusal only after the merge."""
+    found = foresee_declared(BEFORE, now)
+    assert found.kind == kind
+    assert told in found.reason
+
+
+def related(*on: tuple[str, str]) -> dict[str, Any]:
+    return {"relationships": (Relationship("flights", "airlines", on),)}
+
+
+TAGS = pa.array([[1], [2]], pa.list_(pa.int64()))
+ONE_SIDE = ("flights -> airlines", 'table "airlines"', "fix the model")
+
+
+@pytest.mark.parametrize("build_only", [False, True])
+@pytest.mark.parametrize(
+    ("declared", "models", "parts"),
+    [
+        pytest.param(
+            {},
+            {"airlines": None},
+            ['Table "airlines"', 'model "airlines"', "Materialize", "`model:`"],
+            id="no snapshot",
+        ),
+        pytest.param(
+            related(("carier", "carrier")),
+            {},
+            ["Relationship flights -> airlines", '"carier"', "flight_id, carrier, delay"],
+            id="unknown column",
+        ),
+        pytest.param(
+            related(("carrier", "code")),
+            {},
+            ["Relationship flights -> airlines", '"airlines"', '"code"', "carrier, name"],
+            id="unknown column of the other",
+        ),
+        pytest.param(
+            related(("delay", "carrier")),
+            {},
+            ["flights -> airlines", "delay", "int", "carrier", "string"],
+            id="columns of different types",
+        ),
+        pytest.param(
+            {},
+            {"flights": flights(2, tags=TAGS)},
+            ['Table "flights"', 'column "tags"', "array<bigint>", "nested: json"],
+            id="type without a place",
+        ),
+        pytest.param(
+            {},
+            {"airlines": airlines("AA", "UA", "AA")},
+            [*ONE_SIDE, "carrier is not unique, for instance AA (2 times)"],
+            id="repeated key",
+        ),
+        pytest.param(
+            {},
+            {"airlines": airlines("AA", None)},
+            [*ONE_SIDE, "carrier is NULL in 1 row"],
+            id="key without a value",
+        ),
+    ],
+)
+def test_models_that_do_not_fit(
+    star: Pipeline, declared: dict, models: dict, parts: list[str], build_only: bool
+):
+    """Prevents: a mistake that shows as an error of hyperd, a table that is lost since its model
+    never ran, or flights that count twice; something is built, recorded or sent all the same."""
+    star.declare(**declared)
+    for name, rows in models.items():
+        if rows is None:
+            star.missing = {name}
+        else:
+            star.model(name, rows)
+    refused(lambda: star.run(build_only=build_only), *parts)
+    assert (star.extract_files(), star.journal.all_intents(), star.found()) == ([], [], [])
+    assert read_history(star.journal.records()).open_claims == []
+    # Keys are looked at last.
+    assert star.sessions == (0 if build_only or "fix the model" not in parts else 1)
+
+
+def test_composite_key_may_repeat_its_parts(star: Pipeline):
+    """Prevents: a key of two columns is refused because one of them repeats."""
+    star.declare(**related(("carrier", "carrier"), ("flight_id", "year")))
+    years = pa.array([1, 1, 2, 2], pa.int64())
+    star.model("airlines", airlines("AA", "UA", "AA", "UA").append_column("year", years))
+    star.run()
+    assert star.wrong() == []
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("BIGINT", "bigint"),
+        ("long", "bigint"),
+        ("Integer", "int"),
+        ("decimal (10, 2)", "decimal(10,2)"),
+        ("numeric(10,2)", "decimal(10,2)"),
+        ("decimal", "decimal(10,0)"),
+        ("array < int >", "array<int>"),
+        ("struct<Id: int>", "struct<Id:int>"),
+        ("string collate UTF8_LCASE", "string collate UTF8_LCASE"),
+    ],
+)
+def test_types_by_all_their_names(written: str, name: str):
+    """Prevents: a contract that is broken by the spelling of a type."""
+    assert spark_name(written) == name
+
+
+def test_all_differences_are_told_at_once(pipeline: Pipeline):
+    """Prevents: as many runs as mistakes, or a column that nobody promised reaching a dashboard."""
+    columns = (Column("flight_id", "int"), Column("carrier", "string"), Column("gate", "string"))
+    pipeline.policy(ReplaceAll(), contract=columns)
+    told = refused(pipeline.run).failed[Check.SCHEMA]
+    for part in ("gate (string) is missing", "flight_id is bigint, not int", "is not in it"):
+        assert part in told
+    assert pipeline.found() == []
+
+
+def test_what_is_declared_of_types_is_no_difference():
+    """Prevents: a contract that a table breaks by its own declaration of time zones."""
+    types = TypePolicy(timestamps="with_time_zone")
+    table = Table("t", "t", contract=(Column("at", "timestamp"),))
+    found = [types.apply(Column("at", "timestamp"))]
+    assert list(contract_problems(table, found, types)) == []
+
+
+def file_of(pipeline: Pipeline, number: int = 0) -> Path:
+    return Path(pipeline.version("flights", 1).paths[number])
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def zeros(path: Path) -> None:
+    """What a power failure may leave: the size is right."""
+    path.write_bytes(b"\0" * path.stat().st_size)
+
+
+def noise(path: Path) -> None:
+    """A file that opens, but whose rows are not what they were."""
+    content = bytearray(path.read_bytes())
+    content[4 : len(content) // 4] = b"\xff" * (len(content) // 4 - 4)
+    path.write_bytes(content)
+
+
+def newer_release(path: Path) -> None:
+    path.write_text(path.read_text().replace("{", '{"deleted_rows":[],', 1))
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("damage", [noise, cut, zeros])
+def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Path], None]):
+    """Prevents: one file that a disk has damaged makes each refresh fail, whatever the models."""
+    facts = Table("flights", "flights", policy=BY_ID)
+    star.declare(tables=(facts, Table("airlines", "airlines", policy=Diff(("carrier",)))))
+    star.run()
+    path = file_of(star, 1)
+    damage(path)
+    star.model("flights", flights(9))
+    star.model("airlines", airlines("AA", "UA", "DL"))
+    assert "cannot be read" in star.decide()
+    report = star.run()
+    assert report.decision == "update"
+    assert report.tables["airlines"].whole is None
+    why = str(report.tables["flights"].whole)
+    assert why.startswith(f"a file of the snapshot that is published cannot be read ({path}: ")
+    assert star.wrong() == []
+    assert star.run().decision == "no change"
+
+
+@pytest.mark.few_variants(2)
+@pytest.mark.parametrize("damage", [cut, newer_release, zeros])
+def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
+    """Prevents: a manifest that was cut off makes each refresh fail, without a word which; older
+    rows under a green run where it is that of the newest version."""
+    published, newest = (
+        pipeline.folder / "snapshots" / pipeline.store.manifest("flights", number)
+        for number in (1, 3)
+    )
+    pipeline.policy(BY_ID)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    damage(published)
+    report = pipeline.run()
+    assert report.decision == "update"
+    assert str(published) in str(report.tables["flights"].whole)
+    assert pipeline.wrong() == []
+    pipeline.model("flights", flights(10))
+    damage(newest)
+    told = f'Version 3 of the model "flights" cannot be read: {newest}'
+    for stops in (pipeline.run, pipeline.decide, lambda: pipeline.model("flights", flights(10))):
+        refused(stops, told, "Restore the file from a backup", error=DamagedSnapshotError)
+    newest.unlink()
+    pipeline.model("flights", flights(10))
+    assert pipeline.run().decision == "update"
+    assert pipeline.wrong() == []
+
+
+def test_a_damaged_base_does_not_accuse_the_server(pipeline: Pipeline):
+    """Prevents: what is published counts as damaged, where the snapshot to compare with is."""
+    pipeline.declare(reconcile=Reconcile(by="download"))
+    pipeline.run()
+    path = file_of(pipeline)
+    pipeline.model("flights", flights(9))
+    cut(path)
+    other_users.describes(pipeline)
+    plan = pipeline.decide()
+    assert "publish" in plan
+    assert "it cannot be read" not in plan
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"), [(cut, "file is not a Parquet file"), (Path.unlink, "the file is gone")]
+)
+def test_a_damaged_model_is_named(pipeline: Pipeline, damage: Callable, why: str):
+    """Prevents: values that Hyper cannot hold are blamed for a file that a disk has damaged."""
+    path = file_of(pipeline)
+    damage(path)
+    named = f'The model "flights" cannot be read: {path}: {why}.'
+    refused(pipeline.run, f"{named} Materialize it again, or restore the file.")

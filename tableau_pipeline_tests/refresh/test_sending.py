@@ -1,0 +1,355 @@
+"""Sendings that are killed, fail, take too long, or meet those of other users."""
+
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, PublishMode
+from tableau_pipeline.core.declaration import Diff, Reconcile
+from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.plan import Publish
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import killed_before, killed_for_real
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN, ANN
+from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, WHOLE, Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
+from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
+from tableau_pipeline_tests.refresh.support.shipping import refused
+from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint, table
+from tableau_sandbox.faults import FailJob, HoldJobs
+
+IMPATIENT = replace(TIMEOUTS, queue=0.2)
+Before = Callable[[Pipeline], None]
+
+
+def first(pipeline: Pipeline) -> None:
+    """Nothing is published yet."""
+
+
+def new_rows(pipeline: Pipeline) -> None:
+    pipeline.run()
+    rows = flights(9).to_pylist()
+    rows[0]["delay"] = 99
+    pipeline.model("flights", flights(9).from_pylist(rows[:1] + rows[3:], flights().schema))
+
+
+def new_file(pipeline: Pipeline) -> None:
+    pipeline.declare(**WHOLE)
+    new_rows(pipeline)
+
+
+def changed_rows(pipeline: Pipeline) -> None:
+    pipeline.policy(Diff(("flight_id",)))
+    new_rows(pipeline)
+
+
+def assert_at_rest(pipeline: Pipeline) -> None:
+    """The one data source of our name is ours, holds the snapshots, and nothing is left to do."""
+    (item,) = pipeline.found()
+    assert pipeline.wrong() == []
+    assert pipeline.declaration.tag in item.tags
+    report = pipeline.run()
+    assert (report.decision, report.warnings) == ("no change", ())
+
+
+@pytest.mark.slow
+def test_killed_for_real(pipeline: Pipeline):
+    """Prevents: a process that is gone keeps the lock or the claim, which ours only let go of."""
+    assert killed_for_real(pipeline, before="job") == -signal.SIGKILL
+    assert [each.outcome for each in pipeline.journal.intents()] == [None]
+    pipeline.run(around={"timeouts": replace(TIMEOUTS, claim=0)})
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.few_variants(2)
+@pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
+@pytest.mark.parametrize("step", ["update", "job"])
+def test_nothing_is_sent_beside_a_job_that_may_run(
+    new_pipeline: Callable[..., Pipeline], user: tuple[str, str], step: str
+):
+    """Prevents: a killed update undoes what came after it, where its user may not list jobs."""
+    pipeline = new_pipeline(user=user, reconcile=None)
+    changed_rows(pipeline)
+    assert killed_before(pipeline, step)
+    sent = len(jobs(pipeline))
+    pipeline.model("flights", flights(10))
+    if user == ANN:
+        too_early(pipeline)
+        later(pipeline)
+    pipeline.run()
+    assert len(jobs(pipeline)) == sent + 1
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
+def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, str]):
+    """Prevents: a job that the server does not tell of is waited for without end."""
+    pipeline = new_pipeline(user=user)
+    changed_rows(pipeline)
+    assert killed_before(pipeline, "outcome")
+    (left,) = pipeline.journal.intents()
+    nowhere = "00000000-0000-0000-0000-000000000000"
+    pipeline.journal.append(left.model_copy(update={"job_id": nowhere}))
+    if user == ANN:
+        too_early(pipeline)
+        later(pipeline)
+    assert "interrupted, and what it left is not known" in pipeline.run().plan.reason
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("sent", [False, True])
+def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, sent: bool):
+    """Prevents: a sending that never landed lowers the bar for the next one."""
+    pipeline.model("flights", flights(100))
+    pipeline.run()
+    pipeline.model("flights", flights(60))
+    assert killed_before(pipeline, "job" if sent else "update")
+    pipeline.model("flights", flights(40))
+    refused(pipeline.run, "40 rows where 100 are published")
+
+
+SITES: dict[str, dict[str, Any]] = {
+    "late": {"updates_move_stamp": "late", "late_stamp_seconds": 0.3},
+    "stays": {"updates_move_stamp": "never"},
+    "after the job": {"job_stamps": "after"},
+    "updates make revisions": {"update_revisions": True},
+    "tags move stamps": {"tags_move_stamp": True},
+}
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("on", SITES.values(), ids=SITES)
+def test_updates_go_on_whatever_a_site_shows_of_them(
+    new_pipeline: Callable[..., Pipeline], on: dict[str, Any]
+):
+    """Prevents: each refresh of a site costs a whole file, or time, for what it never does."""
+    pipeline = new_pipeline(on=on, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    for rows in range(8, 11):
+        pipeline.model("flights", flights(rows))
+        report = pipeline.run(around={"timeouts": replace(TIMEOUTS, timestamp=2)})
+    assert report.decision == "update"
+    assert pipeline.wrong() == []
+
+
+def left(refresh: int, **versions: int) -> Checkpoint:
+    """What a refresh left, with these versions of models."""
+    tables = {model: table(model=model, version=number) for model, number in versions.items()}
+    return checkpoint(refresh=refresh, tables=tables)
+
+
+def intent(refresh: int, **more: object) -> Intent:
+    usual = {"refresh": refresh, "step": 1, "request_id": f"{refresh}", "recorded_at": NOON}
+    usual |= {"run_id": f"run {refresh}", "mode": PublishMode.REPLACE, "name": "Sales"}
+    usual |= {"project_id": "project-1", "luid": "luid-1", "target": left(refresh, orders=refresh)}
+    return Intent.model_validate(usual | more)
+
+
+@pytest.mark.parametrize("outcome", [None, *Outcome], ids=str)
+def test_versions_that_may_be_published(outcome: Outcome | None):
+    """Prevents: a version is collected that the server may hold, and no update builds on it."""
+    base = ClaimRelease(refresh=1, claim="1", checkpoint=left(1, orders=1, items=1))
+    history = read_history([base, intent(2, outcome=outcome)])
+    landed = outcome in (None, Outcome.DONE, Outcome.LOST)
+    versions = {("orders", 1), ("items", 1)} | ({("orders", 2)} if landed else set())
+    assert history.versions == versions
+    published = [history.published_version(model) for model in ("orders", "items", "notes")]
+    assert published == [2 if landed else 1, 1, None]
+
+
+def test_newest_of_several_versions():
+    """Prevents: files are added to an older version than the one that was sent last."""
+    lost = intent(2, target=left(2, orders=9), outcome=Outcome.LOST)
+    sendings = [intent(3, target=left(3, orders=7)), lost, intent(4, target=None)]
+    assert read_history(sendings).published_version("orders") == 7
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("killed", [False, True])
+def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, killed: bool):
+    """Prevents: an update that the server cannot carry out is tried again and again."""
+    changed_rows(pipeline)
+    with pipeline.sandbox.armed(FailJob(notes="Out of memory.")):
+        if killed:
+            assert killed_before(pipeline, "look")
+            pipeline.sandbox.wait_until_idle()
+        else:
+            actions = "Its actions were: 1. delete Extract.Extract; 2. insert Extract.Extract. "
+            refused(pipeline.run, "failed. Out of memory.", actions, error=RefreshError)
+    why = "full publish: the last update failed on the server (Out of memory.)"
+    assert why in pipeline.decide()
+    assert pipeline.run().plan == Publish(PublishMode.REPLACE, why)
+    assert_at_rest(pipeline)
+    pipeline.model("flights", flights(10))
+    assert pipeline.run().decision == "update"
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("before", [new_file, first])
+def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before):
+    """Prevents: a cancelled job passes for done, or for one that may still take effect."""
+    before(pipeline)
+    parts = ("cancelled", "what it held before", "sends it again")
+    with pipeline.sandbox.held_jobs():
+        told = refused(
+            lambda: pipeline.run(around={"timeouts": IMPATIENT}), *parts, error=RefreshError
+        )
+    (left,) = pipeline.journal.intents()
+    assert left.outcome is Outcome.CANCELLED
+    assert f"job {left.job_id}" in str(told)
+    assert "interrupted" not in pipeline.decide()
+    pipeline.run()
+    assert_at_rest(pipeline)
+
+
+class Stubborn(Proxy):
+    """A server that ends no job: it belongs to another user, or is too far on."""
+
+    def cancel(self, job_id: str) -> bool:
+        return False
+
+
+@pytest.mark.slow
+def test_time_out_leaves_the_intent_open(pipeline: Pipeline):
+    """Prevents: a job that takes longer than we wait is taken for failed, or for done."""
+    changed_rows(pipeline)
+    parts = ("did not start", "may still take effect", "next run", "Jobs page")
+    with pipeline.sandbox.held_jobs():
+        for phrases in (parts, ()):
+            told = refused(
+                lambda: pipeline.run(around={"timeouts": IMPATIENT, "around_server": Stubborn}),
+                *phrases,
+                error=RefreshError,
+            )
+            (left,) = pipeline.journal.intents()
+            assert left.outcome is None
+            assert f"Job {left.job_id}" in str(told)
+    assert [each.request_id for each in pipeline.journal.intents()] == [left.request_id]
+    pipeline.run()
+    assert_at_rest(pipeline)
+
+
+def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a failed job looks like a success, or says nothing of why."""
+    pipeline = new_pipeline()
+    rival = new_pipeline(pipeline.name, key="rival")
+    control = pipeline.sandbox.control
+    held = control.add(HoldJobs())
+    assert killed_before(pipeline, "job")  # a create that is on its way
+
+    def releasing(server: Any) -> At:
+        return At(server, "publish", lambda: control.clear(held.number), when="after")
+
+    parts = (f'Publishing "{rival.name}"', "failed", "already exists", "what it held before")
+    refused(lambda: rival.run(around={"around_server": releasing}), *parts, error=RefreshError)
+    assert [each.outcome for each in rival.journal.intents()] == [Outcome.FAILED]
+    pipeline.run()
+    assert_at_rest(pipeline)
+
+
+def meddled(
+    pipeline: Pipeline, moment: str, happens: Callable[[], object], *, times: int = 1
+) -> Report:
+    """Refresh; this happens once the file is "uploaded", or the job was seen to have "ended"."""
+
+    class Meddled(Proxy):
+        left = times
+
+        def after(self, name: str, answer: object) -> None:
+            is_ended = name == "job" and getattr(answer, "outcome", None)
+            if self.left and moment == ("ended" if is_ended else f"{name}ed"):
+                self.left -= 1
+                happens()
+
+    return pipeline.run(around={"around_server": Meddled})
+
+
+def publishes(pipeline: Pipeline) -> Callable[[], object]:
+    """Another user publishes other rows."""
+    return lambda: other_users.publishes(pipeline, flights(3), user=ADMIN)
+
+
+@pytest.mark.parametrize(
+    ("before", "moment", "on"),
+    [
+        pytest.param(changed_rows, "uploaded", {}, id="before"),
+        pytest.param(new_file, "ended", {}, id="after"),
+        # Only the revisions tell.
+        pytest.param(changed_rows, "ended", {"stamps_within_second": "shared"}, id="same second"),
+    ],
+)
+def test_another_user_publishes_meanwhile(
+    new_pipeline: Callable[..., Pipeline], before: Before, moment: str, on: dict[str, Any]
+):
+    """Prevents: their time stamp passes for ours, and later runs see no change over their rows."""
+    pipeline = new_pipeline(on=on, reconcile=None)
+    before(pipeline)
+    assert isinstance(meddled(pipeline, moment, publishes(pipeline)).plan, Publish)
+    pipeline.run()
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.slow
+def test_another_user_publishes_again_and_again(pipeline: Pipeline):
+    """Prevents: two who publish in turns keep a refresh busy without end, or pass for one."""
+    changed_rows(pipeline)
+    began = len(jobs(pipeline))
+    report = meddled(pipeline, "ended", publishes(pipeline), times=99)
+    assert len(jobs(pipeline)) == began + 2
+    assert report.warnings
+    # Whom to ask.
+    for part in ("to be compared by the next refresh", 'was published by "admin" at 20'):
+        assert part in report.summary
+    assert isinstance(pipeline.run().plan, Publish)
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.slow
+def test_another_user_describes_it_meanwhile(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a description that an analyst writes costs a whole file each time."""
+    pipeline = new_pipeline(reconcile=Reconcile())
+    changed_rows(pipeline)
+    report = meddled(pipeline, "ended", lambda: other_users.describes(pipeline))
+    assert report.decision == "update"
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.slow
+def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: rows of another user below an update of ours, whose time stamp hides theirs, pass
+    for ours once the publish in full that was to replace them has failed."""
+    pipeline = new_pipeline(on={"revisions": False})
+    changed_rows(pipeline)
+    held = ExitStack()
+    looks: list[str] = []
+
+    class Server(Proxy):
+        """Holds our job until their publish is over, and takes no whole file after it."""
+
+        def job(self, luid: str) -> Any:
+            if not looks:
+                publishes(pipeline)()
+            if len(looks) == 1:
+                # The time stamp counts seconds, and may be moved on by one.
+                pipeline.sandbox.advance(3)
+                held.close()
+            looks.append(luid)
+            return self.behind.job(luid)
+
+        def publish(self, *_: Any, **__: Any) -> Any:
+            raise RefusedError("no whole files today")
+
+    with held:
+        held.enter_context(pipeline.sandbox.held_jobs())
+        refused(lambda: pipeline.run(around={"around_server": Server}), "no whole files today")
+    assert "the server says that it was updated at" in pipeline.run().plan.reason
+    assert_at_rest(pipeline)

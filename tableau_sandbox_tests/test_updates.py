@@ -1,0 +1,358 @@
+"""Data updates, refreshes, connections, jobs and tasks."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_sandbox.control import Control
+from tableau_sandbox.faults import HoldJobs
+from tableau_sandbox.jobs.kinds import PUBLISH, REFRESH, UPDATE
+from tableau_sandbox.store.records import Job
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.conftest import ALICE, NewServer
+from tableau_sandbox_tests.samples import (
+    call,
+    code_of,
+    default_project,
+    publish,
+    rows_on_server,
+    signed_in,
+    user,
+    wrapped_extract,
+)
+
+ONE, TWO = [1, "one"], [2, "two"]
+APPEND = {"action": "insert", "target-table": "Extract", "source-table": "Extract"}
+CLEAR = {"action": "delete", "target-table": "Extract", "condition": True}
+JobFailed = tsc.server.endpoint.exceptions.JobFailedException
+
+
+def update(
+    server: tsc.Server,
+    target: Any,
+    *actions: Any,
+    payload: Path | None = None,
+    id: str = "",  # noqa: A002
+) -> tsc.JobItem:
+    return server.datasources.update_hyper_data(
+        target, request_id=id or str(uuid4()), actions=actions, payload=payload
+    )
+
+
+def finished(server: tsc.Server, job: tsc.JobItem | tsc.BackgroundJobItem) -> tsc.JobItem:
+    """As TSC's `wait_for_job`, which pauses for half a second at first."""
+    deadline = monotonic() + 30
+    while (found := server.jobs.get_by_id(job.id)).completed_at is None:
+        assert monotonic() < deadline, "the job does not end"
+        sleep(0.01)
+    return server.jobs.wait_for_job(found)
+
+
+def patch(
+    sandbox: Sandbox, server: tsc.Server, luid: str, *, query: str = "", **arguments: Any
+) -> str:
+    arguments = {"json": {"actions": [CLEAR]}, "headers": {"RequestID": str(uuid4())}} | arguments
+    path = f"sites/{{site}}/datasources/{luid}/data{query}"
+    return code_of(call(sandbox, "PATCH", path, server=server, **arguments))
+
+
+def test_requests_are_remembered_for_a_day(start_sandbox: Callable[..., Sandbox], one_row: Path):
+    # Prevents: a failed request is repeated within a day, or a successful one never again.
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    server = signed_in(start_sandbox(clock=lambda: now[0], session_minutes=10_000))
+    item = publish(server, one_row)
+    bad = update(server, item, {**CLEAR, "target-table": "no"}, id="x")
+    with pytest.raises(JobFailed):
+        finished(server, bad)
+    now[0] += timedelta(hours=23, minutes=59)
+    assert update(server, item, CLEAR, id="x").id == bad.id
+    now[0] += timedelta(minutes=1)
+    again = update(server, item, CLEAR, id="x")
+    assert again.id != bad.id
+    assert finished(server, again).finish_code == 0
+
+
+def test_refused_requests_cost_nothing(
+    sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
+):
+    # Prevents: a mistake in a batch uses up its RequestID or its payload.
+    item = publish(server, one_row)
+    upload = server.fileuploads.upload(str(two_rows))
+    query, headers = f"?uploadSessionId={upload}", {"RequestID": "x"}
+    bad = {"actions": [{**APPEND, "condition": True}]}
+    assert patch(sandbox, server, item.id, query=query, headers=headers, json=bad) == "400000"
+    path = f"sites/{{site}}/datasources/{item.id}/data{query}"
+    good = {"actions": [APPEND]}
+    answer = call(sandbox, "PATCH", path, server=server, headers=headers, json=good)
+    assert answer.status_code == 202, answer.text
+
+
+def test_payload_of_another_user(new_server: NewServer, one_row: Path):
+    """Prevents: a user learns of another user's upload, and how large it is."""
+    sandbox, server = new_server(users=(ALICE,), update_limit_mb=0.001)
+    upload = server.fileuploads.upload(str(one_row))
+    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
+    hers = publish(alice, one_row)
+    assert patch(sandbox, alice, hers.id, query=f"?uploadSessionId={upload}") == "404015"
+
+
+def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows: Path):
+    # Prevents: an update that began before a publish brings the old data back.
+    item = publish(server, one_row)
+    for _ in range(2):
+        job = update(server, item, APPEND, payload=one_row)
+        publish(server, two_rows, mode="Overwrite")
+        assert finished(server, job).finish_code == 0
+        assert rows_on_server(server, item.id) in ([ONE, TWO], [ONE, ONE, TWO])
+
+
+def test_extract_in_a_package(new_server: NewServer, tmp_path: Path, one_row: Path):
+    # Prevents: an extract of another database passes for data in Hyper, which are updated and not
+    # refreshed; its refreshes pile up, or never end.
+    sandbox, server = new_server()
+    item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
+    assert (item.datasource_type, item.has_extracts) == ("postgres", True)
+    assert [found.id for found in server.datasources.filter(has_extracts=True)] == [item.id]
+    job = update(server, item, CLEAR)
+    with pytest.raises(JobFailed):
+        finished(server, job)
+    assert server.jobs.get_by_id(job.id).notes == []
+    path = f"sites/{{site}}/datasources/{item.id}/refresh"
+    with sandbox.held_jobs():
+        job = server.datasources.refresh(item)
+        assert (job.type, job.finish_code, job.datasource_id) == ("RefreshExtract", -1, item.id)
+        assert server.datasources.refresh(item) is None
+        assert code_of(call(sandbox, "POST", path, server=server)) == "409093"
+        other = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row), name="Other")
+        assert server.datasources.refresh(other) is not None
+    done = finished(server, job)
+    assert (done.finish_code, done.datasource_name) == (0, "Flights")
+    assert "data stay as they are" in done.notes[0]
+    assert rows_on_server(server, item.id) == [ONE]
+    *_, listed = server.jobs.filter(job_type="refresh_extracts")
+    assert listed.id == job.id
+    # Older clients send no body.
+    assert call(sandbox, "POST", path, server=server).status_code == 202
+
+
+def connection_of(server: tsc.Server, item: tsc.DatasourceItem) -> tsc.ConnectionItem:
+    server.datasources.populate_connections(item)
+    (connection,) = item.connections
+    return connection
+
+
+def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: new credentials of a connection are lost at once, outlive a publish, or leak."""
+    item = publish(server, one_row)
+    connection = connection_of(server, item)
+    connection.server_address, connection.server_port = "db.example.com", "5432"
+    connection.username, connection.password = "reader", "a-secret-to-keep"
+    connection.embed_password = True
+    updated = server.datasources.update_connection(item, connection)
+    for found in (updated, connection_of(server, item)):
+        told = found.server_address, found.server_port, found.username
+        assert told == ("db.example.com", "5432", "reader")
+    stored = b"".join(path.read_bytes() for path in sandbox.data_dir.glob("sandbox.sqlite*"))
+    assert b"a-secret-to-keep" not in stored
+    connection.server_port = "many"
+    with pytest.raises(tsc.ServerResponseError, match="400000"):
+        server.datasources.update_connection(item, connection)
+    publish(server, one_row, mode="Overwrite")
+    assert not connection_of(server, item).username
+
+
+SOME_TIME = 60
+
+
+@pytest.fixture
+def slow(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
+    """A sandbox whose jobs stay in progress until its clock is moved."""
+    return start_sandbox(job_delay=SOME_TIME)
+
+
+def publish_job(
+    server: tsc.Server, file: Path, *, name: str = "Flights", mode: str = "Overwrite"
+) -> tsc.JobItem:
+    item = tsc.DatasourceItem(default_project(server), name=name)
+    return server.datasources.publish(item, file, mode, as_job=True)
+
+
+def test_jobs_wait_their_turn_and_can_be_cancelled(
+    slow: Sandbox, tmp_path: Path, one_row: Path, two_rows: Path
+):
+    """Prevents: jobs overtake each other, or a cancelled one takes effect all the same."""
+    server = signed_in(slow)
+    first, second = publish_job(server, one_row), publish_job(server, two_rows)
+    slow.wait_until_running()
+    listed = {job.id: job.status for job in server.jobs.filter()}
+    assert listed == {first.id: "InProgress", second.id: "Pending"}
+    assert server.datasources.get()[0] == []
+    server.jobs.cancel(second)
+    assert server.jobs.get_by_id(second.id).finish_code == 2
+    slow.control.advance(SOME_TIME)
+    assert finished(server, first).finish_code == 0
+    with pytest.raises(tsc.ServerResponseError, match="403091"):
+        server.jobs.cancel(second)
+    assert list((tmp_path / "sandbox" / "incoming").iterdir()) == []
+    # So can one that runs, before it takes effect.
+    third = publish_job(server, two_rows)
+    slow.wait_until_running()
+    server.jobs.cancel(third)
+    publish_job(server, one_row, name="Following")
+    slow.control.advance(SOME_TIME)
+    slow.wait_until_running()
+    assert server.jobs.get_by_id(third.id).finish_code == 2
+    (item,) = server.datasources.get()[0]
+    assert rows_on_server(server, item.id) == [ONE]
+
+
+def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
+    """Prevents: a job does what the same request would now be refused."""
+    server = signed_in(slow)
+    job = publish_job(server, one_row, mode="CreateNew")
+    publish(server, one_row, name="Flights")
+    slow.wait_until_running()
+    slow.control.advance(SOME_TIME)
+    with pytest.raises(JobFailed) as caught:
+        finished(server, job)
+    assert "already exists" in caught.value.job.status_notes[0]["text"]
+
+
+def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
+    """Prevents: a client waits for ever for a job that a stopped server had taken in."""
+    server = signed_in(slow)
+    jobs = [publish_job(server, one_row) for _ in range(2)]
+    slow.wait_until_running()
+    slow.restart()
+    for job in jobs:
+        found = server.jobs.get_by_id(job.id)
+        assert found.finish_code == 1
+        assert found.completed_at
+        assert "stopped before the job had finished" in found.status_notes[0]["text"]
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_filters_order_and_pages(
+    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
+):
+    # Prevents: an orchestrator that looks for its jobs finds others, or all of them.
+    now, bad = [START], tmp_path / "bad.hyper"
+    bad.write_bytes(b"bad")
+    sandbox = start_sandbox(clock=lambda: now[0], session_minutes=60 * 24 * 9)
+    server = signed_in(sandbox)
+    # Each on a day of its own; the last one fails.
+    for name, file in (("A", one_row), ("B", one_row), ("C", bad)):
+        publish_job(server, file, name=name)
+        sandbox.wait_until_idle()
+        now[0] += timedelta(days=1)
+
+    def titles(query: str = "") -> list[str | None]:
+        response = call(sandbox, "GET", f"sites/{{site}}/jobs{query}", server=server)
+        found = tsc.BackgroundJobItem.from_response(response.content, server.namespace)
+        return [job.title for job in found]
+
+    assert titles() == ["C", "B", "A"]
+    second_day = "2026-01-02T00:00:00Z"
+    for query, expected in {
+        "status:eq:Failed": ["C"],
+        "status:in:[Success,Failed]": ["C", "B", "A"],
+        "jobType:eq:publish_datasource,title:eq:B": ["B"],
+        "jobType:eq:refresh_extracts": [],
+        f"createdAt:gt:{second_day}": ["C"],
+        f"startedAt:gte:{second_day}": ["C", "B"],
+        f"completedAt:lt:{second_day}": ["A"],
+        "completedAt:eq:2026-01-02T01:00:00%2B01:00": ["B"],
+        # As text, 100 comes before 50.
+        "progress:gt:50": ["C", "B", "A"],
+        "progress:lte:50": [],
+        "notes:has:problem publishing": ["C"],
+        "title:has:A": ["A"],
+        "subtitle:has:A": [],
+    }.items():
+        assert titles(f"?filter={query}") == expected, query
+    assert titles("?sort=createdAt:asc") == ["A", "B", "C"]
+    assert titles("?sort=status:asc,title:desc") == ["C", "B", "A"]
+    assert titles("?pageSize=2&pageNumber=2") == ["A"]
+
+
+def test_senseless_filters(shared_sandbox: Sandbox, shared_server: tsc.Server):
+    # Prevents: a filter that real servers do not know is passed over in silence.
+    for wrong in (
+        *("createdAt:gt:yesterday", "createdAt:gt:2026-01-01T00:00:00", "createdAt:has:2026"),
+        *("progress:gt:half", "status:has:Fail", "notes:eq:x", "priority:eq:50"),
+    ):
+        path = f"sites/{{site}}/jobs?filter={wrong}"
+        assert code_of(call(shared_sandbox, "GET", path, server=shared_server)) == "400065", wrong
+
+
+WEEKDAYS = "5ced0000-0000-4000-8000-000000000001"
+
+
+def create(server: tsc.Server, luid: str, interval: object) -> None:
+    """A task with times of its own."""
+    about = interval and tsc.ScheduleItem("", 50, "Extract", "Parallel", interval)
+    target = tsc.Target(luid, "datasource")
+    server.tasks.create(tsc.TaskItem("", "FullRefresh", 50, schedule_item=about, target=target))
+
+
+def test_tasks(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
+    """Prevents: clients that read schedules find others here than on servers and on Cloud."""
+    sandbox = start_sandbox(users=(ALICE,), time_zone="Asia/Tokyo")
+    server = signed_in(sandbox)
+    extract = publish(server, wrapped_extract(tmp_path / "e.tdsx", one_row), name="Extract")
+    live = publish(server, one_row, name="Live")
+    assert server.schedules.add_to_schedule(WEEKDAYS, datasource=extract) == []
+    create(server, extract.id, tsc.DailyInterval(time(6, 30)))
+    create(server, extract.id, tsc.HourlyInterval(time(8), time(20), 2))
+    with pytest.raises(tsc.ServerResponseError, match="409090"):
+        create(server, live.id, tsc.DailyInterval(time(6)))
+    with pytest.raises(tsc.ServerResponseError, match="400000"):
+        create(server, extract.id, None)
+    shared, daily, hourly = server.tasks.get()[0]
+    assert {each.target.id for each in (shared, daily, hourly)} == {extract.id}
+    assert (shared.schedule_id, shared.schedule_item.name) == (WEEKDAYS, "Weekday early mornings")
+    assert shared.schedule_item.interval_item is None
+    whole = server.schedules.get_by_id(WEEKDAYS)
+    assert (whole.interval_item.start_time, whole.interval_item.interval[0]) == (time(4), "Monday")
+    # Tokyo is nine hours ahead.
+    assert whole.next_run_at.time() == time(19)
+    assert daily.schedule_id is None
+    assert daily.schedule_item.interval_item.start_time == time(6, 30)
+    assert daily.schedule_item.next_run_at.time() == time(21, 30)
+    assert hourly.schedule_item.next_run_at.hour in (23, 1, 3, 5, 7, 9, 11)
+    assert user(sandbox, ALICE).tasks.get()[0] == []
+    server.datasources.delete(extract.id)
+    assert server.tasks.get()[0] == []
+
+
+def queued(number: int, kind: str) -> Job:
+    return Job(number, f"{number}", "site", "user", kind, "", "{}", "Pending", "", *[None] * 3)
+
+
+@pytest.mark.parametrize("order", ["fifo", "any"])
+@pytest.mark.parametrize(
+    ("held", "ready"), [([], "0123"), ([UPDATE], "03"), ([UPDATE, PUBLISH], "3"), ([None], "")]
+)
+def test_next_job(held: list[str | None], ready: str, order: str):
+    """Prevents: a held job runs, one that may run does not, or jobs overtake each other unasked."""
+    kinds = [PUBLISH, UPDATE, UPDATE, REFRESH]
+    jobs = [queued(number, kind) for number, kind in enumerate(kinds)]
+    control = Control(faults=[HoldJobs(job_kind=kind) for kind in held])
+    allowed = [jobs[int(number)] for number in ready]
+    for _ in range(3):
+        chosen = control.choose_job(jobs, order)
+        assert chosen in (allowed[:1] if order == "fifo" else allowed) or not (allowed or chosen)
+    # Each job is counted once, however often it was passed over.
+    control.choose_job([*jobs, queued(4, UPDATE)], order)
+    for armed in control.faults():
+        kind = armed.fault.job_kind
+        counted = len([each for each in (*kinds, UPDATE) if kind in (None, each)])
+        assert (armed.seen, armed.fired) == (counted, counted)
