@@ -61,7 +61,7 @@ def compare_with_bare_sql() -> None:
 def _snapshots(folder: Path) -> dict[str, Snapshot]:
     spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
     models = {
-        name: getattr(transformations, name)(sources.read(spark, name, data_dir=folder))
+        name: getattr(transformations, name)(sources.read(spark, name))
         for name in ("flights", "airlines", "airports", "planes")
     }
     return {

@@ -49,7 +49,7 @@ def write_flights(folder: Path) -> Input:
 
 def _write_flights(folder: Path) -> Input:
     spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
-    flights = transformations.flights(sources.read(spark, "flights", data_dir=folder))
+    flights = transformations.flights(sources.read(spark, "flights"))
     kept = [name for name, type_ in flights.dtypes if not type_.startswith("timestamp")]
     target = folder / "flights"
     flights.select(*kept).dropna().write.parquet(target.as_uri())

@@ -5,7 +5,7 @@ from pydantic import Field, field_validator
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.defs.flights import sources, transformations
-from tableau_pipeline.resources import SparkResource, data_dir, in_object_store
+from tableau_pipeline.resources import SparkResource
 
 _FIRST_DAY = date(2013, 1, 1)
 
@@ -38,7 +38,7 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
 
     Materialize with `as_of` in the run config to see the data as it stood on an earlier day.
     """
-    flights = _read("flights", spark)
+    flights = sources.read(spark.spark_session, "flights")
     if config.corrected:
         flights = transformations.corrected(flights, _day(config.corrected))
     if config.as_of:
@@ -49,29 +49,23 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airlines(spark: SparkResource) -> DataFrame:
     """The airlines behind the carrier codes, as the CSV file has them."""
-    return _read("airlines", spark)
+    return sources.read(spark.spark_session, "airlines")
 
 
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airports(spark: SparkResource) -> DataFrame:
     """Airports with their coordinates and time zones, as the CSV file has them."""
-    return _read("airports", spark)
+    return sources.read(spark.spark_session, "airports")
 
 
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_planes(spark: SparkResource) -> DataFrame:
     """The planes on the US aviation register; of others that flew, only the tail number."""
-    registered = _read("planes", spark)
-    flown = _read("flights", spark).select("tailnum").dropna().distinct()
+    registered = sources.read(spark.spark_session, "planes")
+    flown = sources.read(spark.spark_session, "flights").select("tailnum").dropna().distinct()
     return registered.unionByName(
         flown.join(registered, "tailnum", "left_anti"), allowMissingColumns=True
     )
-
-
-def _read(table: str, spark: SparkResource) -> DataFrame:
-    # Next to an object store, the data folder is one of this host, which executors may not see.
-    is_shared = not in_object_store()
-    return sources.read(spark.spark_session, table, data_dir=data_dir(), is_shared=is_shared)
 
 
 def _day(text: str) -> date:
