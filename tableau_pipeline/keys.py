@@ -52,9 +52,10 @@ def _of_keys(cls: Any, value: Any, handler: Callable[[Any], Any]) -> Any:
     ]
     listed = ", ".join(known)
     problems = [
-        _problem((key,), f"unknown key: {_meant(key, known)}The known keys are {listed}")
+        _problem((key,), f"unknown key: {meant}The known keys are {listed}")
         for key in given
         if key not in known
+        for meant in [guess(key, known) or guess(_NOW.get(str(key)), known)]
     ]
     try:
         found = handler({key: given[key] for key in known if key in given})
@@ -90,10 +91,6 @@ def mistake(at: tuple[str | int, ...], problem: str) -> ValidationError:
 
 def _problem(at: tuple[str | int, ...], problem: str) -> Any:
     return {"type": "value_error", "loc": at, "input": None, "ctx": {"error": ValueError(problem)}}
-
-
-def _meant(key: object, known: Iterable[str]) -> str:
-    return guess(key, known) or guess(_NOW.get(str(key)), known)
 
 
 def guess(name: object, known: Iterable[str]) -> str:

@@ -4,11 +4,12 @@ import logging
 import os
 import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import unwrap
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
@@ -20,12 +21,13 @@ from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.definitions import LazyDefinitions
 from dagster_shared.error import DagsterUnresolvableSymbolError
 from dagster_shared.record import replace
+from dagster_shared.yaml_utils import parse_yamls_with_source_position
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.components.automation import runs_models, upstream_problems
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import Diff, Project
+from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
 from tableau_pipeline.keys import guess
@@ -45,15 +47,30 @@ class Datasource:
 
     def at(self, *keys: str) -> str:
         """Return "file:line: key" for the innermost of these nested keys that exists."""
-        line, found = self.line, []
-        for document in yaml.compose_all(self.file.read_text("utf-8"), Loader=yaml.SafeLoader):
-            if document and document.start_mark.line + 1 == self.line:
-                node: yaml.Node | None = document
-                for key in ("attributes", *keys):
-                    if child := _child(node, key):
-                        line, node = child
-                        found.append(key)
-        return f"{self.file}:{line}: {'.'.join(found)}"
+        text, found = self.file.read_text("utf-8"), []
+        trees = [each.source_position_tree for each in parse_yamls_with_source_position(text)]
+        tree = next(each for each in trees if each.position.start.line == self.line)
+        for key in ("attributes", *keys):
+            if child := tree.children.get(key):
+                tree = child
+                found.append(key)
+        return f"{self.file}:{tree.position.start.line}: {'.'.join(found)}"
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Its name and project, which differ from those of all others by more than case."""
+        project = self.component.project
+        names = project.split("/") if isinstance(project, str) else project
+        return tuple(name.strip().casefold() for name in (self.component.name, *names))
+
+    @property
+    def models(self) -> Iterator[tuple[Sequence[str], str]]:
+        """Each model, with the keys under which it is named."""
+        for table in self.component.tables:
+            yield ("tables", table.name, "model"), table.model
+            if isinstance(table.policy, Diff) and table.policy.feed:
+                keys = ("refresh", "diff", "changes", "feed")
+                yield ("tables", table.name, *keys), table.policy.feed.model
 
 
 def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
@@ -73,11 +90,7 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
         for spec in _specs_in(asset):
             file, line = _declared(spec) or _written(asset) or ("another module", 1)
             places[spec.key].append(f"{file}:{line}")
-    count = Counter(map(_place, datasources))
     for each in datasources:
-        if count[_place(each)] > 1:
-            # A key of its own would not help: `_repeated_places` tells what does.
-            continue
         for key in reversed(asset_keys(each.component.key)):
             begins = f"{each.file}:{each.line}"
             if others := [place for place in places[key] if place != begins]:
@@ -90,17 +103,11 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
                 break
 
 
-def _place(datasource: Datasource) -> tuple[object, ...]:
-    declared = datasource.component
-    return (declared.name.casefold(), *_parts(declared.project))
-
-
 def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report data sources with the name and project of another one: they would replace it."""
-    first: dict[tuple[object, ...], Datasource] = {}
+    first: dict[tuple[str, ...], Datasource] = {}
     for each in datasources:
-        declared = each.component
-        other = first.setdefault(_place(each), each)
+        declared, other = each.component, first.setdefault(each.place, each)
         if other is not each:
             yield (
                 f'{each.at("name")}: "{declared.name}" in the project "{declared.project_path}", '
@@ -110,15 +117,13 @@ def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> It
             )
 
 
-def _unknown_models(
-    definitions: dg.Definitions, datasources: Sequence[Datasource]
-) -> Iterator[str]:
-    """Report models that no asset of this location makes and that have no stored snapshot."""
+def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
+    """Report models that no asset makes, or whose IO manager stores no snapshots."""
     models = _other_assets(definitions)
     listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
-    snapshots = _snapshots(definitions)
+    snapshots, elsewhere = _snapshots(definitions), dict(_stored_elsewhere(definitions))
     for each in datasources:
-        for keys, model in _models(each.component):
+        for keys, model in each.models:
             # A stored snapshot shows that another code location makes the model.
             if model not in models and not (snapshots and snapshots.store.newest(model)):
                 yield (
@@ -126,6 +131,20 @@ def _unknown_models(
                     f"assets of this location are {listed}. For a model of another location that "
                     f'is not materialized yet, declare dg.AssetSpec("{model}")'
                 )
+            elif model in elsewhere:
+                yield (
+                    f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", '
+                    f'whose asset has the IO manager "{elsewhere[model]}", which stores no '
+                    'snapshots: set io_manager_key="snapshots" in its @dg.asset'
+                )
+
+
+def _schedules(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
+    """Report models that a trigger with `upstream` cannot run."""
+    timed = [each for each in datasources if runs_models(each.component)]
+    for each in timed:
+        for problem in upstream_problems(each.component, definitions.resolve_asset_graph()):
+            yield f"{each.at('trigger', 'upstream')}: {problem}"
 
 
 def misspelled(definitions: dg.Definitions, declared: PublishedDatasource) -> Iterator[str]:
@@ -134,61 +153,6 @@ def misspelled(definitions: dg.Definitions, declared: PublishedDatasource) -> It
     for model in declared.models:
         if model not in assets and (meant := guess(model, assets)):
             yield f'there is no asset "{model}": {meant.strip()}'
-
-
-def _unstored_models(
-    definitions: dg.Definitions, datasources: Sequence[Datasource]
-) -> Iterator[str]:
-    """Report models whose DataFrames go to an IO manager that stores no snapshots."""
-    elsewhere = dict(_stored_elsewhere(definitions))
-    for each in datasources:
-        for keys, model in _models(each.component):
-            if model in elsewhere:
-                yield (
-                    f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", '
-                    f'whose asset has the IO manager "{elsewhere[model]}", which stores no '
-                    'snapshots: set io_manager_key="snapshots" in its @dg.asset'
-                )
-
-
-def _models_no_schedule_runs(
-    definitions: dg.Definitions, datasources: Sequence[Datasource]
-) -> Iterator[str]:
-    """Report models that a trigger with `upstream` cannot run."""
-    if timed := [each for each in datasources if runs_models(each.component)]:
-        graph = definitions.resolve_asset_graph()
-        for each in timed:
-            for problem in upstream_problems(each.component, graph):
-                yield f"{each.at('trigger', 'upstream')}: {problem}"
-
-
-def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
-    """Tell which assets Dagster passes over, because their file has a function `@dg.definitions`.
-
-    Of such a file, Dagster takes only what that function returns.
-    """
-    taken = [each for each in definitions.assets or () if isinstance(each, dg.AssetsDefinition)]
-    keys = {key for asset in taken for key in asset.keys}
-    # The function may have given an asset another key.
-    steps = {id(asset.node_def) for asset in taken if asset.is_executable}
-    for module in list(sys.modules.values()):
-        file, found = getattr(module, "__file__", None) or "", vars(module)
-        if not file.startswith(f"{folder}{os.sep}") or not any(
-            isinstance(each, dg.Definitions | LazyDefinitions) for each in found.values()
-        ):
-            continue
-        for name, asset in found.items():
-            if (
-                isinstance(asset, dg.AssetsDefinition)
-                and asset.is_executable
-                and not keys & set(asset.keys)
-                and id(asset.node_def) not in steps
-            ):
-                yield (
-                    f"{file}: Dagster passes over `{name}`: of a file with @dg.definitions, it "
-                    f"takes only what that function returns. Return `{name}` there, too, or move "
-                    "one of them to another file"
-                )
 
 
 def _column_problems(
@@ -218,8 +182,7 @@ def _column_problems(
 
 def specs_of(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
     """Yield the specs of all assets, those of other locations among them."""
-    for asset in definitions.assets or ():
-        yield from _specs_in(asset)
+    return chain.from_iterable(map(_specs_in, definitions.assets or ()))
 
 
 def _specs_in(asset: Any) -> Iterable[dg.AssetSpec]:
@@ -250,25 +213,10 @@ def _declared(spec: dg.AssetSpec) -> tuple[Path, int] | None:
 
 def _written(asset: Any) -> tuple[Path, int] | None:
     """Return where the function of an asset begins."""
-    step = getattr(asset, "node_def", None) if getattr(asset, "is_executable", False) else None
+    step = asset.node_def if getattr(asset, "is_executable", False) else None
     function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
     code = getattr(unwrap(function), "__code__", None) if function else None
     return (Path(code.co_filename), code.co_firstlineno) if code else None
-
-
-def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each model, with the YAML keys under which it is named."""
-    for table in datasource.tables:
-        yield ("tables", table.name, "model"), table.model
-        if isinstance(table.policy, Diff) and table.policy.feed:
-            keys = ("refresh", "diff", "changes", "feed")
-            yield ("tables", table.name, *keys), table.policy.feed.model
-
-
-def _parts(project: Project) -> tuple[str, ...]:
-    """Return the names of a project's path, which differ by more than case."""
-    names = [name.strip() for name in project.split("/")] if isinstance(project, str) else project
-    return tuple(name.casefold() for name in names)
 
 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
@@ -298,14 +246,6 @@ def _stored_elsewhere(definitions: dg.Definitions) -> Iterator[tuple[str, str]]:
                 yield key.to_user_string(), output.io_manager_key
 
 
-def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
-    if isinstance(node, yaml.MappingNode):
-        for name, value in node.value:
-            if name.value == key:
-                return name.start_mark.line + 1, value
-    return None
-
-
 _YAML = MappingProxyType(
     {
         "cannot start any token": "YAML allows neither a tab nor a value that begins like this: "
@@ -331,29 +271,26 @@ def load_definitions(folder: Path) -> dg.Definitions:
     with _in_lines(folder):
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
-    _refuse(definitions, datasources, *_REPEATED, *_MISSING)
-    warnings = [*_passed_over(definitions, folder)]
+    _refuse(definitions, datasources, *_REPEATED, _models, _schedules)
     # It reads each model's newest snapshot, which is too slow for every run. A change of a model
     # and of what publishes it comes before the run of the model, so it is no mistake.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
-        warnings += _column_problems(definitions, datasources)
-    for warning in warnings:
-        _LOG.warning("%s", warning)
+        for warning in _column_problems(definitions, datasources):
+            _LOG.warning("%s", warning)
     models = {model for each in datasources for model in each.component.models}
-    assets = [_with_kinds(asset, models) for asset in definitions.assets or ()]
-    return replace(definitions, assets=assets)
 
-
-def _with_kinds(asset: Any, models: Collection[str]) -> Any:
-    """Return an asset with kinds for the lineage, if it is a model and names none itself."""
-    if not isinstance(asset, dg.AssetsDefinition) or not asset.is_materializable:
-        return asset
-
-    def described(spec: dg.AssetSpec) -> dg.AssetSpec:
+    def with_kinds(spec: dg.AssetSpec) -> dg.AssetSpec:
         is_bare = not spec.kinds and spec.key.to_user_string() in models
         return spec.merge_attributes(kinds={"pyspark", "parquet"}) if is_bare else spec
 
-    return asset.map_asset_specs(described)
+    assets = [
+        # For the lineage. A stub of a model tells nothing of how it is made.
+        asset.map_asset_specs(with_kinds)
+        if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
+        else asset
+        for asset in definitions.assets or ()
+    ]
+    return replace(definitions, assets=assets)
 
 
 def evaluated(definitions: dg.Definitions | LazyDefinitions, folder: Path) -> dg.Definitions:
@@ -374,8 +311,8 @@ def evaluated(definitions: dg.Definitions | LazyDefinitions, folder: Path) -> dg
 
 
 _Look = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
-_REPEATED: tuple[_Look, ...] = (_repeated_keys, _repeated_places)
-_MISSING: tuple[_Look, ...] = (_unknown_models, _unstored_models, _models_no_schedule_runs)
+# A key of its own would not help where two have one place, so that comes first.
+_REPEATED: tuple[_Look, ...] = (_repeated_places, _repeated_keys)
 
 
 def _refuse(definitions: dg.Definitions, datasources: Sequence[Datasource], *looks: _Look) -> None:
@@ -391,7 +328,10 @@ def _in_lines(folder: Path) -> Generator[None]:
     except DagsterUnresolvableSymbolError as error:
         raise DeclarationError(_of_type(str(error), folder)) from None
     except yaml.MarkedYAMLError as error:
-        raise DeclarationError(_of_yaml(error)) from None
+        mark, problem = error.problem_mark or error.context_mark, str(error.problem)
+        place = f"{mark.name}:{mark.line + 1}: " if mark else ""
+        words = next((words for known, words in _YAML.items() if known in problem), problem)
+        raise DeclarationError(f"{place}this is not YAML: {words}") from None
     except ComponentTreeException as error:
         if isinstance(error.__cause__, DeclarationError):
             raise error.__cause__ from None
@@ -402,20 +342,10 @@ def _in_lines(folder: Path) -> Generator[None]:
 def _of_type(problem: str, folder: Path) -> str:
     """Return the place of a component that there is not, if a file below the folder names it."""
     found = re.search(r"Module `(.+)` has no attribute `(.+)`", problem)
-    if found is None:
-        return problem
-    module, name = found.groups()
+    module, name = found.groups() if found else ("", "")
     meant = guess(name, vars(sys.modules[module])) if module in sys.modules else ""
-    for file in sorted(folder.rglob("*.y*ml")):
+    for file in sorted(folder.rglob("*.y*ml")) if found else ():
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             if f"{module}.{name}" in line:
                 return f'{file}:{number}: type: {module} has no "{name}": {meant}'.rstrip(": ")
     return problem
-
-
-def _of_yaml(error: yaml.MarkedYAMLError) -> str:
-    mark = error.problem_mark or error.context_mark
-    place = f"{mark.name}:{mark.line + 1}: " if mark else ""
-    problem = str(error.problem)
-    words = [words for known, words in _YAML.items() if known in problem]
-    return f"{place}this is not YAML: {words[0] if words else problem}"

@@ -1,7 +1,7 @@
 """How the components of this package are read from YAML."""
 
 import re
-from collections.abc import Iterator
+from collections import ChainMap
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,9 +15,6 @@ from pydantic import BaseModel, GetJsonSchemaHandler, RootModel, TypeAdapter, Va
 from tableau_pipeline.errors import RefusedError
 
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
-# Modules that the file itself refers to: `template_vars_module: .vars`, or `type:
-# .local.Component`.
-_NAMED = re.compile(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", re.MULTILINE)
 # The C loader, if PyYAML was built with it: ten times as fast, with the same rules.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -53,14 +50,25 @@ class YamlComponent(dg.Component, dg.Resolvable):
         if tree is None:
             return TypeAdapter(cls).validate_python(keys)
         file = Path(tree.position.filename)
-        refuse_repeated_keys(file)
-        reject_unloaded_modules(file)
+        if found := _repeated_key(file.read_text("utf-8")):
+            key, first, second = found
+            raise DeclarationError(
+                f"{file}:{second}: `{key}` is set here and on line {first}, but only one of them "
+                "can take effect: keep one"
+            )
+        _reject_unloaded_modules(file)
         attributes = tree.children.get("attributes", tree)
         try:
             with enrich_validation_errors_with_source_position(attributes, ["attributes"]):
                 return TypeAdapter(cls).validate_python(keys)
         except ValidationError as error:
-            raise DeclarationError("\n".join(map(_of_key, error.errors()))) from None
+            problems = []
+            for each in error.errors():
+                # Dagster has put the place in the file into it.
+                key, _, place = str(each["loc"][0]).partition(" at ")
+                problem = _WORDS.get(each["type"]) or each["msg"].removeprefix("Value error, ")
+                problems.append(": ".join(filter(None, (place, key, problem))))
+            raise DeclarationError("\n".join(problems)) from None
 
 
 # Replacements for pydantic's messages that do not state what to write.
@@ -73,13 +81,6 @@ _WORDS = MappingProxyType(
         "string_type": 'this is a string: write "..."',
     }
 )
-
-
-def _of_key(error: Any) -> str:
-    """Format a pydantic error, in which Dagster has put the place in the file."""
-    key, _, place = str(error["loc"][0]).partition(" at ")
-    problem = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
-    return f"{place}: {key}: {problem}" if place else f"{key}: {problem}"
 
 
 @cache
@@ -96,21 +97,18 @@ def _keys_of(component: type[YamlComponent]) -> type[BaseModel]:
         @classmethod
         def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
             schema = TypeAdapter(component).json_schema(*arguments, **options)
-            return without_alternatives(schema)
+            return _plain(schema, schema.get("$defs", {}))
 
     return Keys
 
 
-def reject_unloaded_modules(file: Path) -> None:
-    """Refuse Python files beside a `defs.yaml` that does not load the files of its folder.
-
-    Raises:
-        DeclarationError: names the files and the remedy.
-    """
+def _reject_unloaded_modules(file: Path) -> None:
+    """Refuse Python files beside a `defs.yaml` that does not load the files of its folder."""
     text = file.read_text("utf-8")
     if _FOLDER.search(text):
         return
-    named = set(_NAMED.findall(text))
+    # Modules that the file itself refers to: `template_vars_module: .vars`, `type: .local.Own`.
+    named = re.findall(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", text, re.MULTILINE)
     found = [
         str(each.relative_to(file.parent))
         for each in sorted(file.parent.rglob("*.py"))
@@ -124,48 +122,26 @@ def reject_unloaded_modules(file: Path) -> None:
         )
 
 
-def refuse_repeated_keys(file: Path) -> None:
-    """Refuse a file that repeats a key, of which YAML's reader would silently take the last one.
-
-    Raises:
-        DeclarationError: names file, lines and key.
-    """
-    if found := _first_repeated(file.read_text("utf-8")):
-        key, first, second = found
-        raise DeclarationError(
-            f"{file}:{second}: `{key}` is set here and on line {first}, but only one of them "
-            "can take effect: keep one"
-        )
-
-
 # Each component in a file checks it, and a file may declare hundreds.
 @lru_cache(maxsize=1)
-def _first_repeated(text: str) -> tuple[str, int, int] | None:
-    for document in yaml.compose_all(text, Loader=_Loader):
-        for found in _repeated(document):
-            return found
+def _repeated_key(text: str) -> tuple[str, int, int] | None:
+    """Return a key that its mapping has twice, with its lines; YAML's reader takes the last one."""
+    nodes: list[Any] = [*yaml.compose_all(text, Loader=_Loader)]
+    while nodes:
+        node = nodes.pop(0)
+        if isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if (first := lines.setdefault(str(key.value), line)) != line:
+                    return key.value, first, line
+                nodes.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            nodes += node.value
     return None
 
 
-def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int, int]]:
-    """Yield each key that its mapping already has, with the lines of both."""
-    children: list[yaml.Node] = []
-    if isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            children.append(value)
-            if isinstance(key, yaml.ScalarNode):
-                line = key.start_mark.line + 1
-                if key.value in lines:
-                    yield key.value, lines[key.value], line
-                lines[key.value] = line
-    elif isinstance(node, yaml.SequenceNode):
-        children += node.value
-    for child in children:
-        yield from _repeated(child)
-
-
-def without_alternatives(schema: dict[str, Any]) -> dict[str, Any]:
+def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return a JSON schema with each union replaced by all keys of its members.
 
     It takes other keys too, and requires none. A JSON schema validator can only report that a value
@@ -173,10 +149,6 @@ def without_alternatives(schema: dict[str, Any]) -> dict[str, Any]:
     mistyped one that the right one "is a required property". The keys still serve completion in
     editors, and the component's own validators report what is wrong, and what was perhaps meant.
     """
-    return _plain(schema, schema.get("$defs", {}))
-
-
-def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
     if isinstance(schema, list):
         return [_plain(each, definitions) for each in schema]
     if not isinstance(schema, dict):
@@ -188,12 +160,12 @@ def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
         or isinstance(value, dict)
     }
     forms = _forms(schema, definitions)
-    types = [form.get("type") for form in forms if form.keys() <= {"type"}]
     # A union of plain types alone, such as text or a number, gives short errors and is kept.
-    if forms and len(types) == len(forms):
-        plain["type"] = types
-    elif properties := _properties(forms, definitions):
-        plain["properties"] = properties
+    if forms and all(form.keys() == {"type"} for form in forms):
+        plain["type"] = [form["type"] for form in forms]
+    elif forms:
+        properties = [form.get("properties", {}) for form in forms]
+        plain["properties"] = _plain(dict(ChainMap(*properties[::-1])), definitions)
     return plain
 
 
@@ -204,11 +176,3 @@ def _forms(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str
         named = definitions[form["$ref"].rpartition("/")[2]] if "$ref" in form else form
         found += _forms(named, definitions) or [named]
     return found
-
-
-def _properties(forms: list[dict[str, Any]], definitions: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _plain(value, definitions)
-        for form in forms
-        for name, value in form.get("properties", {}).items()
-    }
