@@ -33,15 +33,15 @@ Look = Callable[[PublishedDatasource], Foreseen]
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What a revision declares, and where: by asset key, and by file below the folder `defs`.
+    """What a revision declares.
 
     Attributes:
+        datasources: the file below the folder `defs`, and the data source, by asset key.
         now: where today's data sources are declared, of those in YAML.
         unread: why today's code cannot read a file of the revision, by file.
     """
 
-    datasources: Mapping[str, PublishedDatasource]
-    files: Mapping[str, str]
+    datasources: Mapping[str, tuple[str, PublishedDatasource]]
     now: Mapping[str, str]
     unread: Mapping[str, str]
 
@@ -71,35 +71,32 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
             "declared in YAML: plan without --base"
         )
     folder = tree.defs_module_path.resolve()
-    commit = _commit(name, folder)
-    there = _listed(folder, "ls-tree", "-r", "--name-only", "-z", commit)
-    differ = _listed(folder, "diff", "--name-only", "--relative", "--no-renames", "-z", commit)
-    now = {
-        each.component.key: str(each.file.resolve().relative_to(folder))
-        for each in datasources_of(definitions)
-        if each.file.name in _FILES and each.file.resolve().is_relative_to(folder)
-    }
-    # What is as it was declares what it declared, and need not be read again.
-    files = {key: file for key, file in now.items() if file in there - differ}
-    every = {each.component.key: each.component for each in datasources_of(definitions)}
-    found, unread = {key: every[key] for key in files}, {}
+    commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}").strip()
+    there = {*_git(folder, "ls-tree", "-r", "--name-only", "-z", commit).split("\0")}
+    differ = _git(folder, "diff", "--name-only", "--relative", "--no-renames", "-z", commit)
+    changed = {file for file in differ.split("\0") if file in there and Path(file).name in _FILES}
+    now, found, unread = {}, {}, {}
+    for each in datasources_of(definitions):
+        if each.file.name in _FILES and each.file.resolve().is_relative_to(folder):
+            now[each.component.key] = file = str(each.file.resolve().relative_to(folder))
+            # What is as it was declares what it declared, and need not be read again.
+            if file in there and file not in changed:
+                found[each.component.key] = file, each.component
     with TemporaryDirectory() as temporary:
         past = Path(temporary).resolve()
         context = replace(tree.decl_load_context, defs_module_path=past)
-        wanted = sorted(each for each in there & differ if Path(each).name in _FILES)
-        for file in wanted:
+        for file in sorted(changed):
             (past / file).parent.mkdir(parents=True, exist_ok=True)
             (past / file).write_text(_git(folder, "show", f"{commit}:./{file}"), "utf-8")
-        for file in wanted:
+        for file in sorted(changed):
             try:
-                for each in _declared(context, past / file):
-                    found[each.key], files[each.key] = each, file
+                found |= {each.key: (file, each) for each in _declared(context, past / file)}
             except Exception as error:  # noqa: BLE001 - the other files can be read all the same
                 # Its component may be gone from today's code, say.
                 _LOG.debug("%s of %s cannot be read", file, name, exc_info=error)
                 reason = (str(error) or repr(error)).replace(f"{past}/", "").partition("\n")[0]
                 unread[file] = f"today's code cannot read it: {reason}"
-    return Revision(found, files, now, unread)
+    return Revision(found, now, unread)
 
 
 def declared_otherwise(
@@ -114,22 +111,21 @@ def declared_otherwise(
     today = {*past.now, *declared}
     gone = {key: each for key, each in past.datasources.items() if key not in today}
     for key, each in declared.items():
-        before, file = past.datasources.get(key), past.now.get(key)
+        (_, before), file = past.datasources.get(key, ("", None)), past.now.get(key)
         if file is None or before == each or (before is None and file in past.unread):
             continue
         if before:
             yield _changed(before, each, look)
-        else:
-            formerly = [
-                Note("key", _FORMER.format(old=old))
-                for old, former in gone.items()
-                if past.files[old] == file
-                or (former.name, former.project) == (each.name, each.project)
-            ]
-            found = look(each)
-            yield replace(found, notes=(Note("added", file), *formerly, *found.notes))
-    for key, each in gone.items() if every else ():
-        notes = (Note("removed", past.files[key]),)
+            continue
+        formerly = [
+            Note("key", _FORMER.format(old=old))
+            for old, (there, former) in gone.items()
+            if there == file or (former.name, former.project) == (each.name, each.project)
+        ]
+        found = look(each)
+        yield replace(found, notes=(Note("added", file), *formerly, *found.notes))
+    for key, (file, each) in gone.items() if every else ():
+        notes = (Note("removed", file),)
         yield Foreseen(key, each.name, "removed", "removed", _STAYS, notes=notes)
 
 
@@ -156,42 +152,22 @@ def _declared(context: ComponentDeclLoadContext, file: Path) -> Iterator[Publish
             yield each._load_component()  # ty: ignore[invalid-yield]
 
 
-def _commit(name: str, folder: Path) -> str:
-    try:
-        _git(folder, "rev-parse", "--is-inside-work-tree")
-    except RefusedError as error:
-        raise RefusedError(
-            f"{folder} has no revisions to compare with: {error}. Plan in a clone, or without "
-            "--base"
-        ) from error
-    try:
-        return _git(
-            folder, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}"
-        ).strip()
-    except RefusedError as error:
-        raise RefusedError(
-            f'git knows no revision "{name}": correct the name, or fetch it first, as in '
-            "git fetch origin main; in a workflow, set fetch-depth: 0 of actions/checkout"
-        ) from error
-
-
-def _listed(folder: Path, *args: str) -> set[str]:
-    return {each for each in _git(folder, *args).split("\0") if each}
-
-
 def _git(folder: Path, *args: str) -> str:
     """Ask git, which is to change nothing, not even its index.
 
     Raises:
-        RefusedError: git is missing, or fails.
+        RefusedError: git is missing, or does not know the revision.
     """
     # Files that it then takes for changed, because they were touched, are read once more.
     command = ["git", "-c", "diff.autoRefreshIndex=false", "-C", str(folder), *args]
     try:
-        done = subprocess.run(command, capture_output=True, check=True)
+        return subprocess.run(command, capture_output=True, check=True).stdout.decode()
     except FileNotFoundError as error:
         raise RefusedError("there is no git on this host: install it") from error
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip()
-        raise RefusedError(said.partition("\n")[0]) from error
-    return done.stdout.decode()
+        said = error.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise RefusedError(
+            f'git knows no revision "{args[-1].partition("^")[0]}" of {folder} ({said}): correct '
+            "the name, or fetch it first, as in git fetch origin main; in a workflow, set "
+            "fetch-depth: 0 of actions/checkout. Without a clone, plan without --base"
+        ) from error
