@@ -1,16 +1,13 @@
 """Audit a published data source: compare it with its checkpoint and models, and change nothing."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
-from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import tags_of
-from tableau_pipeline.core.journal import Claim, read_history
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.extracts.checks import TypedSnapshots
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.publishing.site import TableauSite
@@ -120,27 +117,24 @@ def audit(setup: Setup, server: TableauSite) -> Audited:
         return _of(setup, Finding.FAILED, str(error) or repr(error))
 
 
+def _of(setup: Setup, finding: Finding, why: str | None = None) -> Audited:
+    return Audited(setup.declaration.key, setup.declaration.name, finding, why)
+
+
 def _audited(setup: Setup) -> Audited:
     journal = setup.journal
     before = read_history(journal.records())
-    if running := live_claims(before.open_claims, journal):
-        return _not_looked_at(setup, running)
-    report = refresh(setup, Options(audit=True))
-    # A refresh records its claim before it sends anything, so one that ran meanwhile shows here.
-    after = read_history(journal.records())
-    if after != before:
+    refreshing = live_claims(before.open_claims, journal)
+    if not refreshing:
+        report = refresh(setup, Options(audit=True))
+        # A refresh records its claim before it sends anything, so one that ran meanwhile shows.
+        after = read_history(journal.records())
+        if after == before:
+            return _found(setup, report)
         known = {claim.id for claim in before.claims}
-        return _not_looked_at(setup, [claim for claim in after.claims if claim.id not in known])
-    return _found(setup, report)
-
-
-def _of(setup: Setup, finding: Finding, why: str | None = None, **more: Any) -> Audited:
-    return Audited(setup.declaration.key, setup.declaration.name, finding, why, **more)
-
-
-def _not_looked_at(setup: Setup, claims: Sequence[Claim]) -> Audited:
-    by = f"run {claims[-1].owner.run_id} is refreshing it" if claims else "its records changed"
-    return _of(setup, Finding.REFRESHING, by)
+        refreshing = [claim for claim in after.claims if claim.id not in known]
+    who = f"run {refreshing[-1].owner.run_id} is refreshing it" if refreshing else None
+    return _of(setup, Finding.REFRESHING, who or "its records changed")
 
 
 def _found(setup: Setup, report: Report) -> Audited:
@@ -152,23 +146,33 @@ def _found(setup: Setup, report: Report) -> Audited:
         absent = Finding.GONE if luid else Finding.NOT_REFRESHED
         luids = ", ".join(each.luid for each in base.strays)
         return _of(setup, absent, f"its tag is on {luids}" if luids else None)
-    finding, why = _judged(base, report.reconciliation, is_known=luid is not None)
-    found = _of(setup, finding, why, link=base.remote.link)
+    compared, checkpoint = report.reconciliation, base.checkpoint
+    finding, why = _judged(base, compared, is_known=luid is not None)
+    found = replace(_of(setup, finding, why), link=base.remote.link)
     if finding in (Finding.FOREIGN, Finding.NOT_REFRESHED, Finding.GONE):
         return found
     if base.remote.luid == luid:
-        found = replace(found, warnings=(*base.moved, *_edits(setup, base, base.remote)))
-    compared, checkpoint = report.reconciliation, base.checkpoint
-    if checkpoint:
-        found = replace(found, expected=checkpoint.rows)
-    if compared is None or checkpoint is None:
+        # Without any digest of ours, it is not known whether it was edited.
+        edited = "Another user edited calculated fields, captions or folders"
+        edits = [edited] if base.left and base.is_edited else []
+        ours = tags_of(setup.declaration.key, setup.journal.instance)
+        edits += [f"Another user removed the tag {tag}" for tag in sorted(ours - base.remote.tags)]
+        found = replace(found, warnings=(*base.moved, *edits))
+    if checkpoint is None:
         return found
+    found = replace(found, expected=checkpoint.rows)
+    if compared is None:
+        return found
+    models = TypedSnapshots(setup.snapshots, setup.declaration.types)
+    newest = {each.model: (models.newest(each.model), each) for each in checkpoint.tables.values()}
     return replace(
         found,
         compared=None if compared.skipped else compared.way,
         rows={} if compared.skipped else compared.rows,
         warnings=(*found.warnings, *base.warnings),
-        newer=tuple(_newer(setup, checkpoint)),
+        newer=tuple(
+            model for model, (new, old) in newest.items() if new and new.fingerprint != old.all_rows
+        ),
     )
 
 
@@ -192,19 +196,3 @@ def _judged(
         Finding.DIFFERS if compared.problem else Finding.EQUAL,
         compared.problem or compared.note,
     )
-
-
-def _edits(setup: Setup, base: Base, remote: RemoteDatasource) -> Iterator[str]:
-    # Without any digest of ours, it is not known whether it was edited.
-    if base.left and base.is_edited:
-        yield "Another user edited calculated fields, captions or folders"
-    for tag in sorted(tags_of(setup.declaration.key, setup.journal.instance) - remote.tags):
-        yield f"Another user removed the tag {tag}"
-
-
-def _newer(setup: Setup, checkpoint: Checkpoint) -> Iterator[str]:
-    models = TypedSnapshots(setup.snapshots, setup.declaration.types)
-    for table in checkpoint.tables.values():
-        newest = models.newest(table.model)
-        if newest and newest.fingerprint != table.all_rows:
-            yield table.model

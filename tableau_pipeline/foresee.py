@@ -77,9 +77,13 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
         waits = tuple(_waits(setup, site))
         report = refresh(setup, Options(dry_run=True, offline=site is None))
     except RefusedError as error:
-        if site is None and (lacking := _lacking(setup)):
-            reason = f"there is no snapshot of {', '.join(lacking)} here"
-            return replace(nothing, kind="unknown", decision="unknown", reason=reason, notes=waits)
+        # As far as they can be looked for.
+        with suppress(RefreshError):
+            lacking = [each for each in declaration.models if not setup.snapshots.newest(each)]
+            if site is None and lacking:
+                reason = f"there is no snapshot of {', '.join(lacking)} here"
+                nothing = replace(nothing, kind="unknown", decision="unknown")
+                return replace(nothing, reason=reason, notes=waits)
         return replace(nothing, reason=str(error), notes=waits)
     except Exception as error:
         setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
@@ -88,13 +92,6 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
     possible = (site.payload_limit if site else None, declaration.payload_limit)
     limit = min(filter(None, possible), default=None) if found.kind == "update" else None
     return replace(found, limit=limit, notes=(*waits, *found.notes))
-
-
-def _lacking(setup: Setup) -> list[str]:
-    """The models that have no snapshot, as far as they can be looked for."""
-    with suppress(RefreshError):
-        return [each for each in setup.declaration.models if not setup.snapshots.newest(each)]
-    return []
 
 
 def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
