@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.session import Password, signed_in
@@ -23,6 +22,7 @@ from tableau_pipeline.scripting import refresh
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_sandbox.testing import Sandbox, running_sandbox
 

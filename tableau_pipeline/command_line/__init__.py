@@ -1,6 +1,5 @@
 """The code location and the Dagster instance that a command reads: those of the current folder."""
 
-import logging
 import os
 import sys
 import warnings
@@ -30,9 +29,6 @@ from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
 from tableau_pipeline.refresh.refresh import Setup
-from tableau_pipeline.resources.data_folder import work_dir
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,15 +45,6 @@ class Project:
         made = map(component_of, specs_of(self.definitions))
         found = {each.key: each for each in made if isinstance(each, PublishedDatasource)}
         return dict(sorted(found.items(), key=lambda item: item[1].name.casefold()))
-
-    @cached_property
-    def freshness(self) -> Mapping[str, dg.FreshnessPolicy]:
-        """The freshness policies of the assets that have one, by asset key."""
-        return {
-            spec.key.to_user_string(): spec.freshness_policy
-            for spec in specs_of(self.definitions)
-            if spec.freshness_policy
-        }
 
     def named(self, names: Sequence[str]) -> Mapping[str, PublishedDatasource]:
         """Return the data sources with these asset keys or names; all of them if none are given.
@@ -93,8 +80,6 @@ class Project:
             hyper=resources.hyper,
             tableau=resources.tableau,
             inherited=inherited_fields(declared, graph),
-            log=_LOG,
-            folder=work_dir(keep=False),
         )
 
     @contextmanager

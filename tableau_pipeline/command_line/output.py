@@ -80,19 +80,27 @@ def reports(command: Callable[..., int]) -> Callable[..., int]:
 
 
 class LogLines(logging.Logger):
-    """Shows what a refresh logs, if `shows` says so, without what Dagster puts before it."""
+    """Shows what a refresh logs, if `shows` says so, and the rows of each asset that is made."""
 
     def __init__(self, output: Output, shows: Callable[[str], bool]) -> None:
         super().__init__("command line")
         self._output, self._shows, self._started = output, shows, time.monotonic()
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Show a message with the seconds that have passed."""
-        if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
-            meta = getattr(record, "dagster_meta", {})
-            text = str(meta.get("orig_message") or record.getMessage())
-            if self._shows(text):
-                self._output.progress(f"{time.monotonic() - self._started:6.1f} s  {text}")
+        """Show a message with the seconds that have passed, without run and step."""
+        event = getattr(record, "dagster_event", None)
+        # Dagster puts run and step before the message.
+        meta = getattr(record, "dagster_meta", {})
+        text = str(meta.get("orig_message") or record.getMessage())
+        if event and event.event_type_value == "ASSET_MATERIALIZATION":
+            made = event.step_materialization_data.materialization
+            rows = made.metadata.get("dagster/row_count")
+            text = f"{made.asset_key.to_user_string():22}" + (
+                f"{rows.value:>9,} rows" if rows else ""
+            )
+        elif event or record.levelno < logging.INFO or not self._shows(text):
+            return
+        self._output.progress(f"{time.monotonic() - self._started:6.1f} s  {text}")
 
 
 def signed(sign: str, text: str) -> Text:

@@ -79,7 +79,7 @@ def status(
         found = standing.known(project.instance, declared)
         next_of, lines = next_refreshes(project.definitions, project.instance), list[Line]()
         for key, each in declared.items():
-            judged = standing.standing(key, found[key], project.freshness.get(key), now)
+            judged = standing.standing(each, found[key])
             last, then = found[key].last, next_of(each)
             lines.append(Line(key=key, name=each.name, last=last, next=then, **asdict(judged)))
         if not offline:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 from typing import Any
@@ -100,36 +100,31 @@ def proposals(
     keys = {each.luid: _unused(_key(each), used) for each in found}
     for each in found:
         own = None if tasks is None else tasks.get(each.luid, ())
-        about = (each.name, each.link or each.luid, owner(each.owner_id), each.megabytes, own)
+        who = owner(each.owner_id)
+        proposal = Proposal(each.name, each.link or each.luid, who, each.megabytes, own)
         try:
-            _refuse_what_is_declared(each, project, declared)
+            for key, other in declared.items():
+                if (other.name.casefold(), other.project_path) == (each.name.casefold(), project):
+                    raise ValueError(f"it is declared already, as {key}")
+            if ours := [tag for tag in each.tags if tag.startswith(TAG_PREFIX)]:
+                raise ValueError(f'a pipeline publishes it (tag "{ours[0]}")')
             if (each.megabytes or 0) > largest:
                 raise ValueError(f"it has {each.megabytes} MB: raise --max-mb to look into it")
-            yield _proposed(site, hyper, each, about, project, keys[each.luid], used)
+            here = replace(proposal, key=keys[each.luid])
+            yield _proposed(site, hyper, each, here, project, used)
         except (RefreshError, ValueError) as error:
-            yield Proposal(*about, why_not=str(error))
-
-
-def _refuse_what_is_declared(
-    remote: RemoteDatasource, project: str, declared: Mapping[str, PublishedDatasource]
-) -> None:
-    for key, each in declared.items():
-        if (each.name.casefold(), each.project_path) == (remote.name.casefold(), project):
-            raise ValueError(f"it is declared already, as {key}")
-    if ours := [tag for tag in remote.tags if tag.startswith(TAG_PREFIX)]:
-        raise ValueError(f'a pipeline publishes it (tag "{ours[0]}")')
+            yield replace(proposal, why_not=str(error))
 
 
 def _proposed(
     site: TableauSite,
     hyper: Hyperd,
     remote: RemoteDatasource,
-    about: tuple[Any, ...],
+    proposal: Proposal,
     project: str,
-    key: str,
     used: set[str],
 ) -> Proposal:
-    metadata = site.metadata(remote.luid)
+    metadata, key = site.metadata(remote.luid), proposal.key
     try:
         with published_file(site, remote) as file, open_hyper(file, hyper=hyper) as opened:
             tables = [_table(opened, each) for each in opened.tables()]
@@ -150,7 +145,7 @@ def _proposed(
     types = {type_ for each in tables for type_ in each.columns.values()}
     keys |= {"timestamps": "with_time_zone"} if "TIMESTAMPTZ" in types else {}
     keys |= {"floats": "real"} if "REAL" in types else {}
-    trigger, notes = _trigger(about[-1])
+    trigger, notes = _trigger(proposal.tasks)
     keys |= {"trigger": trigger} if trigger else {}
     if "{{" in repr(keys):
         raise ValueError("it has a name with {{, which Dagster takes for a template")
@@ -158,7 +153,7 @@ def _proposed(
     notes = [*_kept(component, tables, metadata), *notes]
     rows = {each.name: each.rows for each in tables}
     files = {"defs.yaml": _declaration(remote, keys, rows, notes), "models.py": _models(component)}
-    return Proposal(*about, key=key, rows=rows, notes=notes, files=files)
+    return replace(proposal, rows=rows, notes=notes, files=files)
 
 
 def _key(remote: RemoteDatasource) -> str:
@@ -176,24 +171,20 @@ def _unused(key: str, used: set[str]) -> str:
 
 def _table(file: HyperFile, info: TableInfo) -> _Table:
     schema = info.name.schema_name.name.unescaped if info.name.schema_name else ""
-    names, key = list(info.columns), ()
-    for child, _, numbers, _ in file.connection.execute_list_query(_CONSTRAINTS.format(kind="p")):
-        if child == info.name.name.unescaped:
-            key = [names[int(each) - 1] for each in str(numbers).split(",")]
-    key = key or _unique(file, info)
-    return _Table(info.name.name.unescaped, schema, info.columns, info.rows, key)
-
-
-def _unique(file: HyperFile, info: TableInfo) -> Sequence[str]:
-    """The first column that identifies each row; those that are called so come first."""
-    may = [name for name, type_ in info.columns.items() if type_ in _KEYS and info.rows > 1]
-    for name in sorted(may, key=lambda name: not name.casefold().endswith(("id", "key"))):
-        query = f"SELECT COUNT(DISTINCT {escape_name(name)}) FROM {info.name}"  # noqa: S608
+    names, name = list(info.columns), info.name.name.unescaped
+    declared = file.connection.execute_list_query(_CONSTRAINTS.format(kind="p"))
+    keys = [str(numbers).split(",") for child, _, numbers, _ in declared if child == name]
+    key = [names[int(each) - 1] for each in keys[-1]] if keys else []
+    # Else the first column that identifies each row; those that are called so come first.
+    may = [each for each in names if info.columns[each] in _KEYS and info.rows > 1 and not keys]
+    for each in sorted(may, key=lambda each: not each.casefold().endswith(("id", "key"))):
+        query = f"SELECT COUNT(DISTINCT {escape_name(each)}) FROM {info.name}"  # noqa: S608
         # The memory of hyperd may not suffice, which says nothing.
         with suppress(HyperException):
             if file.connection.execute_scalar_query(query) == info.rows:
-                return (name,)
-    return ()
+                key = [each]
+                break
+    return _Table(name, schema, info.columns, info.rows, key)
 
 
 def _relationships(file: HyperFile, tables: Sequence[_Table]) -> list[dict[str, Any]]:

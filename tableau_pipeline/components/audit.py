@@ -3,19 +3,17 @@
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import dagster as dg
 from pydantic import Field
 
 from tableau_pipeline.audit import Audited, Finding, audit
-from tableau_pipeline.components.freshness import DATA_AGE, data_age
-from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
-from tableau_pipeline.components.published_datasource import (
-    POOL,
-    snapshots_of,
-)
-from tableau_pipeline.components.reporting import escaped
+from tableau_pipeline.components.freshness import data_age
+from tableau_pipeline.components.journal import DagsterJournal, setup_of
+from tableau_pipeline.components.published_datasource import POOL, snapshots_of
+from tableau_pipeline.components.reporting import escaped, markdown_table
 from tableau_pipeline.components.triggers import Cron, default_status
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.journal import ClaimRelease, read_history
@@ -61,47 +59,24 @@ def _publisher(instance: dg.DagsterInstance, datasource: RemoteDatasource, key: 
     instances = sorted(tag for tag in datasource.tags if tag.startswith(INSTANCE_TAG_PREFIX))
     is_ours = f"{INSTANCE_TAG_PREFIX}{journal.instance}" in instances
     tag = "the tag of this instance" if is_ours else ", ".join(instances) or "no instance's tag"
-    records = journal.records()
+    did, records = "Nothing in this instance has refreshed it", journal.records()
     record = read_history(records).checkpoint
     # A data source of another deployment may have the same key.
-    if record is None or record.luid != datasource.luid:
-        return f'Its key is "{key}", with {tag}. Nothing in this instance has refreshed it.'
-    ends = [each for each in records if isinstance(each, ClaimRelease) and each.checkpoint]
-    if not ends:
-        return f'Its key is "{key}", with {tag}. This instance has refreshed it.'
-    last = max(ends, key=lambda each: each.refresh)
-    when = f"{last.closed_at:%Y-%m-%d %H:%M} UTC"
-    by = _location(instance, last.run_id)
-    return f'Its key is "{key}", with {tag}. This instance last refreshed it at {when}{by}.'
-
-
-def _location(instance: dg.DagsterInstance, run_id: str) -> str:
-    """Return which code location the run was of; "" if that is not known any more."""
-    run = instance.get_run_by_id(run_id)
-    if run is None or run.remote_job_origin is None:
-        return ""
-    return f', from the code location "{run.remote_job_origin.location_name}"'
+    if record and record.luid == datasource.luid:
+        did = "This instance has refreshed it"
+        ends = [each for each in records if isinstance(each, ClaimRelease) and each.checkpoint]
+        for last in sorted(ends, key=lambda each: each.refresh)[-1:]:
+            run = instance.get_run_by_id(last.run_id)
+            origin = run.remote_job_origin if run else None
+            by = f', from the code location "{origin.location_name}"' if origin else ""
+            did = f"This instance last refreshed it at {last.closed_at:%Y-%m-%d %H:%M} UTC{by}"
+    return f'Its key is "{key}", with {tag}. {did}.'
 
 
 def _described(found: Audited, *parts: str | None) -> str:
     """Return the finding, these parts and all that explains it, in one line."""
     head = f"{found.key}: {', '.join(filter(None, (found.finding, *parts)))}"
     return f"{head}{':' if found.why else '.'} {found.note}" if found.note else head
-
-
-def _report(found: Sequence[Audited]) -> str:
-    """Return a Markdown table with a row for each data source."""
-    lines = [
-        "| data source | finding | compared by | rows: model / server | note |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for each in found:
-        name = f"[{escaped(each.name)}]({each.link})" if each.link else escaped(each.name)
-        finding = f"**{each.finding}**" if each.is_wrong else each.finding
-        note = escaped(each.note)
-        cells = (name, finding, each.compared or "", escaped(_rows(each)), note)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def _rows(found: Audited) -> str:
@@ -132,8 +107,9 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
             for declaration in declarations:
                 models = snapshots_of(declaration, snapshots, graph)
-                setup = setup_in_run(
-                    context, declaration, snapshots=models, hyper=hyper, tableau=tableau
+                journal = DagsterJournal(context.instance, declaration.key, context)
+                setup = setup_of(
+                    declaration, journal, snapshots=models, hyper=hyper, tableau=tableau
                 )
                 aged = _data_age(context, declaration, models)
                 seen = audit(setup, server)
@@ -159,24 +135,22 @@ def _data_age(
 ) -> list[str]:
     """Evaluate the check of how old the models are, which no refresh does while none runs."""
     freshness = getattr(declaration, "freshness", None)
-    if freshness is None:
-        return []
-    try:
-        found = data_age(declaration, freshness, models)
-    except RefreshError:
-        # A lake that cannot be read is a finding of the audit itself.
-        return []
-    context.instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(
-            asset_key=dg.AssetKey.from_user_string(declaration.key),
-            check_name=DATA_AGE,
-            passed=found.passed,
-            severity=found.severity,
-            description=found.description,
-            metadata=found.metadata,
-        )
-    )
-    return [found.description] if found.description else []
+    # A lake that cannot be read is a finding of the audit itself.
+    with suppress(RefreshError):
+        found = data_age(declaration, freshness, models) if freshness else None
+        if found and found.asset_key and found.check_name:
+            context.instance.report_runless_asset_event(
+                dg.AssetCheckEvaluation(
+                    asset_key=found.asset_key,
+                    check_name=found.check_name,
+                    passed=found.passed,
+                    severity=found.severity,
+                    description=found.description,
+                    metadata=found.metadata,
+                )
+            )
+            return [found.description] if found.description else []
+    return []
 
 
 def _log(context: dg.OpExecutionContext, found: Audited) -> None:
@@ -190,9 +164,8 @@ def _others(
 ) -> list[Audited]:
     """Look for data sources that are not declared here; an error is only logged."""
     try:
-        found = undeclared(
-            context.instance, server.tagged(TAG_PREFIX), {each.key for each in declarations}
-        )
+        tagged = server.tagged(TAG_PREFIX)
+        found = undeclared(context.instance, tagged, {each.key for each in declarations})
     except RefreshError as error:
         context.log.warning("Data sources without a declaration could not be listed: %s", error)
         return []
@@ -204,25 +177,29 @@ def _others(
 def _conclude(
     context: dg.OpExecutionContext, found: Sequence[Audited], others: Sequence[Audited]
 ) -> None:
-    """Attach the report, and fail the step if a data source is wrong.
-
-    Raises:
-        dagster.Failure: a data source is not what its last refresh left.
-    """
+    """Attach the report, and fail the step if a data source is not what its refresh left."""
     counts = Counter(each.finding for each in (*found, *others))
     summary = ", ".join(f"{count} {finding}" for finding, count in counts.items())
-    metadata = {
-        "summary": summary or "none declared",
-        "report": dg.MetadataValue.md(_report([*found, *others])),
-    }
+    rows = [
+        (
+            f"[{escaped(each.name)}]({each.link})" if each.link else escaped(each.name),
+            f"**{each.finding}**" if each.is_wrong else each.finding,
+            each.compared or "",
+            escaped(_rows(each)),
+            escaped(each.note),
+        )
+        for each in (*found, *others)
+    ]
+    heads = ("data source", "finding", "compared by", "rows: model / server", "note")
+    report = markdown_table(heads, rows)
+    metadata = {"summary": summary or "none declared", "report": report}
     if wrong := [_described(each) for each in found if each.is_wrong]:
         head = (
             f"{len(wrong)} of {len(found)} data sources are not what their last refresh left, "
             "or could not be looked at:"
         )
         # Another try would find the same.
-        message = "\n".join([head, *wrong])
-        raise dg.Failure(message, metadata=metadata, allow_retries=False)
+        raise dg.Failure("\n".join([head, *wrong]), metadata=metadata, allow_retries=False)
     context.add_output_metadata(metadata)
 
 

@@ -15,7 +15,7 @@ from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGra
 from dagster._core.scheduler.instigation import InstigatorStatus
 from dagster._utils.schedules import get_next_cron_tick
 
-from tableau_pipeline.components.dbt_results import Invocation, NotABuildError, read_invocation
+from tableau_pipeline.components.dbt_results import NotABuildError, read_invocation
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.triggers import (
     AfterTrigger,
@@ -24,7 +24,6 @@ from tableau_pipeline.components.triggers import (
     default_status,
 )
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.tables import current_version
 
@@ -114,35 +113,42 @@ def _schedule(
         description=f'Refreshes "{datasource.name}"{" after its models" * trigger.upstream}.',
     )
     def at_fixed_times(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if not (location := context.repository_def):
-            raise ValueError("the schedule's context has no definitions to choose assets from")
         # They may share models. One run for all of them runs each model once.
-        states = _states(context.instance) if len(together) > 1 else {}
-        schedules = {each.key: location.get_schedule_def(schedule_name(each)) for each in together}
-        on = [each for each in together if _is_on(schedules[each.key], states)]
+        location, together_on = _location(context), set[str]()
+        if len(together) > 1:
+            together_on = _on(context.instance, location.schedule_defs)
+        on = [each for each in together if schedule_name(each) in together_on]
         first, *others = on if datasource in on else [datasource]
         if first is not datasource:
             return dg.SkipReason(
                 f'The schedule {schedule_name(first)} runs the models of "{datasource.name}" at '
                 "the same time, so its run refreshes both"
             )
-        graph = location.asset_graph
-        keys = {key for each in (first, *others) for key in _run_of(each, graph)}
+        keys = {key for each in (first, *others) for key in _run_of(each, location.asset_graph)}
         return dg.RunRequest(asset_selection=sorted(keys))
 
     return at_fixed_times
 
 
-def _states(instance: dg.DagsterInstance) -> Mapping[str, InstigatorStatus]:
-    return {each.instigator_name: each.status for each in instance.all_instigator_state()}
+def _location(
+    context: dg.ScheduleEvaluationContext | dg.SensorEvaluationContext,
+) -> dg.RepositoryDefinition:
+    if location := context.repository_def:
+        return location
+    raise ValueError("the context has no definitions to choose assets from")
 
 
-def _is_on(each: Any, states: Mapping[str, InstigatorStatus]) -> bool:
-    """Whether a schedule or sensor is on, by the web UI or by default."""
-    state = states.get(each.name, InstigatorStatus.DECLARED_IN_CODE)
-    if state is InstigatorStatus.DECLARED_IN_CODE:
-        return getattr(getattr(each, "default_status", None), "value", "") == "RUNNING"
-    return state is InstigatorStatus.RUNNING
+def _on(instance: dg.DagsterInstance, parts: Iterable[Any]) -> set[str]:
+    """The names of the schedules and sensors that are on, by the web UI or by default."""
+    states = {each.instigator_name: each.status for each in instance.all_instigator_state()}
+    on, by_default = InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE
+    return {
+        each.name
+        for each in parts
+        if (state := states.get(each.name, by_default)) is on
+        # Not every kind of them has a default.
+        or (state is by_default and getattr(each, "default_status", by_default).value == on.value)
+    }
 
 
 _TAG = "dbt/invocation_id"
@@ -191,9 +197,22 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
         # A tick that requests runs shows no skip reason, so its log lists what was left out.
         for reason in skipped:
             context.log.warning(reason)
-        return dg.SensorResult(
-            run_requests=[_request(context, key, invocation) for key in due], cursor=invocation.id
-        )
+        graph = _location(context).asset_graph
+        requests = [
+            dg.RunRequest(
+                # Dagster runs each key once, so a sensor whose cursor was reset repeats no refresh.
+                run_key=f"{invocation.id} {datasource}",
+                # dbt does not report which partition is new.
+                asset_selection=[
+                    key
+                    for key in _with_models([datasource]).resolve(graph)
+                    if not graph.get(key).is_partitioned
+                ],
+                tags={_TAG: invocation.id},
+            )
+            for datasource in due
+        ]
+        return dg.SensorResult(requests, cursor=invocation.id)
 
     return after_dbt
 
@@ -204,31 +223,6 @@ def _with_models(datasources: Iterable[str]) -> dg.AssetSelection:
     return dg.AssetSelection.assets(*keys).upstream().materializable()
 
 
-def _request(
-    context: dg.SensorEvaluationContext, datasource: str, invocation: Invocation
-) -> dg.RunRequest:
-    """Request a run of the data source and its models.
-
-    Partitioned models are left out: dbt does not report which partition is new.
-    """
-    if not (location := context.repository_def):
-        raise ValueError("the sensor's context has no definitions to choose assets from")
-    graph = location.asset_graph
-    return dg.RunRequest(
-        # Dagster runs each key once, so a sensor whose cursor was reset does not repeat a refresh.
-        run_key=f"{invocation.id} {datasource}",
-        asset_selection=[
-            key
-            for key in _with_models([datasource]).resolve(graph)
-            if not graph.get(key).is_partitioned
-        ],
-        tags={_TAG: invocation.id},
-    )
-
-
-_DATA_VERSION = "dagster/data_version"
-
-
 def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
     """Return one sensor for all tables of lakes; none if there are no such tables."""
     tables = {
@@ -237,10 +231,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
         for table in datasource.tables
         if table.source
     }
-    return [_sensor(tables)] if tables else []
 
-
-def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
     @dg.sensor(
         name="new_versions_of_lake_tables",
         minimum_interval_seconds=60,
@@ -257,13 +248,20 @@ def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
             try:
                 version = current_version(table)
             except RefreshError as error:
+                context.log.warning(str(error))
                 problems.append(str(error))
                 continue
             if known.get(model) != version:
                 known[model] = version
-                events.append(_event(model, table, version))
-        for problem in problems:
-            context.log.warning(problem)
+                # Conditions take no notice of an observation of an asset that Dagster never makes.
+                events.append(
+                    dg.AssetMaterialization(
+                        dg.AssetKey.from_user_string(model),
+                        description=f"Version {version} of the table",
+                        metadata={"location": str(table.location), "version": version},
+                        tags={"dagster/data_version": version},
+                    )
+                )
         if not events:
             return dg.SkipReason("\n".join(problems) or "No table has a new version")
         # It requests no runs itself; without a reason, Dagster would speak of an empty result.
@@ -274,17 +272,7 @@ def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
             skip_reason=f"Reported new versions of {new}",
         )
 
-    return lake_versions
-
-
-def _event(model: str, table: LakeTable, version: str) -> dg.AssetMaterialization:
-    # Automation conditions take no notice of an observation of an asset that Dagster never makes.
-    return dg.AssetMaterialization(
-        dg.AssetKey.from_user_string(model),
-        description=f"Version {version} of the table",
-        metadata={"location": str(table.location), "version": version},
-        tags={_DATA_VERSION: version},
-    )
+    return [lake_versions] if tables else []
 
 
 def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
@@ -314,11 +302,13 @@ def next_refreshes(
     definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> Callable[[PublishedDatasource], str]:
     """Return a function that says what refreshes a data source next."""
-    states = _states(instance)
-    parts = (*(definitions.schedules or ()), *(definitions.sensors or ()))
-    on = [each for each in parts if _is_on(each, states)]
-    names = {each.name for each in on}
-    follow = any(isinstance(each, dg.AutomationConditionSensorDefinition) for each in on)
+    sensors = definitions.sensors or ()
+    names = _on(instance, (*(definitions.schedules or ()), *sensors))
+    follow = any(
+        each.name in names
+        for each in sensors
+        if isinstance(each, dg.AutomationConditionSensorDefinition)
+    )
 
     def said(datasource: PublishedDatasource) -> str:
         match datasource.trigger:

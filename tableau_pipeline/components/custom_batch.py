@@ -7,12 +7,9 @@ import dagster as dg
 
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import tags_of
-from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.jobs import Jobs
-from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.observe import recover
 from tableau_pipeline.refresh.send import Sender
@@ -51,22 +48,14 @@ def send_batch(
     with as_failure(log), alone as claim, tableau.session(log) as site:
         jobs = Jobs(site, timeouts, time.sleep, log)
         record = recover(claim.history, jobs, claim).record
-        remote = _published(site, datasource, record)
+        remote = site.find_by_luid(record.luid) if record and record.luid else None
+        if remote is None:
+            why = f'"{record.name}" no longer exists on the server' if record else ""
+            why = why or "no record shows what is published"
+            raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
         sender = Sender(claim, jobs, tags_of(journal.key, journal.instance), seconds={})
         distrust = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
     job_id = sent.intent.job_id if sent.intent else None
     log.info("Job %s of the server changed the data of %s", job_id, datasource)
-
-
-def _published(site: TableauSite, key: str, record: Checkpoint | None) -> RemoteDatasource:
-    if record is None or record.luid is None:
-        raise RefusedError(
-            f"{key}: no record shows what is published. Refresh it, then send the batch."
-        )
-    if remote := site.find_by_luid(record.luid):
-        return remote
-    raise RefusedError(
-        f'{key}: "{record.name}" no longer exists on the server. Refresh it, then send the batch.'
-    )

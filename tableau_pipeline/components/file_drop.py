@@ -1,7 +1,8 @@
 """The component FileDrop: publish each file that is dropped into a folder."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -82,33 +83,32 @@ class FileDrop(YamlComponent):
             left_out = {*chain(*alike)}
             # Without a place in the cursor, a file begins anew once it is the only one.
             files = {name: seen for name, seen in found.items() if name not in left_out}
-            requests = [self._request(folder / name, seen["stamp"]) for name, seen in _ripe(files)]
+            requests = [
+                self._request(folder / name, seen["stamp"])
+                for name, seen in files.items()
+                if seen["still"] == _STILL
+            ]
             waiting = [name for name, seen in files.items() if seen["still"] < _STILL]
+            refused = _described(alike) if alike else ""
             # A tick that fails asks for no run and keeps no cursor, so all other files come first.
-            if alike and not requests and not waiting:
-                raise RefusedError(_described(alike))
-            return dg.SensorResult(
-                run_requests=requests,
-                cursor=json.dumps(files),
-                skip_reason=None if requests else _nothing_new(waiting, alike),
-            )
+            if refused and not requests and not waiting:
+                raise RefusedError(refused)
+            told = f"May still be written: {', '.join(waiting)}" if waiting else "No new file"
+            skip_reason = None if requests else ". ".join(filter(None, (told, refused)))
+            return dg.SensorResult(requests, cursor=json.dumps(files), skip_reason=skip_reason)
 
         return dg.Definitions(sensors=[drop])
 
     def _alike(self, names: Iterable[str]) -> list[list[str]]:
         """Return groups of files that would replace the rows of each other."""
-        groups: dict[str, list[str]] = {}
+        groups = defaultdict[str, list[str]](list)
         for name in names:
-            groups.setdefault(self._place(Path(name)), []).append(name)
+            file = Path(name)
+            # A site ignores the case of names. Without append, each file of one data source is to
+            # replace the one before it.
+            place = file.name if self.publish.get("mode") == "append" else name
+            groups[place if "name" in self.publish else file.stem.casefold()].append(name)
         return [group for group in groups.values() if len(group) > 1]
-
-    def _place(self, file: Path) -> str:
-        """Return what is the same for files whose rows go to the same place."""
-        if "name" not in self.publish:
-            # A site ignores the case of names.
-            return file.stem.casefold()
-        # Without append, each file is to replace the one before it.
-        return file.name if self.publish.get("mode") == "append" else str(file)
 
     def _request(self, file: Path, stamp: str) -> dg.RunRequest:
         config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
@@ -130,13 +130,6 @@ def _described(alike: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _nothing_new(waiting: Sequence[str], alike: Sequence[Sequence[str]]) -> str:
-    if not waiting:
-        return "No new file"
-    refused = f". {_described(alike)}" if alike else ""
-    return f"May still be written: {', '.join(waiting)}{refused}"
-
-
 def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
     """Return each file's stamp and the number of looks for which it has not changed.
 
@@ -154,7 +147,3 @@ def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]
             # It counts one beyond ripe, so that a file is requested once and not at each look.
             found[name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
     return found
-
-
-def _ripe(files: dict[str, dict]) -> Iterator[tuple[str, dict]]:
-    return ((name, seen) for name, seen in files.items() if seen["still"] == _STILL)

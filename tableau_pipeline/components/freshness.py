@@ -1,7 +1,6 @@
 """By when data sources and their models have to be fresh, and whether they are."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ from tableau_pipeline.keys import Zone, keyed
 
 DATA_AGE = "data_age"
 _SPAN = re.compile(r"(\d+) ?(m|h|d)")
+_DAY = 24 * 60
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -80,19 +80,15 @@ class Freshness:
             return dg.FreshnessPolicy.time_window(
                 fail_window=timedelta(**{_UNITS[unit]: int(number)})
             )
-        hour, minute = map(int, str(self.by).split(":"))
-        earliest = map(int, (self.since or "00:00").split(":"))
+        (hour, minute), (from_hour, from_minute) = (
+            map(int, time.split(":")) for time in (str(self.by), self.since or "00:00")
+        )
+        minutes = (hour * 60 + minute - from_hour * 60 - from_minute) % _DAY or _DAY
         return dg.FreshnessPolicy.cron(
             deadline_cron=f"{minute} {hour} * * *",
-            lower_bound_delta=_between(tuple(earliest), (hour, minute)),
+            lower_bound_delta=timedelta(minutes=minutes),
             timezone=self.timezone,
         )
-
-
-def _between(start: tuple[int, ...], end: tuple[int, ...]) -> timedelta:
-    """Return the time from one time of day to the next occurrence of another."""
-    minutes = (end[0] * 60 + end[1]) - (start[0] * 60 + start[1])
-    return timedelta(minutes=minutes if minutes > 0 else minutes + 24 * 60)
 
 
 def late(policy: dg.FreshnessPolicy | None, refreshed: datetime, now: datetime) -> str | None:
@@ -111,55 +107,44 @@ def late(policy: dg.FreshnessPolicy | None, refreshed: datetime, now: datetime) 
     return None
 
 
-def data_age_specs(freshness: Freshness | None, published: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+def data_age_specs(
+    declaration: Declaration, freshness: Freshness | None
+) -> list[dg.AssetCheckSpec]:
     """Return the check of how old the models are, of a data source with a deadline."""
     text = "The newest version of every model meets `freshness`, and not only the refresh."
-    spec = dg.AssetCheckSpec(DATA_AGE, asset=published, description=text)
-    return [spec] if freshness else []
+    key = dg.AssetKey.from_user_string(declaration.key)
+    return [dg.AssetCheckSpec(DATA_AGE, asset=key, description=text)] if freshness else []
 
 
-def old_models(declaration: Declaration, freshness: Freshness, snapshots: Snapshots) -> str | None:
-    """Why the data are late although they were refreshed; None if they are not."""
-    written = _written(declaration, freshness, snapshots)
-    return "; ".join(_old(written, freshness, datetime.now(UTC))) or None
-
-
-def _written(
+def old_models(
     declaration: Declaration, freshness: Freshness, snapshots: Snapshots
-) -> dict[str, datetime]:
-    """When the newest version of each model that counts was written."""
-    counted = declaration.models if freshness.models is None else freshness.models
-    found = {model: snapshots.newest(model) for model in counted}
-    return {model: each.created_at for model, each in found.items() if each}
+) -> tuple[str, dict[str, float]]:
+    """Why the data are late although they were refreshed, "" if they are not; and the models' ages.
 
-
-def _old(written: Mapping[str, datetime], freshness: Freshness, now: datetime) -> list[str]:
-    return [
-        f'the newest version of the model "{model}" is of {at:%Y-%m-%d %H:%M} UTC'
-        for model, at in written.items()
-        if late(freshness.policy(), at, now)
-    ]
+    Ages are in hours since the newest version of each model that counts was written.
+    """
+    problems, hours, now = [], {}, datetime.now(UTC)
+    for model in declaration.models if freshness.models is None else freshness.models:
+        if newest := snapshots.newest(model):
+            at = newest.created_at
+            hours[model] = round((now - at).total_seconds() / 3600, 1)
+            if late(freshness.policy(), at, now):
+                when = f"{at:%Y-%m-%d %H:%M} UTC"
+                problems.append(f'the newest version of the model "{model}" is of {when}')
+    return "; ".join(problems), hours
 
 
 def data_age(
     declaration: Declaration, freshness: Freshness, snapshots: Snapshots
 ) -> dg.AssetCheckResult:
     """Return whether the newest versions of the models meet the deadline; if not, a warning."""
-    now = datetime.now(UTC)
-    written = _written(declaration, freshness, snapshots)
-    hours = {
-        f"age in hours/{model}": round((now - at).total_seconds() / 3600, 1)
-        for model, at in written.items()
-    }
-    problems = _old(written, freshness, now)
+    problems, hours = old_models(declaration, freshness, snapshots)
     remedy = "Run these models, or see why their sources have nothing new"
     return dg.AssetCheckResult(
         asset_key=dg.AssetKey.from_user_string(declaration.key),
         check_name=DATA_AGE,
         passed=not problems,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"Older than freshness allows: {'; '.join(problems)}. {remedy}"
-        if problems
-        else None,
-        metadata=hours,
+        description=f"Older than freshness allows: {problems}. {remedy}" if problems else None,
+        metadata={f"age in hours/{model}": age for model, age in hours.items()},
     )

@@ -34,6 +34,7 @@ from tableau_pipeline.core.journal import (
     held,
     is_claim,
     is_complete,
+    read_history,
     read_record,
 )
 from tableau_pipeline.core.project_root import below, key_below
@@ -43,6 +44,7 @@ from tableau_pipeline.metadata.fields import NOTHING, Inherited
 from tableau_pipeline.refresh.refresh import Setup
 from tableau_pipeline.resources import (
     HyperResource,
+    SnapshotIOManager,
     TableauServerResource,
     data_dir,
     shared_place,
@@ -50,6 +52,7 @@ from tableau_pipeline.resources import (
     work_dir,
 )
 
+_LOG = logging.getLogger(__name__)
 # The asset of the records of all data sources, which no code location defines.
 JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
 _RECORD = "tableau_pipeline/record"
@@ -71,6 +74,7 @@ class DagsterJournal:
 
     Attributes:
         key: names the environment, too.
+        log: of the step, or of who only reads.
 
     Args:
         context: of the step that records; None only to read.
@@ -92,6 +96,7 @@ class DagsterJournal:
         self._root = tableau_project_root() if root is None else root
         self.key = key_below(key, self._root)
         self._context = context
+        self.log = context.log if context else _LOG
 
     @cached_property
     def instance(self) -> str:
@@ -110,7 +115,10 @@ class DagsterJournal:
             return _kept_name(file) if self._context or file.exists() else _NEW
         storage = self._dagster.run_storage
         if isinstance(storage, SqlRunStorage):
-            if self._context is None and not _has_id(storage):
+            # Asking the storage itself for its id would make it.
+            if self._context is None and not storage.fetchone(
+                select(InstanceInfo.c.run_storage_id)
+            ):
                 return _NEW
             # The first call makes the id. Of several first runs at once each would make one of its
             # own, and all of them find the same one again.
@@ -121,12 +129,15 @@ class DagsterJournal:
     @cached_property
     def owner(self) -> Owner:
         """This attempt of the step, and its process."""
-        if self._context is None:
+        context = self._context
+        if context is None:
             raise ValueError("who only reads a journal owns none of its records")
+        is_asset = isinstance(context, dg.AssetExecutionContext)
+        op = context.op_execution_context if is_asset else context
         return Owner(
-            run_id=self._context.run.run_id,
-            step=_step(self._context),
-            attempt=self._context.retry_number,
+            run_id=context.run.run_id,
+            step=op.get_step_execution_context().step.key,
+            attempt=context.retry_number,
             boot=_boot(),
             namespace=_namespace(),
             pid=os.getpid(),
@@ -147,8 +158,14 @@ class DagsterJournal:
 
     def has_ended(self, owner: Owner) -> bool:
         """Whether Dagster records the end of the attempt, or its process on this host is gone."""
-        if (owner.boot, owner.namespace) == (_boot(), _namespace()) and not _is_alive(owner.pid):
-            return True
+        if (owner.boot, owner.namespace) == (_boot(), _namespace()):
+            try:
+                os.kill(owner.pid, 0)
+            except ProcessLookupError:
+                return True
+            except PermissionError:
+                # The process exists, but belongs to another user.
+                pass
         run = self._dagster.get_run_by_id(owner.run_id)
         # A deleted run cannot be asked, and its claim would block all others for ever.
         if run is None or run.is_finished:
@@ -230,14 +247,6 @@ def newest_records(instance: dg.DagsterInstance) -> Newest:
     return {key: (found.get(f"{_CLAIMS}{key}"), found.get(f"{_REQUESTS}{key}")) for key in keys}
 
 
-def recorded_keys(instance: dg.DagsterInstance) -> list[str]:
-    """Return the keys, in all environments, of all data sources of which anything was ever sent."""
-    partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
-        JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
-    )
-    return [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
-
-
 def _page(
     instance: dg.DagsterInstance, partition: str, cursor: str | None
 ) -> tuple[list[Record], str | None]:
@@ -277,11 +286,6 @@ def _described(record: Record) -> str:
             return f"refresh {number} found out what earlier ones have left"
 
 
-def _has_id(storage: SqlRunStorage) -> bool:
-    """Whether the storage has an id already, which asking for it would make."""
-    return bool(storage.fetchone(select(InstanceInfo.c.run_storage_id)))
-
-
 def _kept_name(path: Path) -> str:
     """Return the name stored in a file; create a new one if the file is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -292,11 +296,6 @@ def _kept_name(path: Path) -> str:
             name = str(uuid4())
             path.write_text(name, encoding="ascii")
         return name
-
-
-def _step(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:
-    op = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
-    return op.get_step_execution_context().step.key
 
 
 def _boot() -> str:
@@ -316,45 +315,6 @@ def _namespace() -> str:
         return ""
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        # The process exists, but belongs to another user.
-        return True
-    return True
-
-
-def setup_in_run(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext,
-    declaration: Declaration,
-    *,
-    snapshots: Snapshots,
-    hyper: HyperResource,
-    tableau: TableauServerResource,
-    inherited: Inherited = NOTHING,
-    keep_files: bool = False,
-) -> Setup:
-    """The refresh of a data source, recorded with the asset of its key.
-
-    Args:
-        inherited: what is said of the models' columns elsewhere, by model and column.
-        keep_files: let the files that it builds outlive the run.
-    """
-    return setup_of(
-        declaration,
-        DagsterJournal(context.instance, declaration.key, context),
-        snapshots=snapshots,
-        hyper=hyper,
-        tableau=tableau,
-        inherited=inherited,
-        log=context.log,
-        folder=work_dir(keep=keep_files),
-    )
-
-
 def setup_of(
     declaration: Declaration,
     journal: DagsterJournal,
@@ -362,12 +322,16 @@ def setup_of(
     snapshots: Snapshots,
     hyper: HyperResource,
     tableau: TableauServerResource,
-    inherited: Inherited,
-    log: logging.Logger,
-    folder: Path,
+    inherited: Inherited = NOTHING,
+    keep_files: bool = False,
 ) -> Setup:
-    """The refresh of a data source in this environment, with the resources of a code location."""
-    web = os.environ.get("PIPELINE_WEB_URL")
+    """The refresh of a data source in this environment, with the resources of a code location.
+
+    Args:
+        inherited: what is said of the models' columns elsewhere, by model and column.
+        keep_files: let the files that it builds outlive the run.
+    """
+    web, log = os.environ.get("PIPELINE_WEB_URL"), journal.log
     return Setup(
         declaration=below(declaration, tableau_project_root()),
         snapshots=snapshots,
@@ -379,7 +343,7 @@ def setup_of(
             people=bool(declaration.owner or declaration.permissions),
         ),
         hyper=lambda: hyper.process,
-        folder=folder,
+        folder=work_dir(keep=keep_files),
         kept=shared_place("kept"),
         log=log,
         timeouts=tableau.timeouts,
@@ -387,3 +351,33 @@ def setup_of(
         link=f"{web.rstrip('/')}/assets/{declaration.key}" if web else None,
         inherited=inherited,
     )
+
+
+def collect_snapshots(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
+) -> None:
+    """Remove the expired snapshots of every model in the store, and what was copied from there.
+
+    What a data source of this instance may hold stays. Of the steps of a run, only the first one
+    looks: what the others publish expires much later. An error is only logged as a warning: the
+    refresh has succeeded, and the next run tries again.
+    """
+    instance = context.instance
+
+    def referenced() -> set[tuple[str, int]]:
+        partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
+            JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
+        )
+        # In all environments, of whatever anything was ever sent.
+        keys = [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
+        histories = (read_history(records_of(instance, key)) for key in keys)
+        return {version for history in histories for version in history.versions}
+
+    snapshots.copies.release()
+    try:
+        removed = snapshots.collect(context.run.run_id, referenced)
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        context.log.warning("Old snapshots were not removed: %s", error)
+    else:
+        if removed:
+            context.log.info("Removed %d old snapshots and unfinished writes", len(removed))

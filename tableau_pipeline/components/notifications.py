@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import dagster as dg
@@ -130,8 +129,7 @@ def _incidents(
     """Yield how each data source is that is not being refreshed."""
     found = known(instance, [each.key for each in datasources])
     for each in datasources:
-        policy = each.freshness.policy() if each.freshness else None
-        now = standing(each.key, found[each.key], policy, datetime.now(UTC))
+        now = standing(each, found[each.key])
         if now.state in (State.FAILED, State.REFUSED, State.LATE):
             verb = {State.LATE: "is", State.REFUSED: "was"}.get(now.state, "has")
             text = f'"{each.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -64,8 +63,7 @@ def _overdue(
     """Why data sources are overdue, and what they hold, by key."""
     found, overdue = known(instance, [each.key for each in datasources]), {}
     for each in datasources:
-        policy = each.freshness.policy() if each.freshness else None
-        state = standing(each.key, found[each.key], policy, datetime.now(UTC)).state
+        state = standing(each, found[each.key]).state
         if (why := _OVERDUE.get(state)) and (record := found[each.key].checkpoint):
             overdue[each.key] = (why, record)
     return overdue

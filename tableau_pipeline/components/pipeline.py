@@ -1,7 +1,6 @@
 """The component TableauPipeline: what a project needs beside its models and data sources."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Self
@@ -56,21 +55,17 @@ class TableauPipelineScaffolder(dg.Scaffolder):
             env = Template((TEMPLATES / "env").read_text("utf-8"))
             _write(root / ".env", env.substitute(dagster_home=home))
             _write(home / "dagster.yaml", (TEMPLATES / "dagster.yaml").read_text("utf-8"))
-            _ignore(root / ".gitignore", (".env", "dagster_home/", "data/"))
+            ignored = root / ".gitignore"
+            lines = ignored.read_text("utf-8").splitlines() if ignored.exists() else []
+            missing = [each for each in (".env", "dagster_home/", "data/") if each not in lines]
+            if missing:
+                ignored.write_text("\n".join([*lines, *missing, ""]), "utf-8")
 
 
 def _write(file: Path, text: str) -> None:
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
-
-
-def _ignore(file: Path, names: Sequence[str]) -> None:
-    text = file.read_text("utf-8") if file.exists() else ""
-    lines = text.splitlines()
-    missing = [name for name in names if name not in lines]
-    if missing:
-        file.write_text("\n".join([*lines, *missing, ""]), "utf-8")
 
 
 @dg.scaffold_with(TableauPipelineScaffolder)
@@ -121,17 +116,14 @@ class TableauPipeline(YamlComponent):
         """Return all of it, for the data sources that this code location declares."""
         declared = context.component_tree.get_all_components(of_type=PublishedDatasource)
         shared = self.in_process and not os.environ.get("SPARK_REMOTE")
+        made = resources_from_env(keep_days=self.keep_days)
+        made["io_manager"] = made["snapshots"]
         mine = dg.Definitions(
             jobs=[publish_file],
-            resources=self._resources(),
+            resources={name: made[name] for name in self.resources},
             executor=dg.in_process_executor if shared else None,
             sensors=[notification_sensor(self.notify, declared)] if self.notify else None,
         )
         audit = audit_definitions(self.audit, declared) if self.audit else dg.Definitions()
         overdue = overdue_definitions(declared)
         return dg.Definitions.merge(mine, triggers_of(declared), audit, overdue)
-
-    def _resources(self) -> dict[str, Any]:
-        made = resources_from_env(keep_days=self.keep_days)
-        made["io_manager"] = made["snapshots"]
-        return {name: made[name] for name in self.resources}

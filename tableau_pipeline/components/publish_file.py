@@ -1,8 +1,7 @@
 """A job that publishes files and database tables without any code."""
 
 import hashlib
-from collections.abc import Generator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast, get_args
@@ -10,15 +9,13 @@ from typing import cast, get_args
 import dagster as dg
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
+from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
-from tableau_pipeline.components.reporting import dry_run_observation, published_result, run_tags
-from tableau_pipeline.components.retention import collect_snapshots
+from tableau_pipeline.components.reporting import dry_run_observation, published_result, tag_run
 from tableau_pipeline.core.declaration import (
     Declaration,
     Diff,
     Partitions,
-    Policy,
     ReplaceAll,
     Table,
     asset_key_of,
@@ -32,9 +29,7 @@ from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
 from tableau_pipeline.ingest.read_files import load
-from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -45,7 +40,7 @@ from tableau_pipeline.resources import (
 )
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.spark import runs_here
-from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
+from tableau_pipeline.snapshots.store import TrialStore
 
 _CHOICES = {
     "format": get_args(Format),
@@ -134,25 +129,21 @@ class PublishFileConfig(RefreshConfig):
             raise ValueError('table needs a path such as "jdbc:postgresql://host/shop"')
         if self.is_database and self.mode != "replace":
             raise ValueError(f"mode {self.mode} needs files, not a database")
-        if not self.is_database:
-            self._known_options()
         if self.is_database and self.columns:
             raise ValueError(
                 "columns needs files: remove it, a database knows the types of its columns"
             )
         if self.file_column and self.mode != "append":
             raise ValueError("file_column needs mode append")
-        # It checks its name and its project.
-        self.declaration()
-        return self
-
-    def _known_options(self) -> None:
         # Until the files are found the format may be unknown, so an option of any format passes.
         formats = (cast("Format", self.format),) if self.format else get_args(Format)
         try:
-            check_options(self.reader, *formats)
+            check_options({} if self.is_database else self.reader, *formats)
         except RefusedError as error:
             raise ValueError(str(error)) from error
+        # It checks its name and its project.
+        self.declaration()
+        return self
 
     @property
     def is_database(self) -> bool:
@@ -163,21 +154,20 @@ class PublishFileConfig(RefreshConfig):
         """Return the data source that the files become, with a key that no declared one has."""
         # The hash separates names that differ only in special characters or in the project.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
-        key = f"files/{asset_key_of(self.name)}_{place}"
+        key, policy = f"files/{asset_key_of(self.name)}_{place}", ReplaceAll()
+        if self.key:
+            policy = Diff(tuple(self.key))
+        elif self.file_column:
+            policy = Partitions(self.file_column)
         return Declaration(
             key=key,
             name=self.name,
             project=self.project,
-            tables=(Table(self.name, f"{key}/rows", policy=self._policy()),),
+            tables=(Table(self.name, f"{key}/rows", policy=policy),),
             create_project=self.create_project,
             adopt=self.adopt,
             nested=cast("Nested", self.nested),
         )
-
-    def _policy(self) -> Policy:
-        if self.key:
-            return Diff(tuple(self.key))
-        return Partitions(self.file_column) if self.file_column else ReplaceAll()
 
 
 @dg.op(pool=POOL)
@@ -190,13 +180,11 @@ def publish_files(
     tableau: TableauServerResource,
 ) -> None:
     """Make a published data source equal to the given files or database table."""
-    declaration = config.declaration()
-    with (
-        as_failure(context.log),
-        _about(config),
-        _store(config, snapshots) as store,
-        ExitStack() as scratch,
-    ):
+    declaration, store = config.declaration(), snapshots.store
+    with as_failure(context.log), ExitStack() as scratch:
+        if config.build_only or config.dry_run:
+            # Its rows will not be published.
+            store = scratch.enter_context(closing(TrialStore(store.root)))
         rows = FileStore(
             store=store,
             read=lambda: _reading(context, config, spark, scratch=scratch),
@@ -208,42 +196,31 @@ def publish_files(
             file_column=config.file_column,
             drop_bad_rows=config.bad_rows == "drop",
         )
-        setup = setup_in_run(
-            context,
+        setup = setup_of(
             declaration,
+            DagsterJournal(context.instance, declaration.key, context),
             snapshots=rows,
             hyper=hyper,
             tableau=tableau,
             keep_files=config.build_only,
         )
-        report = refresh(setup, config.options())
+        try:
+            report = refresh(setup, config.options())
+        except RefusedError as error:
+            raise RefusedError(f"{config.table or config.path}: {error}") from error
     bad = rows.read_rows.bad_rows if rows.read_rows else 0
     if rows.read_rows and bad:
         left_out = f"Left out {bad:,} row{'s' * (bad > 1)} that do not fit the columns"
         # The closing line is above, and the last one is what is read.
         context.log.warning("%s: %s: %s", declaration.name, left_out, rows.read_rows.sample)
-    _log_result(context, declaration, report, dry_run=config.dry_run, bad_rows=bad)
-    if report.checkpoint and not config.dry_run:
-        collect_snapshots(context, snapshots)
-
-
-def _log_result(
-    context: dg.OpExecutionContext,
-    declaration: Declaration,
-    report: Report,
-    *,
-    dry_run: bool,
-    bad_rows: int,
-) -> None:
-    published = dg.AssetKey.from_user_string(declaration.key)
-    tags = run_tags(declaration, report.decision, dry_run=dry_run)
-    context.instance.add_run_tags(context.run.run_id, tags)
-    if dry_run:
-        context.log_event(dry_run_observation(published, declaration, report))
+    tag_run(context, declaration, report.decision, dry_run=config.dry_run)
+    if config.dry_run:
+        context.log_event(dry_run_observation(declaration, report))
     elif report.checkpoint:
-        result = published_result(context, declaration, report)
-        metadata = {**(result.metadata or {}), "bad rows": bad_rows}
-        context.log_event(dg.AssetMaterialization(published, metadata=metadata))
+        found = published_result(context, declaration, report).metadata or {}
+        metadata = {**found, "bad rows": bad}
+        context.log_event(dg.AssetMaterialization(declaration.key.split("/"), metadata=metadata))
+        collect_snapshots(context, snapshots)
 
 
 # The launchpad opens with the two keys that every run has to set.
@@ -299,35 +276,13 @@ def _published_version(
     version = read_history(journal.records()).published_version(model)
     # Without the server, a file that is only built has to do with the rows of these files.
     if version is None and not config.build_only:
+        there = below(declaration, tableau_project_root())
         with tableau.session(context.log) as server:
-            _check_absent(server, below(declaration, tableau_project_root()))
+            project = server.find_project(there.project)
+            if project and (remote := server.find_by_name(there.name, project_id=project)):
+                raise RefusedError(
+                    f'A data source "{remote.name}" exists in project "{there.project_path}", but '
+                    "no record says which rows it holds, so nothing can be added to them: publish "
+                    "all files with mode replace first"
+                )
     return version
-
-
-def _check_absent(server: TableauSite, declaration: Declaration) -> None:
-    """Check that there is no data source whose rows a first file would replace."""
-    project = server.find_project(declaration.project)
-    if project and (remote := server.find_by_name(declaration.name, project_id=project)):
-        raise RefusedError(
-            f'A data source "{remote.name}" exists in project "{declaration.project_path}", but no '
-            "record says which rows it holds, so nothing can be added to them: publish all files "
-            "with mode replace first"
-        )
-
-
-def _store(
-    config: PublishFileConfig, snapshots: SnapshotIOManager
-) -> AbstractContextManager[SnapshotStore]:
-    """Return where rows are stored; rows that will not be published go to a temporary store."""
-    if not (config.build_only or config.dry_run):
-        return nullcontext(snapshots.store)
-    return closing(TrialStore(snapshots.store.root))
-
-
-@contextmanager
-def _about(config: PublishFileConfig) -> Generator[None]:
-    """Prefix a refusal with the path or table that it is for."""
-    try:
-        yield
-    except RefusedError as error:
-        raise RefusedError(f"{config.table or config.path}: {error}") from error

@@ -21,7 +21,7 @@ from tableau_pipeline.components.freshness import (
     old_models,
 )
 from tableau_pipeline.components.inherited import inherited_fields
-from tableau_pipeline.components.journal import setup_in_run
+from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
 from tableau_pipeline.components.reporting import (
     check_results,
     check_specs,
@@ -29,14 +29,9 @@ from tableau_pipeline.components.reporting import (
     extract_result,
     failed_checks,
     published_result,
-    run_tags,
+    tag_run,
 )
-from tableau_pipeline.components.retention import collect_snapshots
-from tableau_pipeline.components.triggers import (
-    Trigger,
-    automation_condition,
-    follows_extract,
-)
+from tableau_pipeline.components.triggers import Trigger, automation_conditions
 from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
 from tableau_pipeline.core.declaration import Declaration, asset_key_of
 from tableau_pipeline.core.project_root import below
@@ -45,7 +40,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
@@ -144,13 +139,12 @@ def refresh_assets(
     declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None = None
 ) -> dg.AssetsDefinition:
     """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
-    _, published = asset_keys(declaration.key)
     step = declaration.key.replace("/", "__")
 
     @dg.multi_asset(
         name=step,
         specs=_specs(declaration, trigger, freshness),
-        check_specs=check_specs(declaration, published) + data_age_specs(freshness, published),
+        check_specs=check_specs(declaration) + data_age_specs(declaration, freshness),
         pool=POOL,
     )
     def refresh_step(
@@ -162,9 +156,9 @@ def refresh_assets(
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         graph = context.job_def.asset_layer.asset_graph
         with as_failure(context.log, step=step):
-            setup = setup_in_run(
-                context,
+            setup = setup_of(
                 declaration,
+                DagsterJournal(context.instance, declaration.key, context),
                 snapshots=snapshots_of(declaration, snapshots, graph),
                 hyper=hyper,
                 tableau=tableau,
@@ -172,31 +166,25 @@ def refresh_assets(
                 keep_files=config.build_only,
             )
             try:
-                report = refresh(_with_deadline(setup, freshness), config.options())
+                if freshness:
+                    aged = partial(old_models, declaration, freshness, setup.snapshots)
+                    setup = replace(setup, late=lambda: aged()[0] or None)
+                report = refresh(setup, config.options())
             except RefreshError as error:
-                tags = run_tags(declaration, error.decision)
-                context.instance.add_run_tags(context.run.run_id, tags)
+                tag_run(context, declaration, error.decision)
                 # Dagster takes no check result once the step has failed.
-                yield from failed_checks(context.instance, declaration, published, error)
+                yield from failed_checks(context.instance, declaration, error)
                 raise
-        tags = run_tags(declaration, report.decision, dry_run=config.dry_run)
-        context.instance.add_run_tags(context.run.run_id, tags)
-        yield from check_results(context.instance, declaration, published, report)
+        tag_run(context, declaration, report.decision, dry_run=config.dry_run)
+        yield from check_results(context.instance, declaration, report)
         if freshness:
             yield data_age(declaration, freshness, setup.snapshots)
         if config.dry_run:
-            context.log_event(dry_run_observation(published, declaration, report))
+            context.log_event(dry_run_observation(declaration, report))
         else:
             yield from _results(context, declaration, report, snapshots)
 
     return refresh_step
-
-
-def _with_deadline(setup: Setup, freshness: Freshness | None) -> Setup:
-    if freshness is None:
-        return setup
-    late = partial(old_models, setup.declaration, freshness, setup.snapshots)
-    return replace(setup, late=late)
 
 
 def _results(
@@ -205,9 +193,8 @@ def _results(
     report: Report,
     snapshots: SnapshotIOManager,
 ) -> Iterator[dg.MaterializeResult]:
-    extract, _ = asset_keys(declaration.key)
     if report.extract:
-        yield extract_result(extract, declaration, report)
+        yield extract_result(declaration, report)
     if report.checkpoint:
         yield published_result(context, declaration, report)
         collect_snapshots(context, snapshots)
@@ -221,6 +208,7 @@ def _specs(
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     project = below(declaration, tableau_project_root()).project_path
     tables = ", ".join(table.name for table in declaration.tables)
+    after_models, together = automation_conditions(trigger, models)
     return [
         dg.AssetSpec(
             extract,
@@ -228,7 +216,7 @@ def _specs(
             description=f"The .hyper file of a refresh, with the tables {tables}.",
             kinds={"hyper"},
             skippable=True,
-            automation_condition=automation_condition(trigger, models),
+            automation_condition=after_models,
         ),
         dg.AssetSpec(
             published,
@@ -239,7 +227,7 @@ def _specs(
             ),
             kinds={"tableau"},
             skippable=True,
-            automation_condition=follows_extract(trigger),
+            automation_condition=together,
             freshness_policy=freshness.policy() if freshness else None,
         ),
     ]
@@ -258,25 +246,6 @@ def lake_assets(declaration: Declaration) -> list[dg.AssetSpec]:
         for table in declaration.tables
         if table.source
     ]
-
-
-def _refuse_if_hidden(context: dg.ComponentLoadContext) -> None:
-    """Refuse a declaration in Python that Dagster does not find among the data sources.
-
-    Raises:
-        DeclarationError: the function that makes it does not say so by its return annotation.
-    """
-    made = context.component_decl
-    if isinstance(made, ComponentLoaderDecl) and not (
-        isclass(made.component_type) and issubclass(made.component_type, PublishedDatasource)
-    ):
-        function: Any = made.component_node_fn
-        code = function.__code__
-        raise DeclarationError(
-            f"{code.co_filename}:{code.co_firstlineno}: no schedule, sensor or audit would find "
-            f"this data source: write `-> PublishedDatasource` after {function.__name__}(...), "
-            "as a class and not as a text"
-        )
 
 
 _TEMPLATE = Path(__file__).with_name("new_project") / "datasource.yaml"
@@ -354,9 +323,20 @@ class PublishedDatasource(YamlComponent, Declaration):
         The tables of lakes that feed them are external assets.
 
         Raises:
-            DeclarationError: a function without a return annotation has made it.
+            DeclarationError: a function without a return annotation has made it, so that Dagster
+                does not find it among the data sources.
         """
-        _refuse_if_hidden(context)
+        made = context.component_decl
+        if isinstance(made, ComponentLoaderDecl) and not (
+            isclass(made.component_type) and issubclass(made.component_type, PublishedDatasource)
+        ):
+            function: Any = made.component_node_fn
+            code = function.__code__
+            raise DeclarationError(
+                f"{code.co_filename}:{code.co_firstlineno}: no schedule, sensor or audit would "
+                f"find this data source: write `-> PublishedDatasource` after "
+                f"{function.__name__}(...), as a class and not as a text"
+            )
         refreshed = refresh_assets(self, self.trigger, self.freshness)
         specified = refreshed.map_asset_specs(self.get_asset_spec)
         return dg.Definitions(assets=[specified, *lake_assets(self)])

@@ -6,7 +6,7 @@ not.
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import rows as field_rows
 from tableau_pipeline.metadata.publication import conflict_phrases
-from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.plan import Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.report import Report, comparison, unmatched
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
@@ -37,7 +37,7 @@ _BEFORE = {
 }
 
 
-def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+def check_specs(declaration: Declaration) -> list[dg.AssetCheckSpec]:
     """Return the checks that a data source always has."""
     described = {check.value: text for check, text in _BEFORE.items()}
     if declaration.relationships:
@@ -46,7 +46,7 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
         described[RECONCILIATION] = "The published data, counted or read back, equals the models."
     if declaration.says or declaration.declares_metadata:
         described[METADATA] = "The server says what is declared; what people changed is listed."
-    stopping = {check.value for check in Check}
+    published, stopping = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
     return [
         dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)
         for name, text in described.items()
@@ -54,47 +54,48 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
 
 
 def check_results(
-    instance: dg.DagsterInstance, declaration: Declaration, published: dg.AssetKey, report: Report
+    instance: dg.DagsterInstance, declaration: Declaration, report: Report
 ) -> Iterator[dg.AssetCheckResult]:
     """Yield the results of a refresh that was not stopped, and of a dry run."""
     if isinstance(report.plan, Refuse):
         # A dry run reports a refusal but does not fail.
         severity = dg.AssetCheckSeverity.WARN
-        yield from _refused(instance, declaration, published, report.plan.failed, severity)
+        yield from _refused(instance, declaration, report.plan.failed, severity)
         return
     for check in Check:
         problem = _ONLY_BUILT if report.plan is None and check is not Check.KEYS else None
         rows = None if problem or check is not Check.GUARD else _rows(declaration, report)
-        yield _result(published, check.value, problem, metadata=rows)
+        yield _result(declaration, check.value, problem, metadata=rows)
     if declaration.relationships:
-        yield _relationships(declaration, published, report)
+        rows = {
+            f"rows of {edge.many} without a match in {edge.one}": report.orphans.get(str(edge), 0)
+            for edge in declaration.relationships
+        }
+        found = "; ".join(unmatched(report.orphans))
+        yield _result(declaration, RELATIONSHIPS, found or None, metadata=rows)
     if declaration.reconcile:
-        yield _reconciliation(published, report)
+        yield _reconciliation(declaration, report)
     if declaration.says or declaration.declares_metadata:
-        found = conflict_phrases(report.merged.merge) if report.merged else []
-        problem = "\n".join([*found, *report.about])
-        yield _result(published, METADATA, problem or None, metadata=_field_table(report))
+        conflicts = conflict_phrases(report.merged.merge) if report.merged else []
+        problem = "\n".join([*conflicts, *report.about])
+        yield _result(declaration, METADATA, problem or None, metadata=_field_table(report))
 
 
 def failed_checks(
-    instance: dg.DagsterInstance,
-    declaration: Declaration,
-    published: dg.AssetKey,
-    error: RefreshError,
+    instance: dg.DagsterInstance, declaration: Declaration, error: RefreshError
 ) -> Iterator[dg.AssetCheckResult]:
     """Yield the failed checks that stopped a refresh."""
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, RefusedError):
-        yield from _refused(instance, declaration, published, error.failed, severity)
+        yield from _refused(instance, declaration, error.failed, severity)
     if isinstance(error, ReconciliationError):
         rows = _metadata("rows found", error.found.rows)
-        yield _result(published, RECONCILIATION, str(error), severity=severity, metadata=rows)
+        yield _result(declaration, RECONCILIATION, str(error), severity=severity, metadata=rows)
 
 
 def _refused(
     instance: dg.DagsterInstance,
     declaration: Declaration,
-    published: dg.AssetKey,
     failed: Mapping[Check, str],
     severity: dg.AssetCheckSeverity,
 ) -> Iterator[dg.AssetCheckResult]:
@@ -102,60 +103,42 @@ def _refused(
 
     It leaves what is published as it was, and for Dagster, a check without a result has failed.
     """
-    found = {check.value: problem for check, problem in failed.items()}
-    for spec in check_specs(declaration, published):
-        if problem := found.get(spec.name):
-            yield _result(published, spec.name, problem, severity=severity)
-        else:
-            yield _as_before(instance, published, spec.name)
-
-
-def _as_before(
-    instance: dg.DagsterInstance, published: dg.AssetKey, name: str
-) -> dg.AssetCheckResult:
-    """Return the last result of a check once more, as a warning unless it passed."""
+    found: Mapping[str, str] = {check.value: problem for check, problem in failed.items()}
     evaluated = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
-    last = instance.event_log_storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(published, name), limit=1, status=evaluated
-    )
-    event = last[0].event.dagster_event if last and last[0].event else None
-    if event is None:
-        return _result(published, name, _NOT_REACHED)
-    found = event.asset_check_evaluation_data
-    said = (found.description or "").removeprefix(_NOT_REACHED).strip()
-    note = f"{_NOT_REACHED} {said}".strip()
-    return _result(published, name, None if found.passed else note, note=note)
+    for spec in check_specs(declaration):
+        if problem := found.get(spec.name):
+            yield _result(declaration, spec.name, problem, severity=severity)
+            continue
+        last = instance.event_log_storage.get_asset_check_execution_history(
+            spec.key, limit=1, status=evaluated
+        )
+        event = last[0].event.dagster_event if last and last[0].event else None
+        before = event.asset_check_evaluation_data if event else None
+        said = (before.description or "" if before else "").removeprefix(_NOT_REACHED).strip()
+        note = f"{_NOT_REACHED} {said}".strip()
+        # A warning, unless it passed.
+        fails = before is None or not before.passed
+        yield _result(declaration, spec.name, note if fails else None, note=note)
 
 
-def _relationships(
-    declaration: Declaration, published: dg.AssetKey, report: Report
-) -> dg.AssetCheckResult:
-    found = "; ".join(unmatched(report.orphans))
-    rows = {
-        f"rows of {edge.many} without a match in {edge.one}": report.orphans.get(str(edge), 0)
-        for edge in declaration.relationships
-    }
-    return _result(published, RELATIONSHIPS, found or None, metadata=rows)
-
-
-def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
+def _reconciliation(declaration: Declaration, report: Report) -> dg.AssetCheckResult:
     found = report.reconciliation
     if found is None or found.skipped:
         known = report.checkpoint.unreconciled if report.checkpoint else "nothing was published"
         if why := found.skipped if found else known:
-            return _result(published, RECONCILIATION, f"Not checked: {why}")
-        return _result(published, RECONCILIATION, note=comparison(report))
+            return _result(declaration, RECONCILIATION, f"Not checked: {why}")
+        return _result(declaration, RECONCILIATION, note=comparison(report))
     # A difference never comes this far: it raises an error, which fails the check.
     metadata = {
         **_metadata("rows found", found.rows),
         **{f"counted by/{name}": _COUNTED[way] for name, way in found.by.items()},
         "seconds": report.seconds.get("compare", 0.0),
     }
-    return _result(published, RECONCILIATION, metadata=metadata)
+    return _result(declaration, RECONCILIATION, metadata=metadata)
 
 
 def _result(
-    published: dg.AssetKey,
+    declaration: Declaration,
     name: str,
     problem: str | None = None,
     *,
@@ -165,7 +148,7 @@ def _result(
 ) -> dg.AssetCheckResult:
     """Return the result of a check that passed unless there is a problem."""
     return dg.AssetCheckResult(
-        asset_key=published,
+        asset_key=dg.AssetKey.from_user_string(declaration.key),
         check_name=name,
         passed=problem is None,
         description=problem or note,
@@ -213,51 +196,50 @@ def _field_table(report: Report) -> dict[str, Any]:
     merged, is_sent = report.merged, report.checkpoint is not None
     if merged is None or not (found := field_rows(report.wanted, merged.found, merged.merge)):
         return {}
-    lines = ["| | declared | on the server before | |", "| --- | --- | --- | --- |"]
-    for *cells, fate in found:
-        becomes = fate.replace("to be ", "") if is_sent else fate
-        lines.append(f"| {' | '.join(map(escaped, [*cells, becomes]))} |")
-    return {"fields": dg.MetadataValue.md("\n".join(lines))}
+    rows = [
+        [*map(escaped, (*cells, fate.replace("to be ", "") if is_sent else fate))]
+        for *cells, fate in found
+    ]
+    return {"fields": markdown_table(("", "declared", "on the server before", ""), rows)}
 
 
-def _plan_table(declaration: Declaration, report: Report) -> str:
-    """Return the decision, its reason, and a row for each table; "" without a decision."""
+def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
+    """Return the decision, its reason, and a row for each table; nothing without a decision."""
     if report.plan is None:
-        return ""
+        return {}
     head = f"**{report.decision}**: {escaped(report.reason)}"
     if isinstance(report.plan, Refuse):
-        return head
-    lines = [
-        "| table | rows | deleted | inserted | published |",
-        "| --- | ---: | ---: | ---: | --- |",
-        *(f"| {' | '.join(cells)} |" for cells in _plan_rows(declaration, report)),
-    ]
-    return "\n".join([head, "", *lines])
-
-
-def _plan_rows(declaration: Declaration, report: Report) -> Iterator[list[str]]:
+        return {"plan": dg.MetadataValue.md(head)}
+    rows = []
     for table in declaration.tables:
         known = report.checkpoint.tables.get(table.name) if report.checkpoint else None
-        rows = f"{known.content.rows:,}" if known else ""
         shipped = report.tables.get(table.name)
-        changes = [f"{shipped.deleted:,}", f"{shipped.inserted:,}"] if shipped else ["", ""]
-        yield [escaped(table.name), rows, *changes, _sent(table.name, report)]
+        changes = (f"{shipped.deleted:,}", f"{shipped.inserted:,}") if shipped else ("", "")
+        count = f"{known.content.rows:,}" if known else ""
+        rows.append((escaped(table.name), count, *changes, _sent(table.name, report)))
+    heads = ("table", ">rows", ">deleted", ">inserted", "published")
+    return {"plan": markdown_table(heads, rows, before=f"{head}\n\n")}
 
 
 def _sent(table: str, report: Report) -> str:
     match report.plan:
-        case NoChange():
-            return "nothing"
         case Publish():
             return "all rows"
-        case UpdateTables(tables):
-            if table not in tables:
-                return "nothing"
+        case UpdateTables(tables) if table in tables:
             shipped = report.tables.get(table)
             whole = shipped.whole if shipped else None
             return f"all rows: {escaped(whole)}" if whole else "changed rows"
         case _:
-            return ""
+            return "nothing"
+
+
+def markdown_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, before: str = ""
+) -> dg.MarkdownMetadataValue:
+    """Return a Markdown table; a heading that begins with ">" aligns its column to the right."""
+    ruler = ["---:" if head.startswith(">") else "---" for head in heads]
+    cells = ([head.lstrip(">") for head in heads], ruler, *rows)
+    return dg.MetadataValue.md(before + "\n".join(f"| {' | '.join(each)} |" for each in cells))
 
 
 def escaped(text: str) -> str:
@@ -268,9 +250,7 @@ def escaped(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def extract_result(
-    key: dg.AssetKey, declaration: Declaration, report: Report
-) -> dg.MaterializeResult:
+def extract_result(declaration: Declaration, report: Report) -> dg.MaterializeResult:
     """Return the result for the built file: the whole data source, or an update's payload."""
     extract = report.extract
     if extract is None:
@@ -278,7 +258,7 @@ def extract_result(
     # A payload has only the tables that changed.
     rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
     return dg.MaterializeResult(
-        asset_key=key,
+        asset_key=dg.AssetKey.from_user_string(f"{declaration.key}_extract"),
         metadata={
             "content": "the changes of an update" if report.tables else "the full data source",
             "dagster/row_count": rows,
@@ -304,17 +284,19 @@ def published_result(
     checkpoint, remote = report.checkpoint, report.remote
     if checkpoint is None or remote is None:
         raise ValueError("no data source was refreshed")
+    limit = (checkpoint.size or 0) * declaration.republish.growth
+    grown = round(100 * checkpoint.grown / limit, 1) if limit else 0.0
     times = {"content last changed": checkpoint.changed_at, "last compared": checkpoint.compared_at}
     # The UI keeps this order: what most readers look for comes first, what explains it last.
     metadata: dict[str, Any] = {
         "summary": report.summary,
         **_plan(declaration, report),
-        "where the time went": dg.MetadataValue.md(_bars(_spent(context, report))),
+        "where the time went": _times(context, report),
         "dagster/row_count": checkpoint.rows[declaration.fact_table],
         "rows changed": _changed(report),
         "MB sent": _in_megabytes(report.sent),
         "seconds": report.seconds["total"],
-        "growth of the file, % of its limit": _growth(declaration, checkpoint),
+        "growth of the file, % of its limit": grown,
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **{name: dg.MetadataValue.timestamp(time) for name, time in times.items() if time},
         "comparison": comparison(report),
@@ -335,11 +317,8 @@ def published_result(
             "luid": remote.luid,
         },
     }
-    return dg.MaterializeResult(
-        asset_key=dg.AssetKey.from_user_string(declaration.key),
-        metadata=metadata,
-        data_version=dg.DataVersion(_content_version(checkpoint)),
-    )
+    key, version = dg.AssetKey.from_user_string(declaration.key), _data_version(checkpoint)
+    return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +328,7 @@ class Ended:
     Attributes:
         decision: "refuse" or "failed" if nothing was refreshed.
         rows: of the fact table; None if nothing was refreshed, like the bytes.
+        deleted: rows of all tables that an update has deleted; `inserted` likewise.
         bytes_saved: those that were not sent, compared with a full publish.
         seconds: by phase.
     """
@@ -358,6 +338,8 @@ class Ended:
     decision: str
     reason: str
     rows: int | None = None
+    deleted: int = 0
+    inserted: int = 0
     bytes_sent: int | None = None
     bytes_saved: int | None = None
     compared: str = ""
@@ -384,6 +366,8 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
         decision=metadata.get("decision", "unknown"),
         reason=metadata.get("reason", ""),
         rows=metadata.get("dagster/row_count"),
+        deleted=sum(details.get("deleted", {}).values()),
+        inserted=sum(details.get("inserted", {}).values()),
         bytes_sent=sent,
         bytes_saved=max(full - (sent or 0), 0) if full else None,
         compared=metadata.get("comparison", ""),
@@ -398,48 +382,46 @@ def _changed(report: Report) -> int:
     return sum(max(each.deleted, each.inserted) for each in report.tables.values())
 
 
-def _growth(declaration: Declaration, checkpoint: Checkpoint) -> float:
-    """Return how far the file has grown towards the next full publish, in percent."""
-    limit = (checkpoint.size or 0) * declaration.republish.growth
-    return round(100 * checkpoint.grown / limit, 1) if limit else 0.0
+_WIDTH = 30
 
 
-def _spent(
+def _times(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, report: Report
-) -> dict[str, float]:
-    """Return where the seconds went, from the request of the run to the end of the refresh."""
+) -> dg.MarkdownMetadataValue:
+    """Show where the seconds went, from the request of the run to the end of the refresh."""
     seconds, record = report.seconds, context.instance.get_run_record_by_id(context.run.run_id)
     began = time.time() - seconds["total"]
     started = record.start_time or began if record else began
     requested = record.create_timestamp.timestamp() if record else started
     names = {"upload": "upload", "job": "job of the server", "compare": "comparison"}
     named = {name: seconds.get(each, 0.0) for each, name in names.items()}
-    return {
+    spent = {
         "queue of Dagster": max(started - requested, 0.0),
         "models, start": max(began - started, 0.0),
         "plan, build": seconds["total"] - sum(named.values()),
         **named,
     }
-
-
-_WIDTH = 30
-
-
-def _bars(spent: Mapping[str, float]) -> str:
-    """Return a Markdown table with a bar for each part of the time."""
     total = sum(spent.values()) or 1.0
-    lines = [
-        f"| {name} | {seconds:.1f} s | {'█' * round(_WIDTH * seconds / total)} |"
-        for name, seconds in spent.items()
-    ]
-    return "\n".join(["| | | |", "| --- | ---: | --- |", *lines])
+    rows = [(n, f"{s:.1f} s", "█" * round(_WIDTH * s / total)) for n, s in spent.items()]
+    return markdown_table(("", ">", ""), rows)
 
 
-def dry_run_observation(
-    key: dg.AssetKey, declaration: Declaration, report: Report
-) -> dg.AssetObservation:
+def tag_run(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    declaration: Declaration,
+    decision: str,
+    *,
+    dry_run: bool = False,
+) -> None:
+    """Note the decision on a data source as a tag of the run, to find its runs by."""
+    tags = {run_tag(declaration.key): f"dry run: {decision}" if dry_run else decision}
+    context.instance.add_run_tags(context.run.run_id, tags)
+
+
+def dry_run_observation(declaration: Declaration, report: Report) -> dg.AssetObservation:
     """Return the observation that reports what a refresh would do."""
     metadata = {"summary": report.summary, **_plan(declaration, report), **_decision(report)}
+    key = dg.AssetKey.from_user_string(declaration.key)
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
@@ -447,16 +429,6 @@ def run_tag(key: str) -> str:
     """Return the run tag that has the decision on a data source, to find its runs by."""
     # Dagster allows one slash and 63 characters in a tag key.
     return f"tableau/{key.replace('/', '.')[:63]}"
-
-
-def run_tags(declaration: Declaration, decision: str, *, dry_run: bool = False) -> dict[str, str]:
-    """Return the run tag of a data source with its decision."""
-    return {run_tag(declaration.key): f"dry run: {decision}" if dry_run else decision}
-
-
-def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
-    table = _plan_table(declaration, report)
-    return {"plan": dg.MetadataValue.md(table)} if table else {}
 
 
 def _decision(report: Report) -> dict[str, str]:
@@ -468,10 +440,9 @@ def _in_megabytes(size: int) -> float:
     return round(size / 1e6, 3)
 
 
-def _content_version(checkpoint: Checkpoint) -> str:
+def _data_version(checkpoint: Checkpoint) -> dg.DataVersion:
     """Return 16 hex digits that are equal for equal published contents."""
-    content = [checkpoint.declaration] + [
-        f"{name} {table.columns} {table.content} {table.cutoff}"
-        for name, table in sorted(checkpoint.tables.items())
-    ]
-    return hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]
+    tables = sorted(checkpoint.tables.items())
+    content = [f"{name} {each.columns} {each.content} {each.cutoff}" for name, each in tables]
+    text = "\n".join([checkpoint.declaration, *content])
+    return dg.DataVersion(hashlib.sha256(text.encode()).hexdigest()[:16])

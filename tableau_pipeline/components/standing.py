@@ -10,6 +10,7 @@ import dagster as dg
 
 from tableau_pipeline.components.freshness import late
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
+from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
@@ -77,7 +78,14 @@ def known(instance: dg.DagsterInstance, keys: Iterable[str]) -> Mapping[str, Kno
         running = stopped = None
         if run and not (last and run.dagster_run.run_id == last.run_id):
             running, stopped = _latest(instance, key, run, last=last, claim=claim)
-        known[key] = Known(last, stopped, running, *_checkpoint(journal, request))
+        checkpoint = request.checkpoint if isinstance(request, ClaimRelease) else None
+        is_published = checkpoint is not None
+        if request and not checkpoint:
+            past = read_history(journal.records())
+            is_published = bool(past.checkpoint or past.intents)
+            if not (past.intents or past.recovered.sent or past.recovered.distrust):
+                checkpoint = past.checkpoint
+        known[key] = Known(last, stopped, running, checkpoint, is_published)
     return known
 
 
@@ -200,16 +208,6 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
     return ""
 
 
-def _checkpoint(journal: DagsterJournal, request: Record | None) -> tuple[Checkpoint | None, bool]:
-    if isinstance(request, ClaimRelease) and request.checkpoint:
-        return request.checkpoint, True
-    if request is None:
-        return None, False
-    past = read_history(journal.records())
-    is_certain = not past.intents and not past.recovered.sent and not past.recovered.distrust
-    return past.checkpoint if is_certain else None, bool(past.checkpoint or past.intents)
-
-
 def remedy(key: str, reason: str = "") -> str:
     """The command that lets a refused or failed refresh through, or tries it again."""
     models = " --models" if _BEFORE in reason else ""
@@ -235,8 +233,9 @@ class Standing:
     run_id: str | None = None
 
 
-def standing(key: str, found: Known, policy: dg.FreshnessPolicy | None, now: datetime) -> Standing:
+def standing(datasource: PublishedDatasource, found: Known) -> Standing:
     """Judge by what Dagster alone knows of a data source."""
+    key, freshness = datasource.key, datasource.freshness
     if found.running:
         return Standing(State.RUNNING, run_id=found.running)
     if stop := found.stopped:
@@ -246,6 +245,6 @@ def standing(key: str, found: Known, policy: dg.FreshnessPolicy | None, now: dat
         # The events of an asset can be wiped, which does not touch the journal.
         why = "its journal has refreshes, but Dagster's events of it are gone"
         return Standing(State.NEVER, why if found.is_published else "", remedy(key))
-    if why := late(policy, found.last.at, now):
+    if freshness and (why := late(freshness.policy(), found.last.at, datetime.now(UTC))):
         return Standing(State.LATE, why, remedy(key))
     return Standing(State.FRESH)

@@ -7,12 +7,8 @@ from operator import and_
 from typing import Annotated, Any, Literal, TypeVar
 
 import dagster as dg
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-)
+from dagster._utils.schedules import is_valid_cron_schedule
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from tableau_pipeline.keys import Zone, keyed
 
@@ -34,19 +30,11 @@ class AfterTrigger:
 
 
 def _schedule(cron: str) -> str:
-    """Return the cron expression itself if it is one.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        # Dagster's own check. Its message names this throwaway schedule, so it is not passed on.
-        dg.ScheduleDefinition(job_name="check", cron_schedule=cron)
-    except dg.DagsterInvalidDefinitionError:
+    if not is_valid_cron_schedule(cron):
         raise ValueError(
             f'"{cron}" is not a cron schedule: write minute, hour, day of the month, month and '
             'day of the week, as in "0 6 * * *" or "*/30 8-18 * * MON-FRI", or @daily'
-        ) from None
+        )
     return cron
 
 
@@ -113,56 +101,36 @@ Trigger = Annotated[
 ]
 
 
-def automation_condition(
+def automation_conditions(
     trigger: Trigger | None, models: Sequence[dg.AssetKey]
-) -> dg.AutomationCondition | None:
-    """Return the condition of a data source that follows its models; None for other triggers.
+) -> tuple[dg.AutomationCondition | None, dg.AutomationCondition | None]:
+    """Return the conditions of the extract and of the published asset, which share a step.
 
-    It also retries a failed refresh every half hour.
+    A data source with such a trigger follows its models; None for other triggers. It also retries a
+    failed refresh every half hour.
     """
     if not isinstance(trigger, AfterTrigger):
-        return None
-    updated = dg.AutomationCondition.newly_updated()
-    if trigger.after == "all":
-        new = reduce(
-            and_,
-            (_since_request(dg.AutomationCondition.asset_matches(m, updated)) for m in models),
-        )
-    else:
-        new = _since_request(dg.AutomationCondition.any_deps_match(updated))
-    failed = dg.AutomationCondition.execution_failed() & dg.AutomationCondition.cron_tick_passed(
-        RETRY_CRON
-    )
-    return (
+        return None, None
+    is_, updated = dg.AutomationCondition, dg.AutomationCondition.newly_updated()
+    # Each update is remembered until the next request. Only a request resets it, not a refresh, and
+    # the condition is not or-ed with others. Dagster does not know the time of a combined
+    # condition: it would forget a model that became new just after the request, and the requested
+    # refresh may have missed that model. After a refresh by hand this costs one extra refresh
+    # without changes. Unlike with eager(), nothing waits for missing partitions: one day that never
+    # arrives must not block all.
+    each = [is_.asset_matches(model, updated) for model in models]
+    news = each if trigger.after == "all" else [is_.any_deps_match(updated)]
+    new = reduce(and_, (condition.since(is_.newly_requested()) for condition in news))
+    failed = is_.execution_failed() & is_.cron_tick_passed(RETRY_CRON)
+    extract = (
         (new | failed).with_label("refresh after models")
-        & ~dg.AutomationCondition.in_progress()
-        & ~dg.AutomationCondition.any_deps_in_progress()
+        & ~is_.in_progress()
+        & ~is_.any_deps_in_progress()
         # While a blocking check has failed or has not run, the new model stays remembered.
-        & dg.AutomationCondition.all_deps_blocking_checks_passed()
+        & is_.all_deps_blocking_checks_passed()
     )
-
-
-def follows_extract(trigger: Trigger | None) -> dg.AutomationCondition | None:
-    """Return the condition of the published asset, which shares a step with its extract."""
-    if not isinstance(trigger, AfterTrigger):
-        return None
-    requested = dg.AutomationCondition.will_be_requested()
-    together = dg.AutomationCondition.any_deps_match(requested)
-    return together.with_label("refresh together with the extract")
-
-
-def _since_request(updated: dg.AutomationCondition) -> dg.AutomationCondition:
-    """Remember an update until the next request.
-
-    Only a request resets it, not a refresh, and the condition is not or-ed with others. Dagster
-    does not know the time of a combined condition: it would forget a model that became new just
-    after the request, and the requested refresh may have missed that model. After a refresh by hand
-    this costs one extra refresh without changes.
-
-    Unlike eager(), nothing waits for missing partitions: one day that never arrives must not block
-    all.
-    """
-    return updated.since(dg.AutomationCondition.newly_requested())
+    together = is_.any_deps_match(is_.will_be_requested())
+    return extract, together.with_label("refresh together with the extract")
 
 
 def default_status(kind: type[Status]) -> Status:

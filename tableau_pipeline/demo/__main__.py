@@ -17,28 +17,23 @@ def main() -> int:
     try:
         with local_sandbox() as environment:
             os.environ.update(environment)
-            lines = _run_all()
+            # The code location reads the environment when it is loaded.
+            from tableau_pipeline.definitions import defs
+
+            _write("Loading the code location, which takes some seconds\n")
+            # Runs in this home are the ones that the web UI of `make dev` shows.
+            definitions, instance = defs(), dg.DagsterInstance.get()
+            from_the_start()
+            lines: list[Line] = []
+            for chapter in CHAPTERS:
+                _write(f"As of {chapter.as_of} ({chapter.title})")
+                lines += refresh(chapter, definitions, instance)
     except RuntimeError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     _write(table(lines))
     _write("\nThe web UI, with these runs and what they published: make dev")
     return 1 if any(line.differences for line in lines) else 0
-
-
-def _run_all() -> list[Line]:
-    # The code location reads the environment when it is loaded, so the sandbox must run already.
-    from tableau_pipeline.definitions import defs
-
-    _write("Loading the code location, which takes some seconds\n")
-    # Runs in this home are the ones that the web UI of `make dev` shows.
-    definitions, instance = defs(), dg.DagsterInstance.get()
-    from_the_start()
-    lines: list[Line] = []
-    for chapter in CHAPTERS:
-        _write(f"As of {chapter.as_of} ({chapter.title})")
-        lines += refresh(chapter, definitions, instance)
-    return lines
 
 
 def _write(text: str) -> None:

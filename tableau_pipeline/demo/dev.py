@@ -20,53 +20,42 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     port = os.environ.get("PORT") or "3000"
     try:
-        _refuse_taken(port)
+        # Dagster would report only after half a minute that a port is in use.
+        with socket() as probe:
+            # As web servers do: a port whose last connections are still closing counts as free.
+            probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", int(port)))
+    except (OSError, ValueError, OverflowError) as error:
+        sys.stderr.write(
+            f"The web UI cannot use port {port} ({error}): choose another with PORT=3001 make dev\n"
+        )
+        return 1
+    command = [str(Path(sys.executable).with_name("dg")), "dev", "-w", "workspace.yaml"]
+    try:
         with local_sandbox() as environment:
             sys.stdout.write(
                 f"Tableau sandbox: {environment['TABLEAU_SERVER_URL']} (admin / admin)\n"
                 f"Dagster:         http://127.0.0.1:{port}\n"
             )
             sys.stdout.flush()
-            return _dagster(port, environment)
+            process = subprocess.Popen(
+                [*command, "--host", "127.0.0.1", "--port", port],
+                cwd=_ROOT,
+                env={**os.environ, **environment},
+                # A session of its own, so that Ctrl-C does not also reach its children: it stops
+                # them itself.
+                start_new_session=True,
+            )
+            try:
+                return process.wait()
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait()
     except RuntimeError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:
         return 0
-
-
-def _refuse_taken(port: str) -> None:
-    """Refuse a port in use now: Dagster would report it only after half a minute.
-
-    Raises:
-        RuntimeError: the port is in use; the message names the variable.
-    """
-    try:
-        with socket() as probe:
-            # As web servers do: a port whose last connections are still closing counts as free.
-            probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", int(port)))
-    except (OSError, ValueError, OverflowError) as error:
-        raise RuntimeError(
-            f"The web UI cannot use port {port} ({error}): choose another with PORT=3001 make dev"
-        ) from error
-
-
-def _dagster(port: str, environment: dict[str, str]) -> int:
-    command = [str(Path(sys.executable).with_name("dg")), "dev", "-w", "workspace.yaml"]
-    process = subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", port],
-        cwd=_ROOT,
-        env={**os.environ, **environment},
-        # A session of its own, so that Ctrl-C does not also reach its children: it stops them
-        # itself.
-        start_new_session=True,
-    )
-    try:
-        return process.wait()
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
 
 
 if __name__ == "__main__":

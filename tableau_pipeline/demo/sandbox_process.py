@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -12,8 +12,6 @@ from tableau_pipeline.resources import data_dir
 
 _STOP_SECONDS = 10
 _PORT = "8765"
-# The token that every sandbox has.
-_TOKEN_NAME, _TOKEN_SECRET = "pipeline", "pipeline-secret"
 
 
 def local_sandbox() -> AbstractContextManager[dict[str, str]]:
@@ -51,13 +49,28 @@ def sandbox_process(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=_without_credentials(os.environ),
+        # The pipeline signs in with the well-known token, whatever a sandbox of one's own uses.
+        env={n: v for n, v in os.environ.items() if not n.startswith("TABLEAU_SANDBOX_")},
         # Ctrl-C in a terminal must reach only this process, which stops the sandbox after its
         # users.
         start_new_session=True,
     )
     try:
-        yield _environment(process)
+        banner = process.stdout.readline() if process.stdout else ""
+        url = re.search(r"http://\S+", banner)
+        if url is None:
+            raise RuntimeError(
+                f"The sandbox did not start: {banner.strip() or 'it printed nothing'}. If `make "
+                "demo` or `make dev` already runs, stop it, or choose another port for both with "
+                "SANDBOX_PORT=8766"
+            )
+        # The token is one that every sandbox has.
+        yield {
+            "TABLEAU_SERVER_URL": url[0],
+            "TABLEAU_SITE": "",
+            "TABLEAU_TOKEN_NAME": "pipeline",
+            "TABLEAU_TOKEN_VALUE": "pipeline-secret",
+        }
     finally:
         process.terminate()
         try:
@@ -65,29 +78,3 @@ def sandbox_process(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
-    # The pipeline signs in with the well-known token, whatever a sandbox of one's own uses.
-    return {
-        name: value
-        for name, value in environment.items()
-        if not name.startswith("TABLEAU_SANDBOX_")
-    }
-
-
-def _environment(process: subprocess.Popen[str]) -> dict[str, str]:
-    banner = process.stdout.readline() if process.stdout else ""
-    url = re.search(r"http://\S+", banner)
-    if url is None:
-        raise RuntimeError(
-            f"The sandbox did not start: {banner.strip() or 'it printed nothing'}. If `make demo` "
-            "or `make dev` already runs, stop it, or choose another port for both with "
-            "SANDBOX_PORT=8766"
-        )
-    return {
-        "TABLEAU_SERVER_URL": url[0],
-        "TABLEAU_SITE": "",
-        "TABLEAU_TOKEN_NAME": _TOKEN_NAME,
-        "TABLEAU_TOKEN_VALUE": _TOKEN_SECRET,
-    }

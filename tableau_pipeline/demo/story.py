@@ -1,24 +1,20 @@
 """The demo: a year of flights, from Spark to a published data source, in four refreshes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import dagster as dg
 
+from tableau_pipeline.command_line.output import LogLines, Output
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.demo.differences import differences
-from tableau_pipeline.demo.progress import progress_logger
-from tableau_pipeline.resources import (
-    HyperResource,
-    SnapshotIOManager,
-    TableauServerResource,
-    resources_from_env,
-)
+from tableau_pipeline.components.journal import DagsterJournal, setup_of
+from tableau_pipeline.components.published_datasource import snapshots_of
+from tableau_pipeline.components.reporting import Ended
+from tableau_pipeline.components.standing import known
+from tableau_pipeline.diff import diff
+from tableau_pipeline.resources import resources_from_env
 
 # The columns of the table at the end, and their widths.
 _COLUMNS = {
@@ -67,32 +63,21 @@ class Line:
     """The result of a chapter for one data source.
 
     Attributes:
-        deleted: deleted rows, over all tables; `inserted` likewise.
-        compared: how the refresh itself compared the data source with its models.
         differences: between the data source and its models; empty if they are equal.
     """
 
     chapter: Chapter
     datasource: str
-    decision: str
-    reason: str
-    rows: int
-    deleted: int
-    inserted: int
-    bytes_sent: int
-    seconds: float
-    compared: str
-    differences: list[str]
+    ended: Ended
+    differences: Sequence[str]
 
 
 def from_the_start() -> None:
     """Remove what an earlier run of the demo published: the first publish would be an update."""
-    with dg.build_resources(resources_from_env()) as resources:
-        tableau: TableauServerResource = resources.tableau
-        with tableau.session() as site:
-            for each in datasources():
-                for found in site.tsc.datasources.filter(name=each.name):
-                    site.tsc.datasources.delete(str(found.id))
+    with dg.build_resources(resources_from_env()) as found, found.tableau.session() as site:
+        for each in datasources():
+            for published in site.tsc.datasources.filter(name=each.name):
+                site.tsc.datasources.delete(str(published.id))
 
 
 def refresh(
@@ -103,9 +88,9 @@ def refresh(
     Raises:
         RuntimeError: the run failed; the message states why.
     """
-    with_progress = dg.Definitions.merge(
-        definitions, dg.Definitions(loggers={"progress": progress_logger})
-    )
+    shown = LogLines(Output(as_json=False), lambda _: True)
+    loggers = {"progress": dg.LoggerDefinition(lambda _: shown)}
+    with_progress = dg.Definitions.merge(definitions, dg.Definitions(loggers=loggers))
     result = with_progress.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
         raise_on_error=False,
@@ -119,65 +104,35 @@ def refresh(
         raise RuntimeError("\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log")
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
     # A user may declare a data source while the demo runs, which does not know it.
-    known = [each for each in datasources() if dg.AssetKey(each.key) in keys]
-    return lines(chapter, known, result.run_id, instance)
+    return lines(chapter, [e for e in datasources() if dg.AssetKey(e.key) in keys], instance)
 
 
 def lines(
-    chapter: Chapter,
-    published: Iterable[PublishedDatasource],
-    run_id: str,
-    instance: dg.DagsterInstance,
+    chapter: Chapter, published: Sequence[PublishedDatasource], instance: dg.DagsterInstance
 ) -> list[Line]:
     """Compare the data on Tableau with the models, after a run that has published all of these."""
-    found = {
-        event.asset_key: event.step_materialization_data.materialization.metadata
-        for record in instance.all_logs(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION)
-        if (event := record.dagster_event)
-    }
-    return [_line(chapter, each, found[dg.AssetKey(each.key)], instance) for each in published]
+    found = known(instance, [each.key for each in published])
+    return [
+        Line(chapter, each.name, ended, _differences(each, instance))
+        for each in published
+        if (ended := found[each.key].last)
+    ]
 
 
-def _line(
-    chapter: Chapter,
-    datasource: PublishedDatasource,
-    entries: Mapping[str, dg.MetadataValue],
-    instance: dg.DagsterInstance,
-) -> Line:
-    metadata: dict[str, Any] = {name: entry.value for name, entry in entries.items()}
-    details = metadata["details"]
-    return Line(
-        chapter=chapter,
-        datasource=datasource.name,
-        decision=metadata["decision"],
-        reason=metadata["reason"],
-        rows=metadata["dagster/row_count"],
-        deleted=sum(details["deleted"].values()),
-        inserted=sum(details["inserted"].values()),
-        bytes_sent=details["bytes sent"],
-        seconds=metadata["seconds"],
-        compared=metadata["comparison"],
-        differences=_differences(datasource, details["luid"], instance),
-    )
-
-
-def _differences(
-    datasource: PublishedDatasource, luid: str, instance: dg.DagsterInstance
-) -> list[str]:
-    checkpoint = read_history(DagsterJournal(instance, datasource.key).records()).checkpoint
-    if checkpoint is None:
-        raise RuntimeError(f"{datasource.key} was refreshed, but no checkpoint was recorded")
-    cutoffs = {name: each.cutoff for name, each in checkpoint.tables.items() if each.cutoff}
-    with dg.build_resources(resources_from_env()) as resources, TemporaryDirectory() as folder:
-        tableau: TableauServerResource = resources.tableau
-        snapshots: SnapshotIOManager = resources.snapshots
-        hyper: HyperResource = resources.hyper
-        with tableau.session() as site:
-            tdsx = site.download(luid, Path(folder))
-        newest = {
-            model: found for model in datasource.models if (found := snapshots.snapshot(model))
-        }
-        return differences(hyper.process, tdsx, datasource, newest, cutoffs=cutoffs)
+def _differences(datasource: PublishedDatasource, instance: dg.DagsterInstance) -> list[str]:
+    with dg.build_resources(resources_from_env()) as resources:
+        setup = setup_of(
+            datasource,
+            DagsterJournal(instance, datasource.key),
+            snapshots=snapshots_of(datasource, resources.snapshots, None),
+            hyper=resources.hyper,
+            tableau=resources.tableau,
+        )
+        with resources.tableau.session() as site:
+            layout, tables = diff(setup, site, samples=0, tell=lambda *_: None)
+    rows = {name: (e.only_published, e.only_model, e.both - e.equal) for name, e in tables.items()}
+    told = "{}: {:,} rows only published, {:,} only in the model, {:,} with other values"
+    return [*layout, *(told.format(name, *each) for name, each in rows.items() if any(each))]
 
 
 def datasources() -> list[PublishedDatasource]:
@@ -191,13 +146,15 @@ def table(told: Sequence[Line]) -> str:
     """Return a row for each chapter and data source, and then what differs."""
     text = ["", _row(_COLUMNS), _row(["-" * width for width in _COLUMNS.values()])]
     for line in told:
+        done = line.ended
         cells = (
-            *(line.chapter.title, line.datasource, line.decision, f"{line.rows:,}"),
-            *(f"{line.deleted:,}", f"{line.inserted:,}", f"{line.bytes_sent / 1e6:.2f}"),
-            *(f"{line.seconds:.1f}", line.compared.removeprefix("equal ").partition(",")[0]),
+            *(line.chapter.title, line.datasource, done.decision, f"{done.rows:,}"),
+            *(f"{done.deleted:,}", f"{done.inserted:,}", f"{(done.bytes_sent or 0) / 1e6:.2f}"),
+            f"{done.seconds['total']:.1f}",
+            done.compared.removeprefix("equal ").partition(",")[0],
             "DIFFERS" if line.differences else "equal",
         )
-        text += [_row(cells), f"    why: {line.reason}"]
+        text += [_row(cells), f"    why: {done.reason}"]
     for line in told:
         where = f"DIFFERS: {line.datasource}, {line.chapter.title}"
         text += [f"{where}: {each}" for each in line.differences]

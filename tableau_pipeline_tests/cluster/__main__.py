@@ -53,7 +53,7 @@ def _told(folder: Path) -> tuple[list[Line], list[Ran]]:
             if running.web.ended(run_id, seconds=_RUN_SECONDS) != "SUCCESS":
                 raise RuntimeError(what_failed(run_id, running))
             runs.append(ran(chapter, run_id, running))
-            told += lines(chapter, datasources(), run_id, running.instance)
+            told += lines(chapter, datasources(), running.instance)
             # What the comparison has read belongs to no run.
             running.transfers.since_last()
     return told, runs

@@ -359,7 +359,7 @@ def test_a_refresh_as_it_is_shown(location: Location):
 def test_what_stops_a_refresh_is_shown_as_blocking():
     """Prevents: a guard that the web UI calls harmless, although nothing is sent without it."""
     declaration = Declaration(name="Shown", project="Default", tables=(Table("flights", MODEL),))
-    specs = check_specs(declaration, dg.AssetKey("shown"))
+    specs = check_specs(declaration)
     assert {spec.name for spec in specs if spec.blocking} == {"guard", "keys", "schema"}
 
 

@@ -11,14 +11,14 @@ from tableau_pipeline.command_line.main import run
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import asset_keys
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.demo.differences import differences
-from tableau_pipeline.demo.story import datasources
+from tableau_pipeline.demo.story import Line, datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.command_line.conftest import Told, check_transcripts
 from tableau_pipeline_tests.conftest import ROOT, Story
+from tableau_pipeline_tests.differences import differences
 
 TABLES = ("flights", "airlines", "airports", "planes")
 FLIGHTS = TableName("Extract", "flights")
@@ -50,17 +50,25 @@ def models(story: Story) -> dict[str, Snapshot]:
     return {name: found for name in TABLES if (found := store.newest(name))}
 
 
+def _counts(line: Line) -> tuple[object, ...]:
+    done = line.ended
+    return done.decision, done.rows, done.deleted, done.inserted
+
+
 def test_each_chapter_decides_and_ends_equal(story: Story):
     """Prevents: the main job shipping wrong rows, or nothing, or everything again."""
     flights = [line for line in story.lines if line.datasource == "NYC Flights"]
-    assert [(line.decision, line.rows, line.deleted, line.inserted) for line in flights] == [
+    assert [
+        (line.ended.decision, line.ended.rows, line.ended.deleted, line.ended.inserted)
+        for line in flights
+    ] == [
         ("publish (create)", 308_641, 0, 0),
         ("update", 336_776, 0, 28_135),
         ("update", 336_762, 433, 419),
         ("no change", 336_762, 0, 0),
     ]
     assert all(line.differences == [] for line in story.lines)
-    first, december, late, nothing = (line.bytes_sent for line in flights)
+    first, december, late, nothing = (line.ended.bytes_sent for line in flights)
     assert first > 5 * december > 10 * late > nothing == 0
 
 
@@ -78,13 +86,16 @@ def test_the_example_is_clean(story: Story):
 def test_window_rolls(story: Story):
     """Prevents: days that left the window staying, or a small file that grows by each update."""
     departures = [line for line in story.lines if line.datasource == "NYC Departures"]
-    assert [(line.decision, line.rows, line.deleted, line.inserted) for line in departures] == [
+    assert [
+        (line.ended.decision, line.ended.rows, line.ended.deleted, line.ended.inserted)
+        for line in departures
+    ] == [
         ("publish (create)", 273, 0, 0),
         ("update", 273, 93, 93),
         ("publish (replace)", 273, 0, 0),
         ("no change", 273, 0, 0),
     ]
-    reason = departures[2].reason
+    reason = departures[2].ended.reason
     assert reason.startswith(
         "full publish: new content in daily_departures; updates since the last full"
     )
@@ -128,7 +139,7 @@ def test_file_holds_the_tables_and_the_keys_between_them(published: Path):
 def test_comparison_sees_every_difference(
     story: Story, published: Path, tmp_path: Path, change: str, difference: str
 ):
-    """Prevents: a demo that prints "equal" whatever it finds."""
+    """Prevents: tests that call published rows equal whatever they find."""
     changed = tmp_path / "changed.hyper"
     changed.write_bytes(published.read_bytes())
     with Connection(hyper_process().endpoint, changed) as connection:

@@ -20,7 +20,6 @@ from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
@@ -32,6 +31,7 @@ from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.deployment.object_stores import Fault, Network, ObjectServer, S3Server
+from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_pipeline_tests.snapshots.support import commit, rows

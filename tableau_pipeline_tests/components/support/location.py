@@ -22,7 +22,6 @@ from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import History, Record, read_history
 from tableau_pipeline.core.server import Job, Timeouts
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.resources import (
     HyperResource,
@@ -31,6 +30,7 @@ from tableau_pipeline.resources import (
     TableauServerResource,
 )
 from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, session
 from tableau_pipeline_tests.snapshots.support import age

@@ -19,13 +19,13 @@ import obstore
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.hosts.process import Stop, declaration
 from tableau_pipeline_tests.deployment.object_stores import ObjectServer
+from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.postgresql import PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import session

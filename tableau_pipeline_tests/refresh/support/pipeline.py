@@ -21,7 +21,6 @@ from tableau_pipeline.core.declaration import Declaration, Policy, Table
 from tableau_pipeline.core.journal import Intent, Journal, Record, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshot, Span
-from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
@@ -34,6 +33,7 @@ from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_sandbox.testing import Sandbox
 
