@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.defs.flights import models, raw, sources, transformations
+from tableau_pipeline.defs.flights import models, raw, sources
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import Story
 
@@ -115,7 +115,7 @@ MINUTE = pd.Timedelta(minutes=1)
 
 @pytest.fixture(scope="module")
 def flights(spark: SparkSession) -> Iterator[DataFrame]:
-    cached = transformations.flights(sources.read(spark, "flights")).cache()
+    cached = frame(models.flights(sources.read(spark, "flights"))).cache()
     yield cached
     cached.unpersist()
 
@@ -196,7 +196,7 @@ def test_utc_departure_is_the_local_one_in_new_york(derived: pd.DataFrame) -> No
 
 def test_daily_departures_add_up(flights: DataFrame, derived: pd.DataFrame) -> None:
     """Prevents lost and doubled flights in the totals, and averages that count cancelled ones."""
-    daily = transformations.daily_departures(flights).toArrow().to_pandas(date_as_object=False)
+    daily = frame(models.daily_departures(flights)).toArrow().to_pandas(date_as_object=False)
     keys = ["flight_date", "origin"]
     delay = derived.groupby(keys).departure_delay
     expected = pd.DataFrame(
@@ -221,7 +221,7 @@ def test_average_is_null_where_nothing_departed(spark: SparkSession) -> None:
         "SELECT DATE '2013-02-09' flight_date, 'LGA' origin, true cancelled, "
         "CAST(NULL AS INT) departure_delay"
     )
-    assert transformations.daily_departures(cancelled).collect() == [
+    assert frame(models.daily_departures(cancelled)).collect() == [
         (date(2013, 2, 9), "LGA", 1, 1, 0, None, None)
     ]
 
