@@ -76,12 +76,13 @@ class Timeouts:
         job: for a job of the server to end, from its start.
         queue: for a job of the server to start.
         timestamp: until an update shows in the time stamp of the data source.
-        first_poll: between two looks at a job; the pause grows up to `longest_poll`.
+        first_poll: between the first looks at a job, as most are short; the pause grows up to
+            `longest_poll`.
     """
 
     claim: float = 3600
     job: float = 7200
     queue: float = 7200
     timestamp: float = 5
-    first_poll: float = 2
+    first_poll: float = 0.25
     longest_poll: float = 60

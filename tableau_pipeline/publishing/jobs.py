@@ -11,8 +11,6 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 
 _GROWTH = 1.5
-# The first looks are closer together, as most jobs are short.
-_FIRST_POLLS = 8
 # Seconds: shorter waits are not logged.
 _WORTH_LOGGING = 1
 # Seconds: HTTP dates have whole seconds, so within less the server's clock may not move at all.
@@ -88,13 +86,7 @@ class Jobs:
         )
 
 
-def _pauses(first: float, longest: float) -> Generator[float]:
-    pause, total = first / _FIRST_POLLS, 0.0
-    while total < first:
-        yield pause
-        total += pause
-        pause *= _GROWTH
-    pause = first
+def _pauses(pause: float, longest: float) -> Generator[float]:
     while True:
         yield pause
         pause = min(pause * _GROWTH, longest)

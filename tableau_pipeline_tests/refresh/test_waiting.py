@@ -32,7 +32,7 @@ def send(eyes: TableauSite, tmp_path: Path) -> Callable[[], str]:
     name, project = f"Sales {uuid4().hex[:8]}", eyes.project("Default", create=False)
     upload = eyes.upload(hyper_file(tmp_path, pa.table({"number": range(5)})))
     job = eyes.publish(upload, name=name, project_id=project, mode=PublishMode.CREATE)
-    assert Jobs(eyes, Timeouts(first_poll=0.1), sleep, LOG).wait(job)
+    assert Jobs(eyes, Timeouts(first_poll=0.02), sleep, LOG).wait(job)
     luid = eyes.find_by_name(name, project_id=project).luid
     return lambda: eyes.update(luid, batch=CLEAR, upload=None, request_id=str(uuid4()))
 

@@ -44,7 +44,7 @@ STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
 WHOLE = {"payload_limit_mb": 1e-6}
 
 # Time stamps are there at once, on most servers of tests, and jobs take no longer than a blink.
-TIMEOUTS = Timeouts(claim=30, job=30, queue=30, timestamp=0, first_poll=0.16)
+TIMEOUTS = Timeouts(claim=30, job=30, queue=30, timestamp=0, first_poll=0.02)
 
 # Stand around the journal or the server, to interfere with their calls.
 Around = Callable[[Any], Any]
