@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from tableauhyperapi import TableName
 
@@ -260,7 +260,6 @@ class Insert:
 
     target: Table
     source: Table
-    verb: ClassVar = "insert"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +268,6 @@ class Replace:
 
     target: Table
     source: Table
-    verb: ClassVar = "replace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +280,6 @@ class Upsert:
     target: Table
     source: Table
     where: Condition
-    verb: ClassVar = "upsert"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +292,6 @@ class Delete:
     target: Table
     source: Table | None = None
     where: Condition
-    verb: ClassVar = "delete"
 
 
 Action = Insert | Upsert | Delete | Replace
@@ -329,7 +325,7 @@ class Batch:
 
 
 def _wire(action: Action) -> dict[str, Any]:
-    fields: dict[str, Any] = {"action": action.verb}
+    fields: dict[str, Any] = {"action": type(action).__name__.lower()}
     for side, table in (("target", action.target), ("source", action.source)):
         if table is None and isinstance(action, Delete):
             continue

@@ -1,6 +1,6 @@
 """The three ways to sign in to Tableau. A repr never shows a secret.
 
-`remedy` is what to check if the server rejects the credentials.
+`described` says who signs in, and `remedy` what to check if the server rejects the credentials.
 """
 
 import hashlib
@@ -62,11 +62,7 @@ class PersonalAccessToken:
         "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE; a token ends after 15 days without use, "
         "and a year after it was made: make a new one under My Account Settings"
     )
-
-    @property
-    def described(self) -> str:
-        """Who signs in, for messages."""
-        return f'with the token "{self.name}"'
+    described: ClassVar = 'with the token "{0.name}"'
 
     def for_site(self, site: str) -> TSC.PersonalAccessTokenAuth:
         """Return TSC's credentials."""
@@ -83,11 +79,7 @@ class Password:
         "Check TABLEAU_USERNAME and TABLEAU_PASSWORD; a user with multi-factor authentication "
         "needs a token instead"
     )
-
-    @property
-    def described(self) -> str:
-        """Who signs in, for messages."""
-        return f'as "{self.username}" with a password'
+    described: ClassVar = 'as "{0.username}" with a password'
 
     def for_site(self, site: str) -> TSC.TableauAuth:
         """Return TSC's credentials."""
@@ -113,11 +105,7 @@ class ConnectedApp:
         "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
         "connected app is enabled, and the clock of this host"
     )
-
-    @property
-    def described(self) -> str:
-        """Who signs in, for messages."""
-        return f'as "{self.username}" by the connected app {self.client_id}'
+    described: ClassVar = 'as "{0.username}" by the connected app {0.client_id}'
 
     def for_site(self, site: str) -> TSC.JWTAuth:
         """Return TSC's credentials."""
@@ -278,7 +266,8 @@ def _session(
     wire: Wire, credentials: Credentials, site: str, ca_bundle: Path | None, log: logging.Logger
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
-    doing = f'Signing in to site "{site}" of {url} {credentials.described}'
+    who = credentials.described.format(credentials)
+    doing = f'Signing in to site "{site}" of {url} {who}'
     # The server does not show what is wrong.
     hint = (
         f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
