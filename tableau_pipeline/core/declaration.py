@@ -74,14 +74,6 @@ class Diff:
         "snapshots are compared.",
     )
 
-    @model_validator(mode="after")
-    def _all_columns(self) -> Self:
-        if self.feed:
-            named = dict(self.feed.columns)
-            columns = tuple((name, named.get(name, name)) for name in self.key)
-            object.__setattr__(self, "feed", replace(self.feed, columns=columns))
-        return self
-
 
 def is_span(lookback: str) -> bool:
     """Whether a lookback is a time span, such as "3 days"."""

@@ -243,11 +243,13 @@ def _expired(connection: Connection, change: TableChange) -> list[KeyTable]:
 def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: Snapshot) -> None:
     # The feed may have the key in another type, but the server compares equal types only.
     of_feed = dict(feed.columns)
+    columns = [of_feed.get(name, name) for name in keys.columns]
+    types = map(keys.change.type, keys.columns)
     values = ", ".join(
-        f"CAST({escape_name(of_feed[name])} AS {keys.change.type(name)})" for name in keys.columns
+        f"CAST({escape_name(each)} AS {type_})" for each, type_ in zip(columns, types, strict=True)
     )
-    named = select_sql(table_source(feed.model, changes, only=[*of_feed.values()]))
-    where = _complete([*of_feed.values()])
+    named = select_sql(table_source(feed.model, changes, only=columns))
+    where = _complete(columns)
     try:
         keys.fill(connection, f"SELECT DISTINCT {values} FROM {named} feed WHERE {where}")  # noqa: S608
     except HyperException as error:

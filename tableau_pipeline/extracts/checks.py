@@ -217,12 +217,8 @@ def _policy_problems(table: Table, models: Models) -> Iterator[str]:
             if feed:
                 of_feed = dict(feed.columns)
                 what = f'refresh: diff: changes: columns (feed "{feed.model}")'
-                yield from _missing(what, [*of_feed.values()], _types(models[feed.model]))
-                if unnamed := set(key) - set(of_feed):
-                    yield (
-                        f'refresh: diff: changes: the feed "{feed.model}" has no column for the '
-                        f"key {', '.join(sorted(unnamed))}"
-                    )
+                columns = [of_feed.get(name, name) for name in key]
+                yield from _missing(what, columns, _types(models[feed.model]))
         case Append(cursor, lookback):
             yield from _missing("refresh: append: cursor", [cursor], types)
             if cursor in types:
