@@ -32,11 +32,6 @@ def grantee(site: TableauSite, kind: str, name: str) -> str | None:
     return site.ask(f'Looking for the {kind} "{name}"', find, remedies=_BY_LUID)
 
 
-def user_name(site: TableauSite, luid: str) -> str:
-    """Return the name of a user."""
-    return site.ask(f"Asking for user {luid}", lambda: str(site.tsc.users.get_by_id(luid).name))
-
-
 def describe(site: TableauSite, luid: str, *, owner: str | None = None, **values: str) -> None:
     """Change properties of a data source; the server keeps what the request does not name.
 

@@ -175,7 +175,7 @@ class Teller:
     def _shown(self, conflict: Conflict) -> str | None:
         with suppress(RefreshError):
             if conflict.path == OWNER and conflict.found:
-                return about.user_name(self.server, conflict.found)
+                return self.server.user(conflict.found)[0]
         return conflict.found
 
     def _luids(self, wanted: Values, written: Values) -> Mapping[tuple[str, str], str]:

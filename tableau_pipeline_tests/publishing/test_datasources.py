@@ -139,7 +139,7 @@ def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: s
     found = [about.grantee(tableau, "group", each) for each in (name.upper(), made, "Nobody")]
     assert found == [made, made, None]
     vera = about.grantee(tableau, "user", VIEWER.name)
-    assert about.user_name(tableau, str(vera)) == VIEWER.name
+    assert tableau.user(str(vera))[0] == VIEWER.name
     with (
         sign_in(Password(VIEWER.name, VIEWER.password)) as hers,
         pytest.raises(RefusedError, match="write its LUID"),
