@@ -142,8 +142,6 @@ class TableauSite:
 
     def now(self) -> datetime:
         """Return the time by the server's own clock; a second or so late, never early."""
-        if self.clock.now() is None:
-            self.ask("Asking for the time", self.tsc.server_info.get)
         if (now := self.clock.now()) is None:
             raise RefreshError(
                 f"The answers of {self.url} lack a valid Date header. Does a proxy in between "

@@ -12,7 +12,6 @@ import requests
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.http import RetryTimes, ServerClock
-from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import (
     DATA,
     INSERT,
@@ -206,11 +205,11 @@ def test_time_of_the_server(sign_in: SignIn):
     assert is_new_year(now)
 
 
-def test_time_without_a_fault(tableau: TableauSite, monkeypatch: pytest.MonkeyPatch):
+def test_time_without_a_fault(sign_in: SignIn):
     # Prevents: the time zone of this host gets into the server's time, or there is no time before
     # something else was asked.
-    monkeypatch.setattr(tableau.clock, "_heard", None)
-    assert timedelta() <= datetime.now(UTC) - tableau.now() < timedelta(seconds=2)
+    with sign_in() as site:
+        assert timedelta() <= datetime.now(UTC) - site.now() < timedelta(seconds=2)
 
 
 def test_server_without_a_clock(sign_in: SignIn):
