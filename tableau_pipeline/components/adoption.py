@@ -20,8 +20,8 @@ from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableIn
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, spark_type
 from tableau_pipeline.metadata.digest import Metadata
+from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.publishing.tasks import RefreshTask
 from tableau_pipeline.refresh.plan import work_in
 
 # The first document lets Dagster load the models beside it.

@@ -23,7 +23,7 @@ from tableau_pipeline.core.declaration import Project, megabytes, project_path
 from tableau_pipeline.core.server import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.digest import LARGEST, Metadata, read_metadata
-from tableau_pipeline.publishing import counts, rest, tasks
+from tableau_pipeline.publishing import counts, rest
 from tableau_pipeline.publishing.errors import (
     SESSION_GONE,
     UPLOAD_REMEDIES,
@@ -31,8 +31,6 @@ from tableau_pipeline.publishing.errors import (
     translate_errors,
 )
 from tableau_pipeline.publishing.http import ServerClock, downloads_up_to
-from tableau_pipeline.publishing.rest import tds_in
-from tableau_pipeline.publishing.tasks import RefreshTask
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -241,10 +239,10 @@ class TableauSite:
         listed = (rest.remote_datasource(self.tsc, each, revision=False) for each in found.values())
         return sorted(listed, key=lambda each: (each.name.casefold(), each.luid))
 
-    def refresh_tasks(self) -> Mapping[str, Sequence[RefreshTask]] | None:
+    def refresh_tasks(self) -> Mapping[str, Sequence[rest.RefreshTask]] | None:
         """Return the tasks that refresh extracts, by LUID; None if this user may not list them."""
         with suppress(RefusedError, SignInError):
-            return self.ask("Listing the refresh tasks", lambda: tasks.refresh_tasks(self.tsc))
+            return self.ask("Listing the refresh tasks", lambda: rest.refresh_tasks(self.tsc))
         return None
 
     def upload(self, file: Path) -> str:
@@ -459,7 +457,7 @@ class TableauSite:
             with downloads_up_to(LARGEST):
                 file = self.tsc.datasources.download(luid, folder, include_extract=False)
             try:
-                return read_metadata(tds_in(Path(file)))
+                return read_metadata(rest.tds_in(Path(file)))
             except ValueError as error:
                 raise RefreshError(
                     f"The server sent data source {luid} in a form that cannot be read: {error}."

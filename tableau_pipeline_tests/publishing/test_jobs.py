@@ -7,9 +7,9 @@ import pytest
 import requests
 
 from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.publishing.rest import cron_of
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.publishing.tasks import cron_of
 from tableau_pipeline_tests.publishing.conftest import (
     VIEWER,
     Shop,
