@@ -92,7 +92,6 @@ class RetryTimes:
     write: float = 3600
 
 
-_SIGN_IN = re.compile(r'(?:password|personalAccessTokenSecret|jwt)="([^"]+)"')
 # Values in something that came instead of an answer: the session of a proxy, or a new token.
 _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
@@ -128,14 +127,9 @@ class Wire:
                 "Tableau itself answers."
             )
 
-    def learn(self, request: requests.PreparedRequest) -> None:
-        """Remember the secrets in a request."""
-        found = [str(request.headers.get("X-Tableau-Auth", ""))]
-        if (request.path_url or "").endswith("/auth/signin"):
-            body = request.body or b""
-            text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
-            found += map(html.unescape, _SIGN_IN.findall(text))
-        for secret in filter(None, found):
+    def learn(self, secret: str | None) -> None:
+        """Remember a secret that is about to be sent."""
+        if secret:
             self.secrets.update({secret, html.escape(secret), quote(secret, safe="")})
 
     def hide(self, text: str) -> str:
@@ -406,7 +400,7 @@ class WireAdapter(HTTPAdapter):
         """
         wire, streams = self.wire, bool(settings.get("stream"))
         wire.check(request.url)
-        wire.learn(request)
+        wire.learn(str(request.headers.get("X-Tableau-Auth", "")))
         only_reads = not self.is_rest or (request.method == "GET" and not streams)
         is_quick = only_reads or "/auth/" in request.path_url
         deadline = Deadline(wire.times.read if is_quick else wire.times.write)

@@ -279,7 +279,10 @@ def _session(
     def sign_in() -> None:
         with translate_errors(doing, url=url, hide=hide, remedies={SIGN_IN_REFUSED: hint}):
             # A signed token is valid for one sign-in only, so a new one is made here.
-            tsc.auth.sign_in(credentials.for_site(site))
+            auth = credentials.for_site(site)
+            for name in ("password", "personalAccessTokenSecret", "jwt"):
+                wire.learn(auth.credentials.get(name))
+            tsc.auth.sign_in(auth)
 
     clock = ServerClock()
     with translate_errors(doing, url=url, hide=hide):
