@@ -1,19 +1,47 @@
-"""Dagster's web server and daemon as real processes, and its GraphQL."""
+"""Ports, waiting, and Dagster's web server and daemon as real processes with its GraphQL."""
 
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import httpx
 
-from tableau_pipeline_tests.ports import free_port
-from tableau_pipeline_tests.waiting import until
+# Below the range that systems take for the other end of connections (Linux from 32768, macOS
+# from 49152): a server that starts for ten seconds would find such a port taken by a connection.
+_FIRST, _LAST = 10_000, 32_000
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nothing uses now."""
+    while True:
+        # By chance, and not the next one: tests in several processes choose at once.
+        port = _FIRST + secrets.randbelow(_LAST - _FIRST)
+        with socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+
+
+def until(found: Callable[[], Any], *, seconds: float, what: str, log: Path | None = None) -> Any:
+    """The first answer that is not empty; without one, an error that shows the end of the log."""
+    deadline = time.monotonic() + seconds
+    while not (answer := found()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"{what}\n{log.read_text()[-5000:] if log else ''}")
+        time.sleep(0.3)
+    return answer
+
 
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 LAUNCH = """

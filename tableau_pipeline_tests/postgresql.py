@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
-from tableau_pipeline_tests.ports import free_port
-from tableau_pipeline_tests.waiting import until
+from tableau_pipeline_tests.dagster_servers import free_port, until
 
 USER, PASSWORD = "pipeline", "a password of the test's"
 

@@ -1,12 +1,18 @@
+"""The code location that ships, and where data land: never among the installed packages."""
+
 import os
+import shutil
 import subprocess
 import sys
-import tomllib
+import tempfile
+from pathlib import Path
+from tempfile import gettempdir
 
 import dagster as dg
 import pytest
-import yaml
 
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.resources import data_dir, resources_from_env, work_dir
 from tableau_pipeline_tests.conftest import ROOT
 
 ASSETS = {
@@ -99,15 +105,6 @@ def test_steps_share_one_jvm_unless_spark_is_remote(
     assert getattr(found, "name", None) == executor
 
 
-def test_workspace_and_project_name_the_same_location():
-    """Prevents: schedules that forget that they were on, since the location has another name."""
-    workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text())
-    (target,) = workspace["load_from"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dg"]["project"]
-    assert target["python_module"]["location_name"] == project["code_location_name"]
-    assert target["python_module"]["module_name"].startswith(f"{project['root_module']}.")
-
-
 def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPatch):
     """Prevents: a token on the page of the resource in the web UI, or in a log of its config."""
     monkeypatch.setenv("TABLEAU_TOKEN_NAME", "nightly")
@@ -116,3 +113,129 @@ def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPat
     assert "very-secret" not in repr(resources["tableau"])
     assert "very-secret" not in str(resources["tableau"].model_dump())
     assert os.environ["TABLEAU_TOKEN_VALUE"] == "very-secret"
+
+
+ASK = "from tableau_pipeline.resources import data_dir; print(data_dir())"
+
+
+@pytest.fixture(autouse=True)
+def _no_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The story of the demo, told in the same process, says where its own data lie."""
+    monkeypatch.delenv("PIPELINE_DATA_DIR", raising=False)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+
+
+def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Prevents: a folder that was chosen and is not used."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIPELINE_DATA_DIR", "lake")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    assert data_dir() == tmp_path / "lake"
+
+
+@pytest.mark.parametrize("url", ["hdfs://lake/data", "s3:/lake/data", "S3://lake", "s3a://lake/x"])
+def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
+    """Prevents: a folder named "s3:" that looks like the bucket, and that nobody else sees."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", url)
+    shown = f"{url.partition(':')[0].lower()}://lake"
+    with pytest.raises(RefusedError) as caught:
+        resources_from_env()
+    assert f"PIPELINE_DATA_DIR is not the URL of an object store ({shown}): set" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://me:secret@lake/x",
+        "s3a://me:secret@lake/x",
+        "S3://me:secret@lake/x",
+        "https://me:secret@lake/x",
+        "https://lake/x?sig=secret",
+        "file:///lake#secret",
+        "s3://me:a/secret@lake/x",
+        "s3://secret@lake/x",
+        "s3://me:secret/x",
+        "abfss://lake:secret@account.dfs.core.windows.net/x",
+        "gs://lake/x?sig=secret",
+        "s3://lake/#secret",
+        "s3://lake/a%20secret",
+    ],
+)
+def test_urls_hold_no_credentials(monkeypatch: pytest.MonkeyPatch, url: str):
+    """Prevents: a secret in the web UI, or a part of a URL that is passed over."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", url)
+    with pytest.raises(RefusedError, match=r"PIPELINE_DATA_DIR .*://") as caught:
+        resources_from_env()
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("place", ["s3://lake", "gs://lake", "abfss://lake@a.dfs.core.windows.net"])
+def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch, place: str):
+    """Prevents: extracts in a bucket, or a local folder that bears its name."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", f"{place}/data/")
+    assert resources_from_env()["snapshots"].root == f"{place}/data/snapshots"
+    assert data_dir().is_relative_to(gettempdir())
+    assert work_dir(keep=True) == data_dir()
+    assert work_dir(keep=False) != data_dir()
+
+
+KILLED = """
+import os
+from tableau_pipeline.objects.local import scratch
+(scratch() / "extract.hyper").touch()
+print(scratch(), flush=True)
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("location", ["s3://lake/data", "/lake/data"])
+def test_what_a_killed_run_has_built_is_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, location: str
+):
+    """Prevents: a disk, or a volume that hosts share, that fills with the files of killed runs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PIPELINE_DATA_DIR", location)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], check=False, capture_output=True, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    left = Path(killed.stdout.strip())
+    assert left.is_relative_to(tmp_path)
+    assert (left / "extract.hyper").exists()
+    mine = work_dir(keep=False)
+    assert mine.parent == left.parent
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(("folder", "home"), [("", None), ("docs", None), ("/", "dagster_home")])
+def test_the_checkout_keeps_its_own(monkeypatch: pytest.MonkeyPatch, folder: str, home: str | None):
+    """Prevents: snapshots that are gone because a process was started in another folder."""
+    monkeypatch.chdir(ROOT / folder)
+    if home:
+        monkeypatch.setenv("DAGSTER_HOME", str(ROOT / home))
+    assert data_dir() == ROOT / "data"
+
+
+def test_another_project_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Prevents: the data of several projects in one folder, that of a library."""
+    monkeypatch.chdir(tmp_path)
+    assert data_dir() == tmp_path / "data"
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    assert data_dir() == tmp_path / "home" / "data"
+
+
+@pytest.mark.slow
+def test_an_installed_package(tmp_path: Path):
+    """Prevents: data in site-packages, which the next installation removes."""
+    packages = tmp_path / "site-packages"
+    shutil.copytree(ROOT / "tableau_pipeline", packages / "tableau_pipeline")
+    project = tmp_path / "project"
+    project.mkdir()
+    output = subprocess.run(
+        [sys.executable, "-c", ASK], cwd=project, check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(packages)},
+    ).stdout  # fmt: skip
+    assert output.strip() == str(project / "data")

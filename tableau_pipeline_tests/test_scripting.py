@@ -1,38 +1,32 @@
+"""Refreshes from scripts, and the names that these may rely on."""
+
 import runpy
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tableau_pipeline import components, hyper, scripting
+from tableau_pipeline.actions import batch
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.hyper.build import Relationship
-from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.session import Password, signed_in
-from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.scripting import refresh
+from tableau_pipeline.scripting import refresh, spark
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.components.support.location import wrong as differences_on
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
-from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox.testing import Sandbox
 
 EXAMPLE = ROOT / "examples" / "refresh_from_a_script.py"
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path) -> Generator[Sandbox, None, None]:
-    with running_sandbox(tmp_path / "sandbox") as sandbox:
-        yield sandbox
 
 
 class Script:
@@ -71,30 +65,22 @@ class Script:
 
 
 @pytest.fixture
-def script(sandbox: Sandbox, tmp_path: Path) -> Script:
+def script(tableau_sandbox: Sandbox, tmp_path: Path) -> Script:
     """A script whose model has content."""
-    made = Script(sandbox, tmp_path)
+    made = Script(tableau_sandbox, tmp_path)
     made.model()
     return made
 
 
-def wrong(site: TableauSite, declaration: Declaration, snapshots: Path) -> list[str]:
+def wrong(sandbox: Sandbox, declaration: Declaration, snapshots: Path) -> list[str]:
     """In what the published data source differs from its models."""
-    (item,) = site.tsc.datasources.filter(name=declaration.name)
     store = SnapshotStore(snapshots)
     models = {model: found for model in declaration.models if (found := store.newest(model))}
-    with TemporaryDirectory() as folder:
-        tdsx = site.download(str(item.id), Path(folder))
-        return differences(hyper_process(), tdsx, declaration, models)
+    return differences_on(sandbox, declaration, models)
 
 
-def test_the_example(
-    spark: SparkSession, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_example(spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Path):
     # Prevents: an example that does not run, or that publishes other rows than those of its file.
-    monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
-    monkeypatch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
-    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
     example = runpy.run_path(str(EXAMPLE))
     csv, data = tmp_path / "orders.csv", tmp_path / "data"
     decisions = []
@@ -104,9 +90,7 @@ def test_the_example(
         stored = SnapshotStore(data / "snapshots").newest("orders")
         assert stored
         assert stored.fingerprint.rows == len(rows)
-        password = Password(sandbox.user, sandbox.password)
-        with signed_in(sandbox.url, credentials=password) as site:
-            assert wrong(site, example["ORDERS"], data / "snapshots") == []
+        assert wrong(tableau_sandbox, example["ORDERS"], data / "snapshots") == []
     assert decisions[0] is Publish
     assert decisions[1] is NoChange
     assert decisions[2] is not NoChange
@@ -153,8 +137,7 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
     assert script.checkpoint() == first.checkpoint
     monkeypatch.chdir("/")
     assert isinstance(script.run().plan, NoChange)
-    with script.session() as site:
-        assert wrong(site, script.declaration, script.data / "snapshots") == []
+    assert wrong(script.sandbox, script.declaration, script.data / "snapshots") == []
 
 
 @pytest.mark.parametrize("options", [Options(dry_run=True), Options(build_only=True)], ids=str)
@@ -165,16 +148,20 @@ def test_what_was_not_published_is_not_remembered(script: Script, options: Optio
     assert isinstance(script.run().plan, Publish)
 
 
-@pytest.mark.parametrize(
-    ("edges", "problem"),
-    [
-        ([("flights", "airlines")], '"airlines" is not a table'),
-        ([("flights", "flights")], "form a circle"),
-    ],
-)
-def test_relationships_are_checked_as_in_yaml(edges: list[tuple[str, str]], problem: str):
-    # Prevents: a KeyError for a misspelt table, or a file that Tableau does not take.
-    relationships = tuple(Relationship(many, one, (("id", "id"),)) for many, one in edges)
-    tables = (Table("flights", "raw/flights"),)
-    with pytest.raises(ValueError, match=problem):
-        Declaration(name="Flights", project="Default", tables=tables, relationships=relationships)
+PUBLIC: dict[ModuleType, str] = {
+    batch: "Action Batch BatchError Delete Insert Replace Upsert all_of source target",
+    components: "FileDrop PublishedDatasource TableauPipeline send_batch",
+    hyper: "HyperFile HyperFileError TableInfo open_hyper",
+    scripting: "Accept Append Calculation ConnectedApp Declaration Diff Feed FieldMetadata Guard "
+    "InCatalog LakeTable Members MetadataPolicy Options Partitions Password "
+    "PersonalAccessToken Reconcile RefreshError RefusedError Relationship "
+    "ReplaceAll Report Republish Retain Table Timeouts refresh signed_in",
+    spark: "SnapshotStore read_files spark_session write_snapshot",
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
+def test_public_names(module: ModuleType):
+    """Prevents: a name that somebody's code imports and that goes unnoticed; one that comes so."""
+    assert module.__all__ == PUBLIC[module].split()
+    assert set(module.__all__) <= set(dir(module))

@@ -1,9 +1,11 @@
 """Lineitem on the hosts of `make cluster`, beside the same on one machine; needs PostgreSQL."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import unquote
 
 import psutil
 import pyarrow.parquet as pq
@@ -16,13 +18,59 @@ from benchmarks.peers.process_tree import processor_seconds
 from benchmarks.published import check_published
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline_tests.cluster.deployment import Transfer, Transfers, deployment
+from tableau_pipeline_tests.cluster.deployment import deployment
+from tableau_pipeline_tests.deployment.object_stores import BUCKET
 
 _MEMORY = "2g"
 _HEADINGS = (
     *("where", "what changed", "decision", "seconds", "processor, s"),
     *("MB read", "MB written", "requests"),
 )
+
+
+# As the server logs it: time, server, status, duration, client, method, path and query.
+_REQUEST = re.compile(
+    rf"\| 200 \| +\S+ \| \S+ \| (GET|PUT|POST) \| /{BUCKET}/(\S+) \| - \| (.*)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    """Bytes of whole objects, and the number of all requests."""
+
+    read: int
+    written: int
+    requests: int
+
+
+class _Transfers:
+    """Adds up what the log of an S3 server tells, from one look to the next."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "log"
+        self._objects = folder / "buckets" / BUCKET
+        self._position = 0
+
+    def since_last(self) -> _Transfer:
+        """What came since the last call."""
+        with self._log.open() as log:
+            log.seek(self._position)
+            text = log.read()
+            self._position = log.tell()
+        read = written = 0
+        for method, key, query in _REQUEST.findall(text):
+            # A large object arrives in parts, and is there with the request that ends them.
+            is_part = "partNumber=" in query or "uploads=" in query
+            size = 0 if is_part else self._size(key)
+            if method == "GET":
+                read += size
+            else:
+                written += size
+        return _Transfer(read, written, requests=text.count("| vgw |"))
+
+    def _size(self, key: str) -> int:
+        path = self._objects / unquote(key)
+        return path.stat().st_size if path.is_file() else 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +90,7 @@ class _Refresh:
     decision: str
     wall: float
     cpu: float
-    store: Transfer | None
+    store: _Transfer | None
 
 
 def compare_with_several_hosts(scale: float) -> None:
@@ -78,7 +126,8 @@ def _several_hosts(lineitem: Path, folder: Path) -> list[_Refresh]:
     folder.mkdir()
     with deployment(folder / "hosts") as running:
         environment = running.hosts["host-a"].environment
-        return [*_refreshes("`make cluster`", lineitem, folder, environment, running.transfers)]
+        transfers = _Transfers(folder / "hosts" / "s3")
+        return [*_refreshes("`make cluster`", lineitem, folder, environment, transfers)]
 
 
 def _refreshes(
@@ -86,7 +135,7 @@ def _refreshes(
     lineitem: Path,
     folder: Path,
     environment: Mapping[str, str],
-    transfers: Transfers | None = None,
+    transfers: _Transfers | None = None,
 ) -> Iterator[_Refresh]:
     """Publish, change 1 % of the rows and refresh, and refresh once more."""
     source = folder / "source"

@@ -40,7 +40,6 @@ from tableau_sandbox.simulation import apply_batch, parse_batch
 Rows = list[tuple]
 
 USERS = "SELECT * FROM (VALUES (1, 'ann'), (2, 'bob'), (3, 'cy')) AS t (user_id, name)"
-ON_USER = {"op": "eq", "target-col": "user_id", "source-col": "user_id"}
 
 
 def rows_after(
@@ -61,16 +60,6 @@ def rows_after(
     return {name: _rows(after, name) for name in published}
 
 
-def sent(action: str, source: str, target: str, **more: Any) -> dict[str, Any]:
-    """An action as it is sent, of tables without schemas."""
-    return {"action": action, "source-table": source, "target-table": target, **more}
-
-
-def constant_test(op: str, column: str, type_: str, value: str | None) -> dict[str, Any]:
-    """A comparison of a target column with a constant, as it is sent."""
-    return {"op": op, "target-col": column, "const": {"type": type_, "v": value}}
-
-
 def file_of(path: Path, tables: Mapping[str, str]) -> Path:
     """A `.hyper` file with tables in "Extract", made by queries."""
     with Connection(hyper_process().endpoint, path, CreateMode.CREATE_AND_REPLACE) as connection:
@@ -88,12 +77,13 @@ def _rows(path: Path, name: str) -> Rows:
 ON_ID = target("id") == source("id")
 
 
+a, b, ANY = target("a"), source("b"), cast("Any", None)
+
+
 def where(condition: Condition) -> Any:
     """The condition of a delete, as it is sent."""
-    (action,) = json.loads(Batch([Delete(target="t", source="s", where=condition)]).json())[
-        "actions"
-    ]
-    return action["condition"]
+    batch = Batch([Delete(target="t", source="s", where=condition)])
+    return json.loads(batch.json())["actions"][0]["condition"]
 
 
 def const(type_: str, value: str | None, op: str = "eq") -> dict[str, Any]:
@@ -101,26 +91,26 @@ def const(type_: str, value: str | None, op: str = "eq") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("condition", "op", "columns"),
+    ("condition", "op"),
     [
-        (target("t") == source("s"), "eq", ("t", "s")),
-        (source("s") == target("t"), "eq", ("t", "s")),
-        (target("t") != source("s"), "neq", ("t", "s")),
-        (target("t") < source("s"), "lt", ("t", "s")),
-        (source("s") < target("t"), "gt", ("t", "s")),
-        (target("t") <= source("s"), "lte", ("t", "s")),
-        (source("s") <= target("t"), "gte", ("t", "s")),
-        (target("t") > source("s"), "gt", ("t", "s")),
-        (source("s") > target("t"), "lt", ("t", "s")),
-        (target("t") >= source("s"), "gte", ("t", "s")),
-        (source("s") >= target("t"), "lte", ("t", "s")),
-        (target("t").is_(source("s")), "is", ("t", "s")),
-        (source("s").is_(target("t")), "is", ("t", "s")),
+        (a == b, "eq"),
+        (b == a, "eq"),
+        (a != b, "neq"),
+        (a < b, "lt"),
+        (b < a, "gt"),
+        (a <= b, "lte"),
+        (b <= a, "gte"),
+        (a > b, "gt"),
+        (b > a, "lt"),
+        (a >= b, "gte"),
+        (b >= a, "lte"),
+        (a.is_(b), "is"),
+        (b.is_(a), "is"),
     ],
 )
-def test_columns_compared(condition: Condition, op: str, columns: tuple[str, str]):
+def test_columns_compared(condition: Condition, op: str):
     # Prevents: a comparison written the other way round chooses the opposite rows.
-    assert where(condition) == {"op": op, "target-col": columns[0], "source-col": columns[1]}
+    assert where(condition) == {"op": op, "target-col": "a", "source-col": "b"}
 
 
 class Level(IntEnum):
@@ -137,36 +127,30 @@ PARIS = ZoneInfo("Europe/Paris")
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        (target("a") == True, const("boolean", "true")),  # noqa: E712
-        (target("a") != False, const("boolean", "false", "neq")),  # noqa: E712
-        (target("a") == 5, const("integer", "5")),
-        (5 < target("a"), const("integer", "5", "gt")),  # noqa: SIM300
-        (target("a") == -(1 << 63), const("integer", "-9223372036854775808")),
-        (target("a") == Level.HIGH, const("integer", "3")),
-        (target("a") <= 0.1, const("double", "0.1", "lte")),
-        (target("a") == 5.0, const("double", "5.0")),
-        (target("a") == np.float64(1e300), const("double", "1e+300")),
-        (target("a") == "5", const("string", "5")),
-        (target("a") == Colour.RED, const("string", "red")),
-        (target("a") == "ß'\"\\\n", const("string", "ß'\"\\\n")),
-        (target("a").is_("x"), const("string", "x", "is")),
-        (target("a").is_null(), const("string", None, "is")),
+        (a == True, const("boolean", "true")),  # noqa: E712
+        (a != False, const("boolean", "false", "neq")),  # noqa: E712
+        (a == 5, const("integer", "5")),
+        (5 < a, const("integer", "5", "gt")),  # noqa: SIM300
+        (a == -(1 << 63), const("integer", "-9223372036854775808")),
+        (a == Level.HIGH, const("integer", "3")),
+        (a <= 0.1, const("double", "0.1", "lte")),
+        (a == 5.0, const("double", "5.0")),
+        (a == np.float64(1e300), const("double", "1e+300")),
+        (a == "5", const("string", "5")),
+        (a == Colour.RED, const("string", "red")),
+        (a == "ß'\"\\\n", const("string", "ß'\"\\\n")),
+        (a.is_("x"), const("string", "x", "is")),
+        (a.is_null(), const("string", None, "is")),
+        (a == datetime(2020, 1, 1, 12, tzinfo=UTC), const("datetime", "2020-01-01T12:00:00.000Z")),
         (
-            target("a") == datetime(2020, 1, 1, 12, tzinfo=UTC),
-            const("datetime", "2020-01-01T12:00:00.000Z"),
-        ),
-        (
-            target("a") < datetime(2020, 1, 1, 0, 0, 0, 7000, timezone(timedelta(hours=1))),
+            a < datetime(2020, 1, 1, 0, 0, 0, 7000, timezone(timedelta(hours=1))),
             const("datetime", "2019-12-31T23:00:00.007Z", "lt"),
         ),
         (
-            target("a") == datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=PARIS),
+            a == datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=PARIS),
             const("datetime", "2020-10-25T01:30:00.000Z"),
         ),
-        (
-            target("a") == datetime(20, 1, 1, tzinfo=UTC),
-            const("datetime", "0020-01-01T00:00:00.000Z"),
-        ),
+        (a == datetime(20, 1, 1, tzinfo=UTC), const("datetime", "0020-01-01T00:00:00.000Z")),
         (
             source("a") == 5,
             {"op": "eq", "source-col": "a", "const": const("integer", "5")["const"]},
@@ -180,14 +164,15 @@ def test_constants(condition: Condition, expected: dict[str, Any]):
 
 def test_conditions_nest():
     # Prevents: parentheses get lost, and other rows are chosen.
-    one, two, three = target("a") == 1, target("a") == 2, target("a") == 3
-    a, b, c = where(one), where(two), where(three)
-    both = {"op": "and", "args": [a, b]}
-    assert where((one & two) | three) == {"op": "or", "args": [both, c]}
-    assert where(one & (two | three)) == {"op": "and", "args": [a, {"op": "or", "args": [b, c]}]}
+    one, two, three = a == 1, a == 2, a == 3
+    first, second, third = where(one), where(two), where(three)
+    both = {"op": "and", "args": [first, second]}
+    either = {"op": "or", "args": [second, third]}
+    assert where((one & two) | three) == {"op": "or", "args": [both, third]}
+    assert where(one & (two | three)) == {"op": "and", "args": [first, either]}
     assert where(one & two & three) == where(all_of([one, two, three]))
-    assert where(one & two & three) == {"op": "and", "args": [a, b, c]}
-    assert where(all_of([one])) == a
+    assert where(one & two & three) == {"op": "and", "args": [first, second, third]}
+    assert where(all_of([one])) == first
 
 
 def test_as_long_as_servers_bear():
@@ -213,9 +198,6 @@ def test_refusals_stop_a_refresh():
     # Prevents: a refresh tries again what will never work, or a script does not catch it.
     assert issubclass(BatchError, RefusedError)
     assert issubclass(BatchError, ValueError)
-
-
-a, ANY = target("a"), cast("Any", None)
 
 
 @pytest.mark.parametrize(
@@ -258,24 +240,12 @@ def test_refused_at_once(build: Callable[[], object], reason: str):
         build()
 
 
-def wire(batch: Batch) -> Any:
-    return json.loads(batch.json())["actions"]
-
-
 def test_multi_table_append(tmp_path: Path):
     # Prevents: the rows of one table land in the other one.
-    batch = Batch(
-        [
-            Insert(target=TableName("Extract", "customers"), source="new_customers"),
-            Insert(target=TableName("Extract", "items"), source="new_items"),
-        ]
-    )
-    assert wire(batch) == [
-        sent("insert", "new_customers", "customers", **{"target-schema": "Extract"}),
-        sent("insert", "new_items", "items", **{"target-schema": "Extract"}),
-    ]
+    customers = Insert(target=TableName("Extract", "customers"), source="new_customers")
+    items = Insert(target=TableName("Extract", "items"), source="new_items")
     after = rows_after(
-        batch,
+        Batch([customers, items]),
         tmp_path,
         published={"customers": "SELECT 1 AS id", "items": "SELECT 10 AS id"},
         payload={"new_customers": "SELECT 2 AS id", "new_items": "SELECT 20 AS id"},
@@ -301,11 +271,6 @@ def test_incremental_star(tmp_path: Path):
             Insert(target="ad_views", source="new_ad_views"),
         ]
     )
-    assert wire(batch) == [
-        sent("replace", "campaigns", "marketing_campaigns"),
-        sent("replace", "ad_customers", "ad_customers"),
-        sent("insert", "new_ad_views", "ad_views"),
-    ]
     payload = {"campaigns": CAMPAIGNS, "ad_customers": NEW_CUSTOMER, "new_ad_views": NEW_VIEW}
     assert rows_after(batch, tmp_path, published=STAR, payload=payload) == {
         "marketing_campaigns": [(2, "new")],
@@ -323,11 +288,6 @@ def test_windowed_extract(tmp_path: Path):
             Insert(target="extract", source="extract_increment"),
         ]
     )
-    older = constant_test("lt", "creation_date", "datetime", "2018-12-06T19:21:12.120Z")
-    assert wire(batch) == [
-        {"action": "delete", "target-table": "extract", "condition": older},
-        sent("insert", "extract_increment", "extract"),
-    ]
     edge, too_old, later = (
         f"SELECT TIMESTAMP '2018-12-06 19:21:{seconds}' AS creation_date"
         for seconds in ("12.12", "12.119999", "13")
@@ -353,11 +313,6 @@ def test_change_data_capture(tmp_path: Path):
             Delete(target="extract", source="deleted_tuples", where=same_user),
         ]
     )
-    assert wire(batch) == [
-        sent("insert", "new_tuples", "extract"),
-        sent("upsert", "modified_tuples", "extract", condition=ON_USER),
-        sent("delete", "deleted_tuples", "extract", condition=ON_USER),
-    ]
     after = rows_after(
         batch,
         tmp_path,
@@ -375,42 +330,22 @@ def test_upsert(tmp_path: Path):
     # Prevents: an upsert only updates, or only inserts.
     same_user = target("user_id") == source("user_id")
     batch = Batch([Upsert(target="users", source="s", where=same_user)])
-    assert wire(batch) == [sent("upsert", "s", "users", condition=ON_USER)]
     changed = {"s": "SELECT * FROM (VALUES ('bo', 2), ('dee', 4)) AS t (name, user_id)"}
     after = rows_after(batch, tmp_path, published={"users": USERS}, payload=changed)
     assert after == {"users": [(1, "ann"), (2, "bo"), (3, "cy"), (4, "dee")]}
 
 
-NOT_BOB = [(1, "ann"), (3, "cy")]
-
-
 @pytest.mark.parametrize(
-    ("where", "condition", "left"),
+    "where",
     [
-        (target("user_id") == 2, constant_test("eq", "user_id", "integer", "2"), NOT_BOB),
-        (
-            (target("user_id") > 1) & (target("name").is_null() | (target("name") <= "bob")),
-            {
-                "op": "and",
-                "args": [
-                    constant_test("gt", "user_id", "integer", "1"),
-                    {
-                        "op": "or",
-                        "args": [
-                            constant_test("is", "name", "string", None),
-                            constant_test("lte", "name", "string", "bob"),
-                        ],
-                    },
-                ],
-            },
-            NOT_BOB,
-        ),
+        target("user_id") == 2,
+        (target("user_id") > 1) & (target("name").is_null() | (target("name") <= "bob")),
     ],
 )
-def test_deletes_without_a_payload(tmp_path: Path, where: Any, condition: Any, left: list):
+def test_deletes_without_a_payload(tmp_path: Path, where: Condition):
     # Prevents: rows are chosen by another condition than the one written.
     batch = Batch([Delete(target="users", where=where)])
-    assert wire(batch) == [{"action": "delete", "target-table": "users", "condition": condition}]
+    left = [(1, "ann"), (3, "cy")]
     assert rows_after(batch, tmp_path, published={"users": USERS}) == {"users": left}
 
 

@@ -4,13 +4,50 @@ import argparse
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from tempfile import mkdtemp
 
+import dagster as dg
+from dagster._utils.error import SerializableErrorInfo
+
 from tableau_pipeline.demo.story import CHAPTERS, Line, datasources, lines, table
-from tableau_pipeline_tests.cluster.deployment import deployment, write
-from tableau_pipeline_tests.cluster.ran import Ran, ran, table_of_runs, what_failed
+from tableau_pipeline_tests.cluster.deployment import Deployment, deployment, write
+
+
+def ran(run_id: str, running: Deployment) -> str:
+    """Where the run was that has just ended: whose code server tells of it in its log, as which
+    application of Spark, whose name is that of a host, and which workers computed its models."""
+    hosts = " and ".join(_logs(run_id, running))
+    id_, name = [*running.spark.applications().items()][-1]
+    return (
+        f"  {run_id[:8]} on {hosts}: {id_} of {name} on {' and '.join(running.spark.ran_on(id_))}"
+    )
+
+
+def what_failed(run_id: str, running: Deployment) -> str:
+    """The causes that Dagster knows, and the end of the log of the run's host."""
+    records = running.instance.all_logs(run_id, dg.DagsterEventType.STEP_FAILURE)
+    failures = [
+        record.dagster_event.step_failure_data for record in records if record.dagster_event
+    ]
+    causes = [cause for failure in failures for cause in _causes(failure.error)]
+    ends = [f"{log}:\n{log.read_text()[-2000:]}" for log in _logs(run_id, running).values()]
+    return "\n\n".join([f"Run {run_id} failed", *causes, *ends])
+
+
+def _causes(error: SerializableErrorInfo | None) -> Iterator[str]:
+    while error:
+        yield error.message.strip()
+        error = error.cause
+
+
+def _logs(run_id: str, running: Deployment) -> dict[str, Path]:
+    """The logs of code servers that tell of a run, by host."""
+    logs = {name: host.log("code") for name, host in running.hosts.items()}
+    return {name: log for name, log in logs.items() if run_id in log.read_text()}
+
 
 # Its three JVMs start cold, and a machine may be busy.
 _RUN_SECONDS = 1800
@@ -28,14 +65,13 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     folder = kept or Path(mkdtemp(prefix="cluster-"))
     try:
-        told, runs = _told(folder.absolute())
+        told = _told(folder.absolute())
     except (AssertionError, RuntimeError) as error:
         sys.stderr.write(f"{error}\n\nThe disks and logs of all hosts are in {folder}\n")
         return 1
     except KeyboardInterrupt:
         return 130
     write(table(told))
-    write(table_of_runs(runs))
     if any(line.differences for line in told):
         return 1
     if not kept:
@@ -43,20 +79,18 @@ def main() -> int:
     return 0
 
 
-def _told(folder: Path) -> tuple[list[Line], list[Ran]]:
+def _told(folder: Path) -> list[Line]:
     write("Starting everything. The first time, the S3 server is built, which takes some minutes")
-    told, runs = [], []
+    told = []
     with deployment(folder) as running:
         for chapter, host in zip(CHAPTERS, cycle(running.hosts), strict=False):
             write(f"As of {chapter.as_of} ({chapter.title}), launched on {host}")
             run_id = running.web.launched(host, config=chapter.run_config)
             if running.web.ended(run_id, seconds=_RUN_SECONDS) != "SUCCESS":
                 raise RuntimeError(what_failed(run_id, running))
-            runs.append(ran(chapter, run_id, running))
+            write(ran(run_id, running))
             told += lines(chapter, datasources(), running.instance)
-            # What the comparison has read belongs to no run.
-            running.transfers.since_last()
-    return told, runs
+    return told
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Hosts of a deployment, each with a disk of its own, and all that they share, on this machine."""
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -11,16 +10,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from urllib.parse import unquote
 
 import dagster as dg
 import yaml
 
 from tableau_pipeline.demo.sandbox_process import sandbox_process
-from tableau_pipeline_tests.dagster_servers import WebServer, running, said
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running, said
 from tableau_pipeline_tests.deployment.object_stores import BUCKET, S3Server
 from tableau_pipeline_tests.deployment.test_compose import SERVICES, dagster_yaml_with_logs
-from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 
@@ -118,51 +115,6 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
-# As the server logs it: time, server, status, duration, client, method, path and query.
-_REQUEST = re.compile(
-    rf"\| 200 \| +\S+ \| \S+ \| (GET|PUT|POST) \| /{BUCKET}/(\S+) \| - \| (.*)$", re.MULTILINE
-)
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """Bytes of whole objects, and the number of all requests."""
-
-    read: int
-    written: int
-    requests: int
-
-
-class Transfers:
-    """Adds up what the log of an S3 server tells, from one look to the next."""
-
-    def __init__(self, folder: Path) -> None:
-        self._log = folder / "log"
-        self._objects = folder / "buckets" / BUCKET
-        self._position = 0
-
-    def since_last(self) -> Transfer:
-        """What came since the last call."""
-        with self._log.open() as log:
-            log.seek(self._position)
-            text = log.read()
-            self._position = log.tell()
-        read = written = 0
-        for method, key, query in _REQUEST.findall(text):
-            # A large object arrives in parts, and is there with the request that ends them.
-            is_part = "partNumber=" in query or "uploads=" in query
-            size = 0 if is_part else self._size(key)
-            if method == "GET":
-                read += size
-            else:
-                written += size
-        return Transfer(read, written, requests=text.count("| vgw |"))
-
-    def _size(self, key: str) -> int:
-        path = self._objects / unquote(key)
-        return path.stat().st_size if path.is_file() else 0
-
-
 _APART = "each hidden from the processes of the other hosts"
 _TOGETHER = "apart by the environment only: hiding them is not permitted here (unshare --mount)"
 
@@ -179,7 +131,6 @@ class Deployment:
     hosts: dict[str, Host]
     web: WebServer
     spark: SparkCluster
-    transfers: Transfers
     instance: dg.DagsterInstance
 
 
@@ -221,8 +172,7 @@ def deployment(folder: Path) -> Generator[Deployment]:
         server = stack.enter_context(_web_server(web))
         say("web server", server.url)
         say("Disks", _APART if can_be_hidden() else _TOGETHER)
-        transfers = Transfers(store.folder)
-        yield Deployment({host.name: host for host in hosts}, server, spark, transfers, instance)
+        yield Deployment({host.name: host for host in hosts}, server, spark, instance)
 
 
 @contextmanager

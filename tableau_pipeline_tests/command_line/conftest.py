@@ -1,12 +1,13 @@
 """A project with data sources in every state, as a team finds them in the morning."""
 
 import json
+import logging
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -21,7 +22,7 @@ import yaml
 from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.main import run
 from tableau_pipeline.resources import TableauServerResource
-from tableau_pipeline_tests.components.support.projects import PIPELINE, PYPROJECT
+from tableau_pipeline_tests.components.support.projects import OUR_DEFINITIONS, PIPELINE, PYPROJECT
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
@@ -103,15 +104,6 @@ class World:
         for module in [each for each in sys.modules if each.partition(".")[0] == self.name]:
             del sys.modules[module]
 
-    def files(self) -> dict[str, tuple[int, bytes]]:
-        """All files of the instance and of the data folder."""
-        return {
-            str(path.relative_to(self.root)): (path.stat().st_mtime_ns, path.read_bytes())
-            for place in ("data", "home")
-            for path in sorted((self.root / place).rglob("*"))
-            if path.is_file()
-        }
-
 
 def project(root: Path, name: str) -> None:
     """Write a project without data sources."""
@@ -119,23 +111,10 @@ def project(root: Path, name: str) -> None:
     pipeline.mkdir(parents=True)
     (root / name / "__init__.py").touch()
     (root / "pyproject.toml").write_text(PYPROJECT.format(name=name), "utf-8")
-    (root / name / "definitions.py").write_text(_DEFINITIONS, "utf-8")
+    (root / name / "definitions.py").write_text(OUR_DEFINITIONS, "utf-8")
     (pipeline / "defs.yaml").write_text(PIPELINE, "utf-8")
     (root / "home").mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", root / "home")
-
-
-_DEFINITIONS = """from pathlib import Path
-
-import dagster as dg
-
-from tableau_pipeline.components.loading import load_definitions
-
-
-@dg.definitions
-def defs() -> dg.Definitions:
-    return load_definitions(Path(__file__).parent)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -251,3 +230,27 @@ def documented(command: str, where: str = "reference/commands.md", *, number: in
     blocks = page(where).whole.blocks("console")
     text = [each for each in blocks if each.startswith(f"$ {command}\n")][number]
     return masked(text.partition("\n")[2])
+
+
+def files(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file, but for what Python compiles and the sandbox keeps."""
+    return {
+        str(each): (each.stat().st_mtime_ns, each.read_bytes())
+        for each in sorted(root.rglob("*"))
+        if each.is_file() and not {"__pycache__", "sandbox"} & set(each.parts)
+    }
+
+
+# Neither signing in nor counting changes anything.
+_LOOKS = re.compile(r"GET |POST \S+/auth/sign(in|out) |POST /api/v1/vizql-data-service/")
+
+
+@contextmanager
+def asked(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """What the server is asked, as its log tells: nothing that would change anything."""
+    requests: list[str] = []
+    with caplog.at_level(logging.INFO, "tableau_sandbox.requests"):
+        yield requests
+    requests += [each.getMessage() for each in caplog.records if each.name.endswith(".requests")]
+    assert requests
+    assert [each for each in requests if not _LOOKS.match(each)] == []

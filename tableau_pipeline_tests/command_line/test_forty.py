@@ -1,12 +1,11 @@
 """The command `status` as a team with forty data sources runs it every morning."""
 
-import logging
-
 import dagster as dg
 import pytest
 
 from tableau_pipeline_tests.command_line.conftest import (
     World,
+    asked,
     check_transcripts,
     let_time_pass,
     publish_by_hand,
@@ -37,8 +36,7 @@ def forty(world: World) -> World:
 
 def test_those_that_need_somebody_come_first(forty: World, caplog: pytest.LogCaptureFixture):
     """Prevents: one broken data source among forty that nobody sees, or a request for each."""
-    with caplog.at_level(logging.INFO, "tableau_sandbox.requests"):
+    with asked(caplog) as requests:
         assert forty.run("status").code == 1
-    requests = [each.getMessage() for each in caplog.records if each.name.endswith(".requests")]
     assert len(requests) < 10, requests
     check_transcripts("With forty data sources", forty.type)

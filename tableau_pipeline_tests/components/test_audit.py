@@ -13,8 +13,6 @@ from dagster._core.remote_origin import (
 from dagster._core.test_utils import create_run_for_test
 
 from tableau_pipeline.components.journal import JOURNAL
-from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner
 from tableau_pipeline.errors import RefreshError
@@ -27,11 +25,10 @@ from tableau_pipeline_tests.components.support.location import (
     store,
 )
 from tableau_pipeline_tests.components.support.projects import Project
-from tableau_pipeline_tests.components.test_claims import claim_of
+from tableau_pipeline_tests.components.test_journal import claim_of
 from tableau_pipeline_tests.components.test_published_datasource import rows
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import snapshot
-from tableau_pipeline_tests.refresh.support.pipeline import session
 
 READ = {"reconcile": Reconcile()}
 
@@ -107,8 +104,7 @@ def test_a_large_file_is_counted_by_the_server(location: Location):
     """Prevents: a connected app whose audit does not ask for the right to count."""
     location.by_app = True
     large = {"reconcile": Reconcile(max_mb=1e-6, by="server")}
-    location.model()
-    assert location.refresh("busy", declared=large).success
+    location.publish("busy", declared=large)
     found = report(location.audit("busy", declared=large))
     assert "| equal | count on the server | 8 / 8 |" in found["report"]
 
@@ -147,24 +143,6 @@ def test_a_server_that_lists_nothing_hides_no_finding(
 
 
 @pytest.mark.slow
-def test_data_sources_without_a_declaration_are_reported(location: Location):
-    """Prevents: a data source that nobody refreshes any more, and nobody knows of."""
-    published(location, "busy", "calm")
-    with session(location.sandbox) as site:
-        luid = str(location.checkpoint("calm").luid)
-        before = site.find_by_luid(luid)
-        result = location.audit("busy", declared=READ)
-        assert site.find_by_luid(luid) == before
-    assert result.success
-    found = report(result)
-    assert found["summary"] == "1 equal, 1 not declared here"
-    (row,) = (line for line in found["report"].splitlines() if line.startswith("| [calm]("))
-    assert "| not declared here |  |  | Its key is " in row
-    assert '"calm", with the tag of this instance. This instance last refreshed it at 20' in row
-    assert row.endswith(" UTC. |")
-
-
-@pytest.mark.slow
 def test_another_code_location_is_named(location: Location):
     """Prevents: a data source of another team that is taken for an orphan, and deleted."""
     published(location, "busy")
@@ -198,7 +176,6 @@ def test_a_data_source_of_another_instance_is_reported_as_such(location: Locatio
     assert "Nothing in this instance has refreshed it" in theirs
 
 
-AUDIT = {"cron": "30 5 * * SUN", "timezone": "Europe/Paris"}
 BUSY = f"""type: tableau_pipeline.components.PublishedDatasource
 attributes:
   name: busy
@@ -211,53 +188,16 @@ flights = dg.AssetSpec(
     {MODEL.split("/")}, partitions_def=dg.StaticPartitionsDefinition(["eu", "us"])
 )
 """
-DEFINITIONS = """from pathlib import Path
-
-import dagster as dg
-
-from tableau_pipeline.components.loading import load_definitions
-
-
-@dg.definitions
-def defs() -> dg.Definitions:
-    return load_definitions(Path(__file__).parent)
-"""
-
-
-@pytest.fixture
-def audited(project: Project) -> Project:
-    """A project with one data source and the audit."""
-    project.write("models.py", MODELS)
-    project.write("busy/defs.yaml", BUSY)
-    project.add_pipeline(audit=AUDIT)
-    (project.package / "definitions.py").write_text(DEFINITIONS, "utf-8")
-    return project
-
-
-def test_a_job_and_a_schedule(audited: Project):
-    """Prevents: an audit at another time than declared, or one that nobody switched on."""
-    definitions = load_definitions(audited.package)
-    dg.Definitions.validate_loadable(definitions)
-    assert definitions.resolve_job_def("audit")
-    (schedule,) = definitions.schedules or ()
-    assert isinstance(schedule, dg.ScheduleDefinition)
-    assert (schedule.name, schedule.job_name) == ("audit_schedule", "audit")
-    assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 5 * * SUN", "Europe/Paris")
-    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
-
-
-def test_a_mistake_is_one_line(audited: Project):
-    """Prevents: an audit that never runs because of a slip, or an error that names no line."""
-    audited.add_pipeline(audit={"cron": "weekly"})
-    with pytest.raises(DeclarationError, match=r'defs\.yaml:4: .*"weekly" is not a cron schedule'):
-        load_definitions(audited.package)
 
 
 @pytest.mark.slow
 def test_partitions_that_the_model_has_lost(
-    location: Location, audited: Project, monkeypatch: pytest.MonkeyPatch
+    location: Location, project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     """Prevents: rows that are never compared again once the model has lost a partition."""
+    project.write("models.py", MODELS)
+    project.write("busy/defs.yaml", BUSY)
+    project.add_pipeline(audit={})
     location.partitions[MODEL] = dg.StaticPartitionsDefinition(["ap", "eu", "us"])
     for key in ("ap", "eu", "us"):
         snapshot(location.root, rows([key]), asset_key=MODEL, partition=key)
@@ -269,7 +209,7 @@ def test_partitions_that_the_model_has_lost(
     monkeypatch.setenv("TABLEAU_USERNAME", location.sandbox.user)
     monkeypatch.setenv("TABLEAU_PASSWORD", location.sandbox.password)
     repository = ReconstructableRepository.for_module(
-        f"{audited.name}.definitions", "defs", working_directory=str(audited.root)
+        f"{project.name}.definitions", "defs", working_directory=str(project.root)
     )
     result = dg.execute_job(
         repository.get_reconstructable_job("audit"),

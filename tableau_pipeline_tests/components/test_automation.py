@@ -21,7 +21,7 @@ from tableau_pipeline.components.automation import dbt_sensors, refresh_schedule
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.conftest import NewInstance
-from tableau_pipeline_tests.components.support.projects import declared
+from tableau_pipeline_tests.components.support.projects import Project, declared
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import dg_dev
 from tableau_sandbox.testing import Sandbox
@@ -90,54 +90,24 @@ class Location:
         ).success
 
 
-def test_any_new_model_starts_a_refresh():
-    """Prevents: a dimension that changed, and a data source that does not."""
-    location = Location("any")
-    location.materialize(CUSTOMERS)
-    assert location.tick() == BOTH
-    assert location.tick() == set()
+# Which models are new before a look, by their first letters, and whether it starts a refresh.
+STORIES = {
+    "a dimension changes, and its data source does not": ("any", "C! -"),
+    "a refresh for each model of a nightly load, or before the last": ("all", "O O C! -"),
+    "any: as many refreshes as models that are new at once": ("any", "OC! -"),
+    "all: as many refreshes as models that are new at once": ("all", "OC! -"),
+    "a model counts as new although the last refresh had it": ("all", "OC! O C!"),
+    "rows that arrive while a refresh starts stay out": ("any", "O! C! -"),
+}
 
 
-def test_all_new_models_start_one_refresh():
-    """Prevents: a refresh for each model of a nightly load, or one before the last is there."""
-    location = Location("all")
-    location.materialize(ORDERS)
-    assert location.tick() == set()
-    location.materialize(ORDERS)
-    assert location.tick() == set()
-    location.materialize(CUSTOMERS)
-    assert location.tick() == BOTH
-    assert location.tick() == set()
-
-
-@pytest.mark.parametrize("after", ["any", "all"])
-def test_models_new_at_once_start_one_refresh(after: str):
-    """Prevents: as many refreshes as models."""
-    location = Location(after)
-    location.materialize(ORDERS, CUSTOMERS)
-    assert location.tick() == BOTH
-    assert location.tick() == set()
-
-
-def test_after_all_starts_over_with_each_refresh():
-    """Prevents: a model counted as new although the last refresh had it."""
-    location = Location("all")
-    location.materialize(ORDERS, CUSTOMERS)
-    assert location.tick() == BOTH
-    location.materialize(ORDERS)
-    assert location.tick() == set()
-    location.materialize(CUSTOMERS)
-    assert location.tick() == BOTH
-
-
-def test_a_model_new_just_after_a_request_is_not_forgotten():
-    """Prevents: rows that arrive while a refresh starts, and that it does not have, staying out."""
-    location = Location("any")
-    location.materialize(ORDERS)
-    assert location.tick() == BOTH
-    location.materialize(CUSTOMERS)
-    assert location.tick() == BOTH
-    assert location.tick() == set()
+@pytest.mark.parametrize(("after", "looks"), STORIES.values(), ids=STORIES)
+def test_new_models(after: str, looks: str):
+    """Prevents: what the name of each case says."""
+    location, models = Location(after), {"O": ORDERS, "C": CUSTOMERS}
+    for look in looks.split():
+        location.materialize(*(models[letter] for letter in look if letter in models))
+        assert location.tick() == (BOTH if look.endswith("!") else set()), look
 
 
 @pytest.mark.parametrize("after", ["any", "all"])
@@ -313,44 +283,19 @@ def test_one_variable_for_every_trigger(
     if value is not None:
         monkeypatch.setenv("PIPELINE_TRIGGERS", value)
     context = dg.ComponentTree.for_test().load_context
+    file_drop = FileDrop.from_attributes_dict(attributes={"folder": "/srv"})
     found = [
         *refresh_schedules([declared(trigger={"cron": "0 6 * * *"})]),
         *dbt_sensors([declared(trigger={"dbt": "target/run_results.json"})]),
-        *(
-            FileDrop.from_attributes_dict(attributes={"folder": "/srv"}).build_defs(context).sensors
-            or ()
-        ),
+        *(file_drop.build_defs(context).sensors or ()),
     ]
     assert [each.default_status.name for each in found] == [status] * 3
 
 
-FILES = {
-    "workspace.yaml": """
-load_from:
-  - python_module: {module_name: daily.definitions, working_directory: ., location_name: daily}
-""",
-    "pyproject.toml": """
-[tool.dg]
-directory_type = "backfilled"
-
-[tool.dg.project]
-root_module = "daily"
-""",
-    "daily/__init__.py": "",
-    "daily/definitions.py": """
-from pathlib import Path
-
-import dagster as dg
+DAYS = [str(date(2026, 1, 1) + timedelta(days=number)) for number in range(90)]
 
 
-@dg.definitions
-def defs() -> dg.Definitions:
-    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-""",
-    "daily/defs/__init__.py": "",
-    "daily/defs/tableau/defs.yaml": "type: tableau_pipeline.components.TableauPipeline",
-    "daily/defs/models.py": """
-import dagster as dg
+DAILY = """import dagster as dg
 
 from tableau_pipeline.resources import SparkResource
 
@@ -368,45 +313,31 @@ def orders(context: dg.AssetExecutionContext, spark: SparkResource):
         f"SELECT DATE '{window.start.date()}' + CAST(d.id AS INT) AS day, n.id AS id, "
         f"uuid() AS changed FROM RANGE({days}) d CROSS JOIN RANGE(3) n"
     )
-""",
-    "daily/defs/shop/defs.yaml": """
-type: tableau_pipeline.components.PublishedDatasource
-
+"""
+DAILY_ORDERS = """type: tableau_pipeline.components.PublishedDatasource
 attributes:
   name: Daily Orders
-  backfilled: Default
-  tables:
-    orders:
-      refresh: {partitions: {column: day}}
+  project: Default
+  tables: {orders: {refresh: {partitions: {column: day}}}}
   trigger: {after: any}
-""",
-}
-DAYS = [str(date(2026, 1, 1) + timedelta(days=number)) for number in range(90)]
-
-
-def backfilled(folder: Path) -> Path:
-    for name, text in FILES.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    return folder
+"""
 
 
 @pytest.mark.slow
 def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
-    tableau_sandbox: Sandbox, tmp_path: Path
+    tableau_sandbox: Sandbox, project: Project, tmp_path: Path
 ):
     """Prevents: a run or a publication for each day of a backfill; a day again that ships more."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
-    environment = {
-        **os.environ,
-        "DAGSTER_HOME": str(home),
-        "PIPELINE_DATA_DIR": str(tmp_path / "data"),
-        "PIPELINE_TRIGGERS": "on",
-    }
-    with dg_dev(backfilled(tmp_path / "backfilled"), environment, tmp_path / "dev.log") as server:
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "PIPELINE_TRIGGERS": "on"}
+    module = f"{{module_name: {project.name}.definitions, working_directory: .}}"
+    (project.root / "workspace.yaml").write_text(f"load_from: [{{python_module: {module}}}]\n")
+    project.add_pipeline()
+    project.write("models.py", DAILY)
+    project.write("shop/defs.yaml", DAILY_ORDERS)
+    with dg_dev(project.root, environment, tmp_path / "dev.log") as server:
         server.backfill("orders", DAYS)
         model, _ = server.next_run("orders")
         first, assets = server.next_run("daily_orders")
@@ -418,9 +349,7 @@ def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
         again, _ = server.next_run("orders", known={model})
         second, _ = server.next_run("daily_orders", known={first})
         shipped = server.shipped("daily_orders")
-        assert shipped["decision"] == "update"
-        assert shipped["rows changed"] == 3
-
+        assert (shipped["decision"], shipped["rows changed"]) == ("update", 3)
         # The sensor has looked several times since the first one.
         assert server.runs_of("orders").keys() == {model, again}
         assert server.runs_of("daily_orders").keys() == {first, second}

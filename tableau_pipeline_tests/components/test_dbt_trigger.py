@@ -17,6 +17,7 @@ from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.automation import dbt_sensors
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.components.support.projects import declared
 from tableau_pipeline_tests.conftest import ROOT
 
 # Four commands of dbt take a while.
@@ -81,14 +82,12 @@ class Location:
 
 
 def _datasource(key: str, run_results: str, models: list[str] | None) -> PublishedDatasource:
-    return PublishedDatasource.from_attributes_dict(
-        attributes={
-            "name": key,
-            "project": "Default",
-            "tables": {f"{key}_model": {}, f"{key}_days": {}},
-            "relationships": [{"from": f"{key}_model", "to": f"{key}_days", "on": {"day": "day"}}],
-            "trigger": {"dbt": run_results, **({"models": models} if models else {})},
-        }
+    edge = {"from": f"{key}_model", "to": f"{key}_days", "on": {"day": "day"}}
+    return declared(
+        name=key,
+        tables={f"{key}_model": {}, f"{key}_days": {}},
+        relationships=[edge],
+        trigger={"dbt": run_results, **({"models": models} if models else {})},
     )
 
 
@@ -114,27 +113,22 @@ def _check(key: str) -> dg.AssetChecksDefinition:
 
 
 def test_models_and_datasource_in_one_run_once(written: dict[str, Path]):
-    """Prevents: a refresh of models that were not run again; one for each look at the file."""
-    location = Location(written["customers retried"], shop=None)
-    requests, _ = location.tick()
-    assert {key.to_user_string() for key in requests["shop"].asset_selection or ()} == {
-        "shop_raw", "shop_model", "shop_extract", "shop",
-    }  # fmt: skip
-    invocation = json.loads(written["customers retried"].read_text())["metadata"]["invocation_id"]
-    assert requests["shop"].run_key == f"{invocation} shop"
-    assert location.tick() == ({}, f"dbt's last invocation, {invocation}, was already followed")
-
-
-def test_checks_of_the_models_are_part_of_the_run(written: dict[str, Path]):
-    """Prevents: rows that a blocking check would have kept from Tableau."""
+    """Prevents: a refresh of models that were not run again; one for each look at the file; rows
+    that a blocking check would have kept from Tableau."""
     location = Location(written["customers retried"], shop=None)
     (request,) = location.tick()[0].values()
+    assert {key.to_user_string() for key in request.asset_selection or ()} == {
+        *("shop_raw", "shop_model", "shop_extract", "shop")
+    }
     job = location.definitions.resolve_job_def(location.sensor.job_name)
     run = job.get_subset(
         asset_selection=set(request.asset_selection or ()),
         asset_check_selection=request.asset_check_keys,
     )
     assert "shop_model_sound" in [node.name for node in run.nodes]
+    invocation = json.loads(written["customers retried"].read_text())["metadata"]["invocation_id"]
+    assert request.run_key == f"{invocation} shop"
+    assert location.tick() == ({}, f"dbt's last invocation, {invocation}, was already followed")
 
 
 def test_dependants_of_a_failed_model_are_left_out(

@@ -1,14 +1,20 @@
-"""What Dagster keeps of refreshes, and that it stays findable however much has happened since."""
+"""What Dagster keeps of refreshes, how that keeps them apart, and which snapshots they leave."""
 
 from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.test_utils import create_run_for_test
+from filelock import FileLock
 from sqlalchemy import text
 
 from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.journal import (
     Claim,
@@ -19,7 +25,9 @@ from tableau_pipeline.core.journal import (
     Recovered,
     read_history,
 )
-from tableau_pipeline.core.snapshot import Fingerprint, Part
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.snapshots.store import LocalStorage
 from tableau_pipeline_tests.components.support.location import (
     KEY,
     MODEL,
@@ -30,6 +38,7 @@ from tableau_pipeline_tests.components.support.location import (
     store,
     withheld,
 )
+from tableau_pipeline_tests.dagster_servers import until
 from tableau_pipeline_tests.refresh.support.models import flights
 
 
@@ -56,8 +65,7 @@ def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
 
 def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
     """Prevents: 1,000 rows that become one, unasked, because no record of the 1,000 is left."""
-    location.model()
-    assert location.refresh("busy").success
+    location.publish("busy")
     checkpoint = location.checkpoint("busy")
     location.instance.wipe_assets([JOURNAL])
     location.model(flights(1))
@@ -77,41 +85,6 @@ def test_deleted_runs_take_no_records_along(location: Location):
     assert result.success
     location.instance.delete_run(result.run_id)
     assert decision(location.refresh("busy")).startswith("no change")
-
-
-@pytest.mark.slow
-def test_records_are_small_and_few_are_read(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: megabytes in Dagster's database for each refresh of a model by hours, and a
-    refresh that reads all of them, again and again."""
-    hours = location.partitions[MODEL] = dg.StaticPartitionsDefinition(
-        [str(n) for n in range(5000)]
-    )
-    written = location.model(flights(8))
-    nothing = Fingerprint(rows=0, hash_sum=0)
-    parts = [
-        Part(partition=key, version=2, fingerprint=nothing, files=())
-        for key in hours.get_partition_keys()[1:]
-    ]
-    whole = written.parts[0].model_copy(update={"partition": "0"})
-    location.store.commit(
-        MODEL,
-        lambda number, _: written.model_copy(update={"number": number, "parts": (whole, *parts)}),
-    )
-    assert location.refresh("busy").success
-    assert location.wrong("busy") == []
-    records = records_of(location.instance, "busy")
-    assert max(len(record.model_dump_json()) for record in records) < 3000
-    look(location, 200)
-    assert location.refresh("busy").success
-    pages, fetch = [], dg.DagsterInstance.fetch_observations
-
-    def counted(instance: dg.DagsterInstance, *args: Any, **more: Any) -> Any:
-        pages.append(more["limit"])
-        return fetch(instance, *args, **more)
-
-    monkeypatch.setattr(dg.DagsterInstance, "fetch_observations", counted)
-    assert location.refresh("busy").success
-    assert len(pages) <= 5, "two for each look at the records; Dagster itself takes one"
 
 
 OTHER_TYPE = flights(8).set_column(2, "delay", pa.array(["late"] * 8))
@@ -155,8 +128,7 @@ def check_never_forgotten(
     location: Location, reads: list[int], *, others: int, own: int, factor: int = 1
 ) -> None:
     """A checkpoint, and a type change that was refused for long, are still known."""
-    location.model()
-    assert location.refresh("busy").success
+    location.publish("busy")
     location.model(OTHER_TYPE)
     assert "schema changed" in failure(location.refresh("busy"))
     published = location.history("busy").checkpoint
@@ -222,8 +194,7 @@ def interrupted(location: Location, times: int) -> None:
 
 def test_checkpoint_is_found_after_60_kills(location: Location, reads: list[int]):
     """Prevents: a refresh that is killed every night for months costs more and more reads."""
-    location.model()
-    assert location.refresh("busy").success
+    location.publish("busy")
     luid = location.checkpoint("busy").luid
     interrupted(location, 60)
     reads.clear()
@@ -239,8 +210,7 @@ def test_checkpoint_is_found_after_60_kills(location: Location, reads: list[int]
 def test_a_refused_refresh_of_a_lost_request_keeps_what_it_found_out(location: Location):
     """Prevents: the job of an interrupted request is asked for again and again, until it is
     forgotten."""
-    location.model()
-    assert location.refresh("busy").success
+    location.publish("busy")
     interrupted(location, 1)
     location.model(OTHER_TYPE)
     assert not location.refresh("busy").success
@@ -270,8 +240,7 @@ CLAIM = Claim(refresh=7, owner=Owner(run_id="newer"))
 def test_a_record_of_a_later_release_stops_a_refresh(location: Location, record: Record):
     """Prevents: in a rolling upgrade the old release sends beside the new one, as it does not see
     the claim or the open request of that one."""
-    location.model()
-    assert location.refresh("busy").success
+    location.publish("busy")
     location.model(flights(7))
     jobs = len(location.jobs("busy"))
     location.instance.report_runless_asset_event(newer(record))
@@ -298,10 +267,228 @@ def test_a_record_of_a_later_release_keeps_all_snapshots(location: Location):
 
 def test_events_of_a_data_source_are_those_that_people_look_for(location: Location):
     """Prevents: plots and events of the published asset that are broken by records of ours."""
-    location.model()
-    assert location.refresh("busy").success
-    location.model()
-    assert location.refresh("busy", full=True).success
+    location.publish("busy")
+    location.publish("busy", full=True)
     assert location.instance.fetch_observations(KEY, limit=10).records == []
     assert len(location.instance.fetch_materializations(KEY, limit=10).records) == 2
     assert records_of(location.instance, "busy")
+
+
+ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 1}
+
+
+def claim_of(location: Location, status: dg.DagsterRunStatus, **owner: Any) -> str:
+    """A refresh that has begun in another run; the id of the run."""
+    run = create_run_for_test(location.instance, status=status)
+    owner = {"run_id": run.run_id, "step": "busy", **ELSEWHERE, **owner}
+    number = location.history("busy").number + 1
+    store(location, Claim(refresh=number, owner=Owner(**owner)))
+    return run.run_id
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        dg.DagsterRunStatus.FAILURE,
+        pytest.param(dg.DagsterRunStatus.CANCELED, marks=pytest.mark.slow),
+        pytest.param(dg.DagsterRunStatus.SUCCESS, marks=pytest.mark.slow),
+    ],
+)
+def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.DagsterRunStatus):
+    """Prevents: a data source that nobody can refresh any more after a crash."""
+    location.model()
+    claim_of(location, status)
+    assert location.refresh("busy", claim=0).success
+    deleted = claim_of(location, dg.DagsterRunStatus.STARTED)
+    location.instance.delete_run(deleted)
+    assert location.refresh("busy", claim=0).success
+
+
+@pytest.mark.slow
+def test_a_claim_of_a_process_that_is_gone_is_void(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: an hour of waiting for a worker that was killed, until Dagster notices."""
+    location.model()
+    with withheld(ClaimRelease, monkeypatch=monkeypatch):
+        assert location.refresh("busy").success
+    (mine,) = (each for each in records_of(location.instance, "busy") if isinstance(each, Claim))
+    started = dg.DagsterRunStatus.STARTED
+    here = {"boot": mine.owner.boot, "namespace": mine.owner.namespace}
+    claim_of(location, started, **here, pid=2**22 + 1)
+    assert location.refresh("busy", claim=0).success
+    claim_of(location, started, **here, pid=mine.owner.pid)
+    assert "terminate that run" in failure(location.refresh("busy", claim=0))
+
+
+@pytest.mark.slow
+def test_a_claim_of_an_earlier_attempt_is_void(location: Location, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a retry that waits for itself."""
+    location.model()
+    attempts = iter([True, False])
+    publish = TableauSite.publish
+
+    def once(*args: Any, **more: Any) -> Any:
+        if next(attempts):
+            raise RefreshError("the line went dead")
+        return publish(*args, **more)
+
+    with withheld(ClaimRelease, monkeypatch=monkeypatch), monkeypatch.context() as patch:
+        patch.setattr(TableauSite, "publish", once)
+        result = location.refresh("busy", claim=0, retries=1)
+    assert result.success
+    assert location.wrong("busy") == []
+
+
+def _refresh(sandbox: SimpleNamespace, root: Path) -> None:
+    """What a process of its own does; the environment names its instance."""
+    nobody: Any = sandbox
+    with dg.DagsterInstance.get() as instance:
+        Location(nobody, root, instance).refresh("busy")
+
+
+@pytest.mark.slow
+def test_of_runs_that_begin_at_once_one_sends(location: Location):
+    """Prevents: two triggers of one moment publish side by side, and the older rows win."""
+    location.model()
+    server = location.sandbox
+    known = SimpleNamespace(url=server.url, user=server.user, password=server.password)
+    processes = [
+        get_context("spawn").Process(target=_refresh, args=(known, location.root)) for _ in range(2)
+    ]
+    with server.held_jobs():
+        for process in processes:
+            process.start()
+        until(lambda: location.jobs("busy"), seconds=120, what="one of them sends")
+        until(lambda: waiting(location), seconds=120, what="the other one waits")
+        assert len(location.jobs("busy")) == 1
+    for process in processes:
+        process.join(120)
+    tags = [run.tags["tableau/busy"] for run in location.instance.get_runs()]
+    assert sorted(tags) == ["no change", "publish (create)"]
+    assert len(location.jobs("busy")) == 1
+    assert location.wrong("busy") == []
+
+
+def waiting(location: Location) -> bool:
+    """Whether a run says that it waits for another one."""
+    logs = [location.instance.all_logs(run.run_id) for run in location.instance.get_runs()]
+    messages = [entry.user_message for entries in logs for entry in entries]
+    return any("refreshes busy: waiting for it" in each for each in messages)
+
+
+def test_instances_that_keep_nothing_have_a_lock_file(location: Location, tmp_path: Path):
+    """Prevents: two commands on a laptop that send at once, as neither sees the other's records."""
+    location.model()
+    location.instance = dg.DagsterInstance.ephemeral()
+    path = tmp_path / "locks" / "busy.lock"
+    path.parent.mkdir()
+    with FileLock(path):
+        message = failure(location.refresh("busy", claim=0.2))
+        assert str(path) in message
+        assert "Look for a process that hangs" in message
+        assert location.jobs("busy") == []
+    assert location.refresh("busy", claim=0.2).success
+
+
+@pytest.mark.slow
+def test_instances_that_keep_nothing_are_one_deployment(location: Location):
+    """Prevents: a laptop whose second command is refused as the one of another deployment."""
+    location.model()
+    location.instance = dg.DagsterInstance.ephemeral()
+    assert location.refresh("busy").success
+    location.model()
+    location.instance = dg.DagsterInstance.ephemeral()
+    # It asks the server what it holds, as it knows of no refresh before.
+    assert location.refresh("busy").success
+    assert location.wrong("busy") == []
+
+
+KEEP_NOTHING = 1e-9
+
+
+@pytest.mark.slow
+def test_what_another_data_source_holds_stays(location: Location):
+    """Prevents: a full refresh of each data source that is refreshed less often than another."""
+    location.publish("monthly")
+    location.publish("weekly")
+    location.model()
+    location.days_pass()
+    result = location.refresh("weekly")
+    assert location.stored() == [1, 3]
+    assert "Removed 1 old snapshots" in location.log(result)
+    assert location.refresh("monthly").success
+    assert location.stored() == [3]
+
+
+@pytest.mark.parametrize(
+    "published", [pytest.param(False, marks=pytest.mark.slow), True], ids=["first publish", "later"]
+)
+def test_what_an_open_intent_is_about_stays(
+    location: Location, monkeypatch: pytest.MonkeyPatch, published: bool
+):
+    """Prevents: no way to tell what an interrupted refresh left, once another one went on."""
+    location.model()
+    if published:
+        assert location.refresh("torn").success
+    location.model()
+
+    def no_answer(*_: Any, **__: Any) -> None:
+        raise RefreshError("the line went dead")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableauSite, "publish", no_answer)
+        assert not location.refresh("torn", keep_days=KEEP_NOTHING, full=True).success
+    location.model()
+    location.publish("sibling", keep_days=KEEP_NOTHING)
+    assert location.stored() == ([1] if published else []) + [2, 4]
+    assert location.refresh("torn", keep_days=KEEP_NOTHING).success
+    assert location.stored() == [4]
+
+
+def test_a_run_of_many_data_sources_collects_once(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: each data source of a run lists every model, in a store of many of both."""
+    listed, listing = [], LocalStorage.list
+    monkeypatch.setattr(
+        LocalStorage, "list", lambda self, prefix: listed.append(prefix) or listing(self, prefix)
+    )
+    location.model()
+    location.model()
+    location.days_pass()
+    job = dg.Definitions(
+        assets=[refresh_assets(location.declaration(key), None) for key in ("north", "south")],
+        resources=location.resources(),
+        executor=dg.in_process_executor,
+    ).resolve_implicit_global_asset_job_def()
+    for runs in (1, 2):
+        result = job.execute_in_process(instance=location.instance)
+        assert listed.count("") == runs
+        assert location.log(result).count("Removed 1 old snapshots") == 2 - runs
+    assert location.stored() == [2]
+
+
+@pytest.mark.slow
+def test_only_a_refresh_that_succeeded_collects(location: Location):
+    """Prevents: a rehearsal that removes what it was rehearsing with."""
+    location.model()
+    location.model()
+    location.days_pass()
+    assert location.refresh("weekly", dry_run=True).success
+    assert location.refresh("weekly", build_only=True).success
+    location.sandbox.stop()
+    assert not location.refresh("weekly").success
+    assert location.stored() == [1, 2]
+
+
+@pytest.mark.slow
+def test_keep_days_is_for_the_user_to_set(location: Location):
+    """Prevents: a setting that does nothing."""
+    location.model()
+    location.model()
+    location.days_pass(80)
+    assert location.refresh("weekly", keep_days=85).success
+    assert location.stored() == [1, 2]
+    assert location.refresh("weekly", keep_days=75).success
+    assert location.stored() == [2]

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import dagster as dg
 import pytest
 import yaml
 from dagster.components.core.component_tree import ComponentTreeException
@@ -16,7 +15,7 @@ from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline.components.published_datasource import PublishedDatasourceScaffolder
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
-from tableau_pipeline_tests.components.support.projects import Project, declared
+from tableau_pipeline_tests.components.support.projects import Project, declared, scaffolding
 
 HEAD = """type: tableau_pipeline.components.PublishedDatasource
 attributes:
@@ -176,33 +175,24 @@ def test_files_that_are_passed_over(project: Project, beside: str):
     load_definitions(project.package)
 
 
-@pytest.mark.slow
-def test_one_name_twice(project: Project):
-    """Prevents: `Duplicate asset key`, of which nobody knows where it stands."""
-    project.write("models.py", MODEL)
-    first = project.write("a/defs.yaml", PLAIN)
-    second = project.write("b/defs.yaml", PLAIN)
-    (message,) = mistakes(project).splitlines()
-    assert message.startswith(f"{second}:3: attributes.name: ")
-    assert f"is declared in {first}:3" in message
-    # A key of its own would not help.
-    assert message.endswith("Give one of them another name or project")
-
-
 @pytest.mark.parametrize(
-    ("name", "where"), [("Shop", "Sales"), ("SHOP", "[sales]"), ("shop", '" sales"')]
+    ("name", "key", "where"),
+    [
+        ("Shop", "shop", "Sales"),
+        ("Shop", "second", "Sales"),
+        ("SHOP", "second", "[sales]"),
+        ("shop", "second", '" sales"'),
+    ],
 )
-def test_one_place_twice(project: Project, name: str, where: str):
+def test_one_place_twice(project: Project, name: str, key: str, where: str):
     """Prevents: two declarations that replace each other's rows in every run, both green."""
     project.write("models.py", MODEL)
-    text = PLAIN.replace("name: Shop", f"name: {name}\n  key: second").replace(
-        "project: Sales", f"project: {where}"
-    )
+    text = PLAIN.replace("name: Shop", f"name: {name}\n  key: {key}")
     first = project.write("a/defs.yaml", PLAIN)
-    second = project.write("b/defs.yaml", text)
+    second = project.write("b/defs.yaml", text.replace("project: Sales", f"project: {where}"))
     (message,) = mistakes(project).splitlines()
     assert message.startswith(f"{second}:3: attributes.name: ")
-    for part in (f"{first}:3", '"shop"', '"second"', "another name or project"):
+    for part in (f"{first}:3", "another name or project"):
         assert part in message
 
 
@@ -261,14 +251,7 @@ def test_other_errors_keep_their_cause(project: Project):
 def test_a_scaffold_of_any_name(tmp_path: Path, folder: str):
     """Prevents: a key that nobody can guess, or a model whose name Python does not allow."""
     target = tmp_path / folder
-    request = dg.ScaffoldRequest(
-        type_name="x",
-        target_path=target,
-        scaffold_format="yaml",
-        project_root=tmp_path,
-        params=None,
-    )
-    PublishedDatasourceScaffolder().scaffold(request)
+    PublishedDatasourceScaffolder().scaffold(scaffolding(target, tmp_path))
     text = (target / "defs.yaml").read_text("utf-8")
     declared = PublishedDatasource.from_attributes_dict(
         attributes=list(yaml.safe_load_all(text))[1]["attributes"]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import StreamRequestHandler, TCPServer
 from threading import Thread
@@ -54,6 +54,28 @@ class Mail(StreamRequestHandler):
             self.wfile.write(b"221 bye\r\n" if line == "QUIT" else b"250 ok\r\n")
 
 
+BUSY = PublishedDatasource.from_attributes_dict(
+    attributes={
+        "name": "Busy",
+        "key": "busy",
+        "project": "Default",
+        "tables": {"flights": {"model": "raw/flights"}},
+        "freshness": {"within": "24h"},
+    }
+)
+URLS = {
+    Web: "json://127.0.0.1:{}/hook",
+    Mail: "mailto://127.0.0.1:{}?from=us@example.com&to=team@example.com&mode=insecure",
+}
+
+
+def grow_old(location: Location, key: str) -> None:
+    """Let the last refresh of a data source be two days old."""
+    last = location.instance.get_latest_materialization_event(dg.AssetKey(key))
+    assert last
+    location.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
+
+
 @contextmanager
 def serving(handler: type[Web] | type[Mail]) -> Generator[tuple[Any, int]]:
     """A server of its own, as its class of requests, and its port."""
@@ -68,38 +90,30 @@ def serving(handler: type[Web] | type[Mail]) -> Generator[tuple[Any, int]]:
 
 
 @contextmanager
-def telling(location: Location, *urls: str, **more: Any) -> Generator[Any]:
-    """Evaluates the sensor as the daemon does, with the cursor of the time before."""
-    declared = {"name": "Busy", "key": "busy", "project": "Default"}
-    tables = {"flights": {"model": "raw/flights"}}
-    datasource = PublishedDatasource.from_attributes_dict(
-        attributes={**declared, "tables": tables, "freshness": {"within": "24h"}}
-    )
-    sensor = notification_sensor(Notify(urls=urls, **more), [datasource])
-    cursor = None
+def telling(
+    location: Location, *handlers: type[Web] | type[Mail], **more: Any
+) -> Generator[tuple[Any, ...]]:
+    """Servers of their own, and what evaluates the sensor as the daemon does, with the cursor of
+    the time before. Something was published that is new since then."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving(each)) for each in handlers]
+        urls = [URLS[each].format(port) for each, (_, port) in zip(handlers, servers, strict=True)]
+        sensor = notification_sensor(Notify(urls=tuple(urls), **more), [BUSY])
+        cursor = None
 
-    def tick() -> None:
-        nonlocal cursor
-        with dg.build_sensor_context(location.instance, cursor=cursor) as context:
-            cursor = sensor.evaluate_tick(context).cursor
+        def tick() -> None:
+            nonlocal cursor
+            with dg.build_sensor_context(location.instance, cursor=cursor) as context:
+                cursor = sensor.evaluate_tick(context).cursor
 
-    yield tick
+        location.publish("busy")
+        yield tick, *(server for server, _ in servers)
 
 
 def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a team that hears of a refused data source from its readers, or every minute."""
     monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")
-    with (
-        serving(Web) as (web, port),
-        serving(Mail) as (mail, smtp),
-        telling(
-            location,
-            f"json://127.0.0.1:{port}/hook",
-            f"mailto://127.0.0.1:{smtp}?from=us@example.com&to=team@example.com&mode=insecure",
-        ) as tick,
-    ):
-        location.model()
-        assert location.refresh("busy").success
+    with telling(location, Web, Mail) as (tick, web, mail):
         tick()
         assert (web.got, mail.got) == ([], [])
         location.model(flights(1))
@@ -125,13 +139,7 @@ def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.Monk
 
 def test_who_does_not_answer_is_asked_again(location: Location):
     """Prevents: a message that is lost, or that everybody else gets twice."""
-    with (
-        serving(Web) as (good, port),
-        serving(Web) as (bad, other),
-        telling(location, f"json://127.0.0.1:{port}", f"json://127.0.0.1:{other}") as tick,
-    ):
-        location.model()
-        assert location.refresh("busy").success
+    with telling(location, Web, Web) as (tick, good, bad):
         location.model(flights(1))
         location.refresh("busy")
         bad.status = 500
@@ -143,9 +151,7 @@ def test_who_does_not_answer_is_asked_again(location: Location):
 
 def test_what_the_audit_finds(location: Location):
     """Prevents: rows that somebody else has changed, which only the list of runs shows."""
-    with serving(Web) as (web, port), telling(location, f"json://127.0.0.1:{port}") as tick:
-        location.model()
-        assert location.refresh("busy").success
+    with telling(location, Web) as (tick, web):
         location.sandbox.stop()
         assert not location.audit("busy").success
         tick()
@@ -159,36 +165,24 @@ def test_what_the_audit_finds(location: Location):
 
 
 def test_what_failed_and_what_is_late(location: Location):
-    """Prevents: silence about a refresh that failed, or that nobody has started for days."""
-    with serving(Web) as (web, port), telling(location, f"json://127.0.0.1:{port}") as tick:
-        location.model()
-        assert location.refresh("busy").success
-        last = location.instance.get_latest_materialization_event(dg.AssetKey("busy"))
-        assert last
-        location.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
+    """Prevents: silence about a refresh that failed, or that nobody has started for days; messages
+    that nobody wants, so that nobody reads any."""
+    with (
+        telling(location, Web) as (tick, web),
+        telling(location, Web, on=("failed",)) as (only, few),
+    ):
+        grow_old(location, "busy")
         tick()
         location.sandbox.stop()
         assert not location.refresh("busy", full=True).success
         location.sandbox.start()
         tick()
+        only()
         late, failed = (each["message"] for each in web.got)
         assert late.startswith('"Busy" is late: freshness: its last refresh is older than 24 h')
         assert failed.startswith('"Busy" has failed: ')
         assert "no connection to" in failed
-
-
-def test_only_what_is_asked_for(location: Location):
-    """Prevents: messages that nobody wants, so that nobody reads any."""
-    with (
-        serving(Web) as (web, port),
-        telling(location, f"json://127.0.0.1:{port}", on=("failed",)) as tick,
-    ):
-        location.model()
-        assert location.refresh("busy").success
-        location.model(flights(1))
-        location.refresh("busy")
-        tick()
-        assert web.got == []
+        assert [each["message"] for each in few.got] == [failed]
 
 
 def test_a_url_that_is_none():
@@ -219,8 +213,7 @@ SAID = {"quality_warning": True, "freshness": {"within": "24h"}}
 
 def test_a_refresh_that_nobody_starts(location: Location):
     """Prevents: analysts trust rows that are days old, since no run was there to warn them."""
-    location.model()
-    assert location.refresh("overdue", declared=SAID).success
+    location.publish("overdue", declared=SAID)
     datasource = location.declaration("overdue", SAID)
     assert isinstance(datasource, PublishedDatasource)
     resources = dg.Definitions(resources=location.resources())
@@ -243,9 +236,7 @@ def test_a_refresh_that_nobody_starts(location: Location):
             return [text for _, text in about.quality_warnings(site, luid)]
 
         assert tick() == []
-        last = location.instance.get_latest_materialization_event(dg.AssetKey("overdue"))
-        assert last
-        location.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
+        grow_old(location, "overdue")
         for _ in range(2):
             (text,) = tick()
             assert text.startswith("These data are late: the rows may be out of date.")

@@ -12,7 +12,7 @@ from tableau_pipeline.components import TableauPipeline
 from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline.components.pipeline import TableauPipelineScaffolder
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline_tests.components.support.projects import Project
+from tableau_pipeline_tests.components.support.projects import Project, scaffolding
 from tableau_pipeline_tests.conftest import ROOT
 
 SHOP = """type: tableau_pipeline.components.PublishedDatasource
@@ -40,16 +40,6 @@ from tableau_pipeline.components import PublishedDatasource
 def shop(context: dg.ComponentLoadContext){annotation}:
     return PublishedDatasource.from_attributes_dict(attributes={attributes})
 """
-# What create-dagster writes.
-DEFINITIONS = """from pathlib import Path
-
-from dagster import definitions, load_from_defs_folder
-
-
-@definitions
-def defs():
-    return load_from_defs_folder(path_within_project=Path(__file__).parent)
-"""
 
 
 def loaded(project: Project) -> dg.Definitions:
@@ -68,13 +58,21 @@ def shop(project: Project) -> Project:
 
 
 def test_one_declaration_is_enough(shop: Project):
-    """Prevents: a data source that is never refreshed because its project lacks a piece of ours."""
-    shop.add_pipeline(audit={}, keep_days=30)
+    """Prevents: a data source that is never refreshed because its project lacks a piece of ours; an
+    audit at another time than declared, or one that nobody switched on."""
+    shop.add_pipeline(audit={"cron": "30 5 * * SUN", "timezone": "Europe/Paris"}, keep_days=30)
     definitions = loaded(shop)
     assert set(definitions.resources or {}) == {"spark", "hyper", "tableau", "snapshots"}
     assert (definitions.resources or {})["snapshots"].keep_days == 30
     assert [each.name for each in definitions.sensors or ()] == ["refresh_after_models"]
-    assert len(list(definitions.schedules or ())) == 2
+    assert {
+        each.name: (each.job_name, each.cron_schedule, each.execution_timezone)
+        for each in definitions.schedules or ()
+        if isinstance(each, dg.ScheduleDefinition)
+    } == {
+        "audit_schedule": ("audit", "30 5 * * SUN", "Europe/Paris"),
+        "refresh_shop": ("refresh_at_fixed_times", "0 6 * * *", "UTC"),
+    }
     assert definitions.resolve_job_def("publish_file")
     assert definitions.resolve_job_def("audit")
     assert definitions.executor is None
@@ -143,7 +141,6 @@ def test_a_mistake_is_one_line(project: Project, attributes: dict, message: str)
 
 def test_a_mistake_with_definitions_of_dagster(shop: Project):
     """Prevents: a page of Dagster's and pydantic's words, and no line that says what to write."""
-    (shop.package / "definitions.py").write_text(DEFINITIONS, "utf-8")
     shop.add_pipeline()
     file = shop.write("shop/defs.yaml", SHOP.replace("cron:", "corn:"))
     with pytest.raises(ComponentTreeException) as raised:
@@ -180,13 +177,7 @@ def test_a_data_source_in_python(project: Project):
 
 def test_the_scaffold(tmp_path: Path):
     """Prevents: settings of a project that are lost to a scaffold; a project without the pool."""
-    request = dg.ScaffoldRequest(
-        type_name="x",
-        target_path=tmp_path / "src" / "tableau",
-        scaffold_format="yaml",
-        project_root=tmp_path,
-        params=None,
-    )
+    request = scaffolding(tmp_path / "src" / "tableau", tmp_path)
     ignored = tmp_path / ".gitignore"
     ignored.write_text("*.pyc\n.env", "utf-8")
     TableauPipelineScaffolder().scaffold(request)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,10 +31,10 @@ from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
-from tableau_pipeline_tests.components.support.location import failure, forget, metadata_of
+from tableau_pipeline_tests.components.support.location import failure, forget, metadata_of, rows_on
 from tableau_pipeline_tests.conftest import ROOT, Shipped, Story
 from tableau_pipeline_tests.postgresql import PASSWORD, USER, running_postgresql
-from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import Sandbox
 
 Publish = Callable[..., dg.ExecuteInProcessResult]
@@ -60,11 +61,7 @@ def name() -> str:
 
 
 def published(shipped: Shipped, name: str) -> pa.Table:
-    """The rows on the server, in the order of their first column."""
-    with session(shipped.sandbox) as site:
-        (item,) = site.tsc.datasources.filter(name=name)
-        rows = published_rows(site, str(item.id))
-    return rows.sort_by(rows.column_names[0])
+    return rows_on(shipped.sandbox, name)
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -92,29 +89,18 @@ def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp
 
 
 @pytest.mark.slow
-def test_only_changed_rows_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: a large file that is sent whole for one row, although its key is known."""
-    rows = [f"{number},v{number}" for number in range(5000)]
-    path = tmp_path / "x.csv"
-    path.write_text("id,v\n" + "\n".join(rows), "utf-8")
-    metadata_of(publish(path=str(path), name=name, key=["id"]))
-    path.write_text("id,v\n" + "\n".join([*rows[:-1], "4999,new"]), "utf-8")
-    found = metadata_of(publish(path=str(path), name=name, key=["id"]))
-    assert (found["decision"], found["details"]["inserted"][name]) == ("update", 1)
-    assert published(shipped, name)["v"].to_pylist()[-1] == "new"
-
-
-@pytest.mark.slow
 def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: rows that vanish, or turn to NULL, because they could not be read."""
-    path = tmp_path / "x.csv"
-    path.write_text("id,day\n1,2024-01-01\nzwei,2024-01-02\n3,gestern\n", "utf-8")
+    """Prevents: rows that vanish, or turn to NULL, because they could not be read; files of other
+    habits that cannot be read at all."""
+    path = tmp_path / "x.txt"
+    path.write_text("id|day\n1|2024-01-01\nzwei|2024-01-02\n3|gestern\n", "utf-8")
     config = {"path": str(path), "name": name, "columns": "id bigint, day date"}
+    config |= {"reader": {"sep": "|"}, "format": "csv"}
     message = failure(publish(**config))
     for part in (
         "2 rows do not fit the columns id bigint, day date",
-        'x.csv, line 3: column "id": "zwei" is not a valid bigint',
-        'x.csv, line 4: column "day": "gestern" is not a valid date',
+        'x.txt, line 3: column "id": "zwei" is not a valid bigint',
+        'x.txt, line 4: column "day": "gestern" is not a valid date',
         "bad_rows: drop",
     ):
         assert part in message
@@ -123,43 +109,6 @@ def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path)
     found = metadata_of(publish(**config, bad_rows="drop"))
     assert found["bad rows"] == 2
     assert published(shipped, name).to_pylist() == [{"id": 1, "day": date(2024, 1, 1)}]
-
-
-@pytest.mark.slow
-def test_options_of_the_reader(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: files of other habits that cannot be read."""
-    path = tmp_path / "export.txt"
-    path.write_bytes("1|31.12.2023 23:30|Grün\n".encode("latin-1"))
-    metadata_of(
-        publish(
-            path=str(path),
-            name=name,
-            format="csv",
-            columns="id int, `at time` timestamp_ntz, colour string",
-            reader={
-                "sep": "|",
-                "header": "false",
-                "encoding": "ISO-8859-1",
-                "timestampFormat": "dd.MM.yyyy HH:mm",
-            },
-        )
-    )
-    assert published(shipped, name).to_pylist() == [
-        {"id": 1, "at time": datetime(2023, 12, 31, 23, 30), "colour": "Grün"}
-    ]
-
-
-@pytest.mark.slow
-def test_json(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: lines of JSON that cannot be published, or broken ones that vanish."""
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"a": 1, "tags": ["x"]}\n{"a": 2}\n', "utf-8")
-    metadata_of(publish(path=str(path), name=name))
-    rows = published(shipped, name).to_pylist()
-    assert rows == [{"a": 1, "tags": '["x"]'}, {"a": 2, "tags": None}]
-    path.write_text('{"a": 1}\n{"a": \n', "utf-8")
-    message = failure(publish(path=str(path), name=name, columns="a bigint"))
-    assert "1 row does not fit" in message
 
 
 @pytest.mark.slow
@@ -176,32 +125,20 @@ def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("files", "path", "parts"),
+    ("files", "path", "said"),
     [
-        ({}, "*.csv", ('*.csv" matches no file', "relative to")),
-        (
-            {"a.csv": "a\n1\n", "b.parquet": ""},
-            "",
-            ("do not determine one format", ".csv, .parquet"),
-        ),
-        ({"a.xlsx": "x"}, "", (".xlsx do not determine one format",)),
-        ({"a.csv": "a,A\n1,2\n"}, "", ("a", "A")),
+        ({}, "*.csv", r'\*\.csv" matches no file.*relative to'),
+        ({"a.csv": "a\n1\n", "b.parquet": ""}, "", r"\.csv, \.parquet do not determine one format"),
+        ({"a.xlsx": "x"}, "", r"\.xlsx do not determine one format"),
     ],
 )
 def test_what_is_no_set_of_files(
-    publish: Publish,
-    name: str,
-    tmp_path: Path,
-    files: dict[str, str],
-    path: str,
-    parts: tuple[str, ...],
+    publish: Publish, name: str, tmp_path: Path, files: dict[str, str], path: str, said: str
 ):
     """Prevents: an error of Spark's where one of ours says what to do."""
     for file, text in files.items():
-        (tmp_path / file).write_text(text, "utf-8")
-    message = failure(publish(path=str(tmp_path / path), name=name))
-    for part in parts:
-        assert part in message
+        write(tmp_path / file, text)
+    assert re.search(said, failure(publish(path=str(tmp_path / path), name=name)), re.DOTALL)
 
 
 def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_path: Path):
@@ -524,10 +461,7 @@ def test_a_table_of_postgresql(tableau_sandbox: Sandbox, tmp_path: Path):
         database.run("UPDATE orders SET note = 'new' WHERE id = 2")
         printed += launch(home, environment, **config)
     assert "Decision: update" in printed
-    with session(tableau_sandbox) as site:
-        (item,) = site.tsc.datasources.filter(name="Orders")
-        rows = published_rows(site, str(item.id)).to_pylist()
-    assert sorted(rows, key=lambda row: row["id"]) == [
+    assert rows_on(tableau_sandbox, "Orders").to_pylist() == [
         {
             "id": 1,
             "price": Decimal("12345678901234567890123456789.123456789"),

@@ -41,11 +41,8 @@ def test_digest_is_stable_under_reordering(tables: list[Table], edges: list[Rela
 @pytest.mark.parametrize(
     "changes",
     [
-        {"key": "other"},
-        {"name": "Other"},
-        {"project": "Other"},
-        {"adopt": True},
-        {"create_project": True},
+        *({name: "Other"} for name in ("key", "name", "project")),
+        {"adopt": True, "create_project": True},
         {"on_schema_change": "refuse"},
         {"republish": {"growth": 2.0, "after": 5}},
         {"on_oversize": "split", "payload_limit_mb": 1},

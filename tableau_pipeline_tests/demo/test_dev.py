@@ -1,28 +1,25 @@
-"""`make running_dev` as a user runs it: the real web server, daemon and sandbox."""
+"""`make dev` as a user runs it: the real web server, daemon and sandbox."""
 
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
 
 import httpx
 import pytest
 
-from tableau_pipeline.demo import dev
+from tableau_pipeline.demo import dev as command
 from tableau_pipeline.demo.sandbox_process import local_sandbox
-from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
-from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.conftest import ROOT, Story
-from tableau_pipeline_tests.dagster_servers import WebServer, stop
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running, until
 from tableau_pipeline_tests.docs.page import page
-from tableau_pipeline_tests.ports import free_port
-from tableau_pipeline_tests.waiting import until
 
 PUBLISHED = """
 { assetNodes(assetKeys: [{path: ["nyc_flights"]}]) {
@@ -36,33 +33,20 @@ LOCATIONS = """
 
 
 @contextmanager
-def running_dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
-    """`make running_dev` on free ports; the web server and the sandbox's URL."""
-    port = free_port()
-    home = folder / "home"
+def dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
+    """`make dev` on free ports; the web server and the sandbox's URL."""
+    home, log, port = folder / "home", folder / "dev.log", free_port()
     home.mkdir(exist_ok=True)
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
-    environment = {
-        **os.environ,
-        "DAGSTER_HOME": str(home),
-        "PORT": str(port),
-        "SANDBOX_PORT": "0",
-        **variables,
-    }
-    log = folder / "running_dev.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tableau_pipeline.demo.dev"],
-            cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-    try:
+    ours = {"DAGSTER_HOME": str(home), "PORT": str(port), "SANDBOX_PORT": "0"}
+    environment = {**os.environ, **ours, **variables}
+    command = [sys.executable, "-m", "tableau_pipeline.demo.dev"]
+    with running(command, folder=ROOT, environment=environment, log=log, by=signal.SIGINT):
         server = WebServer(f"http://127.0.0.1:{port}")
         until(server.answers, seconds=180, what="no web server", log=log)
         sandbox = re.search(r"http://\S+", log.read_text())
         assert sandbox
         yield server, sandbox[0]
-    finally:
-        stop(process)
 
 
 def refresh_as_documented(server: WebServer) -> str:
@@ -81,12 +65,9 @@ def refresh_as_documented(server: WebServer) -> str:
 @pytest.mark.timeout(900)
 def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_path: Path):
     """Prevents: a location that tests load and the servers do not; a JVM for moving files; a
-    documented call that other systems make in vain; servers that outlive `make running_dev`."""
+    documented call that other systems make in vain; servers that outlive `make dev`."""
     no_java = {"JAVA_HOME": str(tmp_path / "no java"), "PATH": "/usr/bin/nothing"}
-    with running_dev(tmp_path, PIPELINE_DATA_DIR=str(story.data_dir), **no_java) as (
-        server,
-        sandbox,
-    ):
+    with dev(tmp_path, PIPELINE_DATA_DIR=str(story.data_dir), **no_java) as (server, sandbox):
         (location,) = server.ask(LOCATIONS)["workspaceOrError"]["locationEntries"]
         assert location["name"] == "tableau_pipeline"
         assert location["locationOrLoadError"]["__typename"] == "RepositoryLocation"
@@ -125,7 +106,7 @@ def test_the_web_shows_what_the_demo_published(tmp_path: Path):
     # Before the first asset: who watches knows what takes so long.
     assert _first(lines, "Starting Spark") < _first(lines, "raw_airlines")
     assert sum(line.endswith(" equal") for line in lines) == 8
-    with running_dev(tmp_path, **variables) as (server, _):
+    with dev(tmp_path, **variables) as (server, _):
         (node,) = server.ask(PUBLISHED)["assetNodes"]
         (materialization,) = node["assetMaterializations"]
         (link,) = (each["url"] for each in materialization["metadataEntries"] if "url" in each)
@@ -142,18 +123,6 @@ def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SANDBOX_PORT", str(free_port()))
 
 
-@pytest.mark.slow
-def test_what_one_publishes_the_next_shows(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: green assets, an empty server, and links that lead nowhere."""
-    with local_sandbox() as first, _session(first) as site:
-        project = site.project(("Made", "before"), create=True)
-    # Of a developer who also has a sandbox of their own.
-    monkeypatch.setenv("TABLEAU_SANDBOX_TOKEN_SECRET", "another")
-    with local_sandbox() as second, _session(second) as site:
-        assert site.find_project(("Made", "before")) == project
-    assert first == second
-
-
 def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     """Prevents: a cause without a remedy."""
     with socket() as taken:
@@ -166,7 +135,7 @@ def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         for part in (f"127.0.0.1:{port}", "in use", "SANDBOX_PORT=8766"):
             assert part in str(raised.value)
         monkeypatch.setenv("PORT", str(port))
-        assert dev.main() == 1
+        assert command.main() == 1
         assert f"cannot use port {port}" in (message := capsys.readouterr().err)
         assert "PORT=3001 make dev" in message
 
@@ -177,10 +146,3 @@ def test_no_port(monkeypatch: pytest.MonkeyPatch, port: str):
     monkeypatch.setenv("SANDBOX_PORT", port)
     with pytest.raises(RuntimeError, match=f"SANDBOX_PORT is '{port}'"), local_sandbox():
         pass
-
-
-def _session(environment: dict[str, str]) -> AbstractContextManager[TableauSite]:
-    token = PersonalAccessToken(
-        environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
-    )
-    return signed_in(environment["TABLEAU_SERVER_URL"], credentials=token)

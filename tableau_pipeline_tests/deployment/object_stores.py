@@ -13,17 +13,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
 from enum import StrEnum
-from http.client import HTTPConnection, HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import httpx
 
-from tableau_pipeline_tests.dagster_servers import stop
+from tableau_pipeline_tests.dagster_servers import free_port, stop, until
 from tableau_pipeline_tests.environments import go_program, node_program
-from tableau_pipeline_tests.ports import free_port
-from tableau_pipeline_tests.waiting import until
+from tableau_pipeline_tests.publishing.hostile import Call, front_of
 
 BUCKET = "lake"
 
@@ -208,80 +205,6 @@ class Fault(StrEnum):
     LATE = "late"
 
 
-class Answer(NamedTuple):
-    """An answer of a server."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
-class PassingOn(BaseHTTPRequestHandler):
-    """Passes each request on to a server of this machine."""
-
-    protocol_version = "HTTP/1.1"
-    # Answers are small and in two parts, of which the second would wait for the first.
-    disable_nagle_algorithm = True
-
-    def pass_on(self, behind: int, fault: Fault | None = None) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        answer = None if fault is Fault.LOST else self.answer(behind, body)
-        if answer is None or fault is Fault.UNANSWERED:
-            self._break_off(reset=fault is Fault.UNANSWERED)
-            return
-        self.send_response_only(answer.status)
-        for name, value in answer.headers.items():
-            # Whether a connection stays is between two neighbours.
-            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
-                self.send_header(name, value)
-        length = len(answer.content)
-        if self.command == "HEAD":
-            length = int(answer.headers.get("Content-Length", 0))
-        self.send_header("Content-Length", str(length))
-        self.end_headers()
-        if fault is Fault.CUT:
-            self.close_connection = True
-            length //= 2
-        self.wfile.write(answer.content[:length])
-
-    def send_late(self, behind: int) -> threading.Timer:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        sending = threading.Timer(_LATE_SECONDS, self.answer, (behind, body))
-        sending.start()
-        self._break_off(reset=False)
-        return sending
-
-    def answer(self, behind: int, body: bytes) -> Answer | None:
-        """What the server answers; None if it does not."""
-        connection = HTTPConnection("127.0.0.1", behind, timeout=60)
-        try:
-            # Signatures hold the host that the client has asked for.
-            connection.putrequest(
-                self.command, self.path, skip_host=True, skip_accept_encoding=True
-            )
-            for name, value in self.headers.items():
-                connection.putheader(name, value)
-            connection.endheaders(body)
-            answer = connection.getresponse()
-            return Answer(answer.status, dict(answer.getheaders()), answer.read())
-        except (OSError, HTTPException):
-            return None
-        finally:
-            connection.close()
-
-    def _break_off(self, *, reset: bool) -> None:
-        self.close_connection = True
-        if reset:
-            # Clients take an orderly end for a request that was not dealt with.
-            no_time = struct.pack("ii", 1, 0)
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
-            for each in (self.rfile, self.wfile, self.connection):
-                each.close()
-
-    def log_message(self, *args: object) -> None:
-        """Keep quiet."""
-
-
 class Network:
     """Hands on the requests to a server of this machine.
 
@@ -291,36 +214,37 @@ class Network:
         requests: those that clients have sent.
     """
 
+    port: int
+
     def __init__(self, behind: int) -> None:
         self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
         self.requests: list[tuple[str, str]] = []
         self._late: list[threading.Timer] = []
-        network = self
-
-        class Handler(PassingOn):
-            def send_on(self) -> None:
-                network.requests.append((self.command, self.path))
-                fault = network.fault(self.command, self.path)
-                if fault is Fault.LATE:
-                    network._late.append(self.send_late(behind))
-                else:
-                    self.pass_on(behind, fault)
-
-            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = send_on  # noqa: N815
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
+        self._behind = f"http://127.0.0.1:{behind}"
 
     @contextmanager
     def running(self) -> Generator["Network"]:
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
+        with front_of(self._behind) as front, front.answering(".*", ".*", self._pass_on):
+            self.port = front.server_port
             yield self
-        finally:
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
+
+    def _pass_on(self, call: Call) -> None:
+        self.requests.append((call.command, call.path))
+        fault = self.fault(call.command, call.path)
+        if fault is Fault.LATE:
+            self._late.append(threading.Timer(_LATE_SECONDS, call.handed_on))
+            self._late[-1].start()
+        elif fault is not Fault.LOST:
+            answer = call.handed_on()
+            if fault is Fault.UNANSWERED:
+                # Clients take an orderly end for a request that was not dealt with.
+                no_time = struct.pack("ii", 1, 0)
+                call.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
+                for each in (call.rfile, call.wfile, call.connection):
+                    each.close()
+            else:
+                call.close_connection = fault is Fault.CUT
+                call.pass_back(answer, share=0.5 if fault is Fault.CUT else 1)
 
     def down_after(self, count: int, fault: Fault = Fault.LOST) -> None:
         """Pass on the next requests, so many; then lose everything, or what the fault says."""

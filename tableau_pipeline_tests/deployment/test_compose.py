@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,7 @@ import yaml
 from compose_spec import PyCompose
 
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import stop
-from tableau_pipeline_tests.ports import free_port
-from tableau_pipeline_tests.waiting import until
+from tableau_pipeline_tests.dagster_servers import free_port, running, said
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -139,23 +139,21 @@ def test_code_server_is_the_location_of_the_laptop():
     """Prevents: triggers that forget that they were on, since the location has another name."""
     (target,) = yaml.safe_load(text("workspace.yaml"))["load_from"]
     (server,) = yaml.safe_load(text("deploy/workspace.yaml"))["load_from"]
+    name, module = (target["python_module"][key] for key in ("location_name", "module_name"))
     command = SERVICES["code"]["command"]
-    assert server["grpc_server"] == {
-        "host": "code",
-        "port": int(command[command.index("--port") + 1]),
-        "location_name": target["python_module"]["location_name"],
-    }
-    assert command[-1] == target["python_module"]["module_name"]
-
-
-SAID = "PIPELINE_TRIGGERS is 'perhaps'"
+    port = int(command[command.index("--port") + 1])
+    assert server["grpc_server"] == {"host": "code", "port": port, "location_name": name}
+    assert command[-1] == module
+    project = tomllib.loads(text("pyproject.toml"))["tool"]["dg"]["project"]
+    assert project["code_location_name"] == name
+    assert module.startswith(f"{project['root_module']}.")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["dg dev", "dagster-webserver", "dagster-daemon run"])
 def test_it_is_read(command: str, tmp_path: Path):
     """Prevents: a setting that works at the desk and is nothing on the server, or the reverse."""
-    home = tmp_path / "home"
+    home, log = tmp_path / "home", tmp_path / "log"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
     shutil.copy(ROOT / "workspace.yaml", tmp_path)
@@ -165,21 +163,11 @@ def test_it_is_read(command: str, tmp_path: Path):
     program, *arguments = command.split()
     arguments += ["-w", "workspace.yaml"]
     arguments += [] if "daemon" in program else ["--port", str(free_port())]
-    output = tmp_path / "log"
-    with output.open("w") as log:
-        process = subprocess.Popen(
-            [Path(sys.executable).with_name(program), *arguments],
-            cwd=tmp_path, env=os.environ, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-    try:
-        until(
-            lambda: process.poll() is not None or SAID in output.read_text(),
-            seconds=120,
-            what=f"{command} has not read .env",
-        )
-        assert process.poll() is None, output.read_text()
-    finally:
-        stop(process)
+    here = [Path(sys.executable).with_name(program), *arguments]
+    with running(
+        here, folder=tmp_path, environment=os.environ, log=log, by=signal.SIGINT
+    ) as process:
+        said(process, log, "PIPELINE_TRIGGERS is 'perhaps'")
     assert len(list(home.iterdir())) > 1, "the DAGSTER_HOME of .env is not in use"
 
 

@@ -15,13 +15,13 @@ import pytest
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import until
 from tableau_pipeline_tests.deployment.hosts.machines import Deployment, deployed, why_no_hosts
 from tableau_pipeline_tests.deployment.hosts.process import Stop
 from tableau_pipeline_tests.deployment.hosts.speculative_run import MEETING, ROWS, TASKS
 from tableau_pipeline_tests.deployment.hosts.speculative_run import MODEL as SPECULATED
 from tableau_pipeline_tests.deployment.object_stores import BUCKET, ObjectServer, s3_server
 from tableau_pipeline_tests.spark_cluster import DRIVER, spark_cluster
-from tableau_pipeline_tests.waiting import until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -42,7 +42,6 @@ PHASES = {
 }
 APPEND = "tableau_pipeline.components.journal:DagsterJournal.append"
 CLAIMED = Stop(APPEND, after=True)
-EVENTS = "dagster_postgres.event_log.event_log:PostgresEventLogStorage"
 MODEL = "orders"
 versions = count(1)
 
@@ -145,20 +144,6 @@ def test_a_paused_run_that_was_given_up(deployment: Deployment, stop: Stop, *, i
     assert deployment.wrong(MODEL) == []
 
 
-def test_a_paused_run_that_was_not_given_up(deployment: Deployment):
-    """Prevents: a refresh that does not wait for one that another host has begun."""
-    run = deployment.first.paused(MODEL, ANSWERED)
-    write(deployment)
-    newer = deployment.second.begin(MODEL)
-    waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
-    until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
-    deployment.first.signal(run, "SIGCONT")
-    assert deployment.first.ended(run) == 0
-    assert deployment.second.ended(newer) == 0
-    assert UPDATE in deployment.said(newer)
-    assert deployment.wrong(MODEL) == []
-
-
 def test_a_lost_host(deployment: Deployment):
     """Prevents: a refresh that is taken for dead because its process is not seen from here, or a
     host that cannot be replaced."""
@@ -215,30 +200,6 @@ def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int, then:
     assert ("Decision" in said) is (stop is ANSWERED)
     write(deployment)
     assert then in deployment.said(deployment.second.refresh(MODEL))
-    assert deployment.wrong(MODEL) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "stop",
-    [CLAIMED, Stop(f"{EVENTS}._store_asset_event", within=APPEND)],
-    ids=["claim stored", "claim stored in part"],
-)
-def test_a_database_that_comes_back_after_the_run(deployment: Deployment, stop: Stop):
-    """Prevents: a claim whose end is not recorded, and that stops all later runs although
-    its run was terminated in Dagster."""
-    run = deployment.first.paused(MODEL, stop)
-    deployment.postgresql.kill()
-    deployment.first.signal(run, "SIGCONT")
-    assert deployment.first.ended(run) == 2
-    deployment.postgresql.start()
-    write(deployment)
-    newer = deployment.second.begin(MODEL)
-    waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
-    until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
-    deployment.report_death(run)
-    assert deployment.second.ended(newer) == 0
-    assert UPDATE in deployment.said(newer)
     assert deployment.wrong(MODEL) == []
 
 

@@ -22,67 +22,47 @@ from kubernetes.utils import parse_quantity
 
 from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.deployment.test_compose import SERVICES, dagster_yaml_with_logs
+from tableau_pipeline_tests.deployment.test_compose import (
+    SECRET,
+    SERVICES,
+    dagster_yaml_with_logs,
+    text,
+)
 
 VALUES: dict[str, Any] = yaml.safe_load((ROOT / "deploy/kubernetes/values.yaml").read_text("utf-8"))
 (LOCATION,) = VALUES["dagster-user-deployments"]["deployments"]
 IMAGE = "{repository}:{tag}".format_map(LOCATION["image"])
 
 
-def dagster_yaml(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The instance, without the schedules' and the event log's storage: they are the run's."""
-    daemon, database = values["dagsterDaemon"], values["postgresql"]
+def dagster_yaml() -> dict[str, Any]:
+    """The instance as the chart's templates make it, without what they fill in by themselves."""
+    launcher = VALUES["runLauncher"]["config"]["k8sRunLauncher"]["runK8sConfig"]
+    logs = VALUES["computeLogManager"]
     return {
         "run_launcher": {
             "module": "dagster_k8s",
-            "class": values["runLauncher"]["type"],
-            "config": _launcher(values),
-        },
-        "run_storage": {
-            "module": "dagster_postgres.run_storage",
-            "class": "PostgresRunStorage",
+            "class": VALUES["runLauncher"]["type"],
             "config": {
-                "postgres_db": {
-                    "username": database["postgresqlUsername"],
-                    "password": {"env": "DAGSTER_PG_PASSWORD"},
-                    "hostname": database["postgresqlHost"],
-                    "db_name": database["postgresqlDatabase"],
-                    "port": database["service"]["port"],
-                    "params": {},
-                    "scheme": database["postgresqlScheme"],
-                }
+                "job_namespace": "dagster",
+                "image_pull_policy": "Always",
+                "service_account_name": "dagster",
+                "dagster_home": VALUES["global"]["dagsterHome"],
+                "instance_config_map": "dagster-instance",
+                "postgres_password_secret": VALUES["global"]["postgresqlSecretName"],
+                "run_k8s_config": {_snake(key): below for key, below in launcher.items()},
             },
-        },
-        "run_coordinator": {
-            "module": "dagster._core.run_coordinator",
-            "class": "QueuedRunCoordinator",
-            "config": {"dequeue_use_threads": True, "dequeue_num_workers": 4},
         },
         "compute_logs": {
             "module": "dagster_aws.s3.compute_log_manager",
-            "class": values["computeLogManager"]["type"],
-            "config": snake(values["computeLogManager"]["config"]["s3ComputeLogManager"]),
+            "class": logs["type"],
+            "config": snake(logs["config"]["s3ComputeLogManager"]),
         },
-        "run_monitoring": snake(daemon["runMonitoring"]),
-        "run_retries": snake(daemon["runRetries"]),
-        "concurrency": snake({key: values["concurrency"][key] for key in ("pools", "runs")}),
-        "python_logs": snake(values["pythonLogs"]),
-        "telemetry": values["telemetry"],
-        **values["additionalInstanceConfig"],
-    }
-
-
-def _launcher(values: Mapping[str, Any]) -> dict[str, Any]:
-    own = values["runLauncher"]["config"]["k8sRunLauncher"]
-    return {
-        "load_incluster_config": True,
-        "job_namespace": "dagster",
-        "image_pull_policy": "Always",
-        "service_account_name": "dagster",
-        "dagster_home": values["global"]["dagsterHome"],
-        "instance_config_map": "dagster-instance",
-        "postgres_password_secret": values["global"]["postgresqlSecretName"],
-        "run_k8s_config": {_snake(key): below for key, below in own["runK8sConfig"].items()},
+        "run_monitoring": snake(VALUES["dagsterDaemon"]["runMonitoring"]),
+        "run_retries": snake(VALUES["dagsterDaemon"]["runRetries"]),
+        "concurrency": snake({key: VALUES["concurrency"][key] for key in ("pools", "runs")}),
+        "python_logs": snake(VALUES["pythonLogs"]),
+        "telemetry": VALUES["telemetry"],
+        **VALUES["additionalInstanceConfig"],
     }
 
 
@@ -117,7 +97,6 @@ def _snake(name: str) -> str:
 
 
 FOLDER = ROOT / "deploy" / "kubernetes"
-SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|KEY")
 GIB = 2**30
 KUBECONFIG = {
     "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -132,15 +111,10 @@ LOCATIONS: dict[str, tuple[str | None, Any]] = {
 }
 
 
-def text(name: str) -> str:
-    return (ROOT / name).read_text("utf-8")
-
-
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """The instance that the chart configures, but for its PostgreSQL and the way to a cluster."""
-    settings = dagster_yaml(VALUES)
-    del settings["run_storage"]
+    settings = dagster_yaml()
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
     launcher = settings["run_launcher"]["config"]
@@ -197,11 +171,10 @@ def test_chart_has_the_version_of_dagster():
 def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
     """Prevents: a pool or a retry that one deployment has and the other lacks."""
     ours = dagster_yaml_with_logs()
-    theirs = dagster_yaml(VALUES)
+    theirs = dagster_yaml()
     monitoring = theirs.pop("run_monitoring")
     assert ours.pop("run_monitoring").items() <= monitoring.items()
-    storage = theirs.pop("run_storage")["config"]["postgres_db"]
-    assert storage.keys() - ours.pop("storage")["postgres"]["postgres_db"].keys() == {"params"}
+    del ours["storage"]
     assert {key: theirs[key] for key in ours} == ours
     assert monitoring["max_resume_run_attempts"] == 0
     assert type(instance.compute_log_manager).__name__ == "S3ComputeLogManager"
@@ -210,7 +183,7 @@ def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
 def test_settings_of_dagster_plus_are_those_of_other_deployments():
     """Prevents: a pool or a retry that is lost in Dagster+."""
     settings = yaml.safe_load(text("deploy/kubernetes/deployment_settings.yaml"))
-    theirs = dagster_yaml(VALUES)
+    theirs = dagster_yaml()
     for section, given in settings.items():
         assert given.items() <= theirs[section].items(), section
     assert settings["concurrency"] == theirs["concurrency"]

@@ -16,11 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, opened
@@ -30,12 +28,11 @@ from tableau_pipeline.snapshots import store as store_module
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
+from tableau_pipeline_tests.components.support.location import wrong
+from tableau_pipeline_tests.dagster_servers import free_port, until
+from tableau_pipeline_tests.deployment.hosts.process import declaration
 from tableau_pipeline_tests.deployment.object_stores import Fault, Network, ObjectServer, S3Server
-from tableau_pipeline_tests.differences import differences
-from tableau_pipeline_tests.ports import free_port
-from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_pipeline_tests.snapshots.support import commit, rows
-from tableau_pipeline_tests.waiting import until
 from tableau_sandbox.testing import Sandbox
 
 pytestmark = pytest.mark.timeout(600)
@@ -353,15 +350,6 @@ def test_each_request_of_a_read(
     assert passed > 5
 
 
-DATASOURCE = {
-    "name": "Shared Orders",
-    "project": "Default",
-    "tables": {"orders": {"refresh": {"diff": {"key": ["id"]}}}},
-    # So few rows are as large as their update.
-    "republish": {"growth": 1000},
-}
-
-
 def definitions(version: int) -> dg.Definitions:
     """Rows of which one in ten differs from version to version, and that become more."""
 
@@ -371,9 +359,8 @@ def definitions(version: int) -> dg.Definitions:
         amount = F.when(F.col("id") % 10 == version % 10, version).otherwise(0)
         return rows.withColumn("amount", amount.cast("decimal(10,2)"))
 
-    declared = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
     return dg.Definitions(
-        assets=[orders, refresh_assets(declared, None)],
+        assets=[orders, refresh_assets(declaration("orders"), None)],
         resources=resources_from_env(),
         executor=dg.in_process_executor,
     )
@@ -384,7 +371,6 @@ class Runs:
 
     def __init__(self, instance: dg.DagsterInstance, sandbox: Sandbox) -> None:
         self._instance, self._sandbox = instance, sandbox
-        self._declaration = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
         self.snapshots: SnapshotIOManager = resources_from_env()["snapshots"]
 
     def run(self, version: int) -> list[str]:
@@ -398,7 +384,7 @@ class Runs:
 
     def audit(self) -> None:
         """Compare what is published with the model, row by row."""
-        job = audit_job("audit", [self._declaration])
+        job = audit_job("audit", [declaration("orders")])
         assert job.execute_in_process(
             instance=self._instance, resources=resources_from_env(), raise_on_error=True
         ).success
@@ -406,10 +392,7 @@ class Runs:
     def wrong(self) -> list[str]:
         """In what the published data source differs from the newest version of its model."""
         newest = self.snapshots.snapshot("orders")
-        with session(self._sandbox) as site, tempfile.TemporaryDirectory() as folder:
-            (item,) = site.tsc.datasources.filter(name=self._declaration.name)
-            tdsx = site.download(str(item.id), Path(folder))
-            return differences(hyper_process(), tdsx, self._declaration, {"orders": newest})
+        return wrong(self._sandbox, declaration("orders"), {"orders": newest})
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ import yaml
 
 from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.core.server import Job
+from tableau_pipeline_tests.components.support.location import rows_on
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, running
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running, until
 from tableau_pipeline_tests.deployment.test_compose import SERVICES
-from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.postgresql import PASSWORD, PostgreSQL, running_postgresql
-from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
-from tableau_pipeline_tests.waiting import until
+from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import Sandbox
 
 PUBLISH = """
@@ -117,24 +116,39 @@ def settings(tableau_sandbox: Sandbox, tmp_path: Path) -> Mapping[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_run_of_the_composition(
+@pytest.mark.timeout(1800)
+def test_runs_of_the_composition(
     tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path
 ):
-    """Prevents: entry commands that do not start, runs kept in SQLite after all, and a password
-    in a log or an event."""
-    (tmp_path / "sales.csv").write_text("id,amount\n1,10\n2,20\n")
+    """Prevents: entry commands that do not start, runs kept in SQLite after all, a password in a
+    log or an event; a deployment that stays as it is once its code server was killed during a
+    run, or rows that are lost or published twice by then."""
+    file = tmp_path / "sales.csv"
+    file.write_text("id,amount\n1,10\n2,20\n")
     with running_postgresql() as postgresql, ExitStack() as services:
         composition = Composition(tmp_path, postgresql, settings)
-        for service in ("code", "webserver", "daemon"):
+        code = services.enter_context(composition.running("code"))
+        for service in ("webserver", "daemon"):
             services.enter_context(composition.running(service))
-        run_id = composition.publish(tmp_path / "sales.csv")
-        status = composition.web.ended(run_id)
-        assert status == "SUCCESS", composition.log("daemon") + composition.log("code")
-        assert postgresql.run("SELECT run_id, status FROM runs") == f"{run_id}|SUCCESS"
+        run_id = composition.publish(file)
+        reading = f"SELECT 1 FROM event_logs WHERE run_id = '{run_id}' AND event LIKE '%Reading %'"
+        until(lambda: postgresql.run(reading), seconds=300, what="the run should get so far")
+        # Without the process of the run, which belongs to its session.
+        code.kill()
+        code.wait()
+        assert len(jobs(tableau_sandbox)) == 0
+        assert composition.web.ended(run_id) == "SUCCESS", composition.log("daemon")
+        file.write_text("id,amount\n1,10\n2,21\n3,30\n")
+        services.enter_context(composition.running("code"))
+        again = composition.publish(file)
+        assert composition.web.ended(again) == "SUCCESS", composition.log("code")
+        assert postgresql.run("SELECT status FROM runs") == "SUCCESS\nSUCCESS"
         # Those of refreshes belong to no run.
         events = postgresql.run("SELECT event FROM event_logs")
         instance = postgresql.run("SELECT run_body FROM runs")
+    assert len(jobs(tableau_sandbox)) == 2
+    rows = rows_on(tableau_sandbox, "Sales").to_pydict()
+    assert rows == {"id": [1, 2, 3], "amount": [10, 21, 30]}
     assert "published" in events
     assert JOURNAL.path[-1] in events
     assert list(composition.home.rglob("*.db")) == []
@@ -145,43 +159,6 @@ def test_a_run_of_the_composition(
     texts = [log.read_text("utf-8") for log in logs]
     for secret in (PASSWORD, tableau_sandbox.token_secret):
         assert not any(secret in text for text in (events, instance, *texts))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_killed_code_server(
-    tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path
-):
-    """Prevents: a deployment that stays as it is once its code server was killed during a run;
-    rows that are lost or published twice."""
-    file = tmp_path / "sales.csv"
-    file.write_text("id,amount\n1,10\n2,20\n")
-    with running_postgresql() as postgresql, ExitStack() as services:
-        composition = Composition(tmp_path, postgresql, settings)
-        code = services.enter_context(composition.running("code"))
-        for service in ("webserver", "daemon"):
-            services.enter_context(composition.running(service))
-        run_id = composition.publish(file)
-        reading = f"SELECT 1 FROM event_logs WHERE run_id = '{run_id}' AND event LIKE '%Reading %'"
-        until(
-            lambda: postgresql.run(reading),
-            seconds=300, what="the run should get so far",
-        )  # fmt: skip
-        # Without the process of the run, which belongs to its session.
-        code.kill()
-        code.wait()
-        assert len(jobs(tableau_sandbox)) == 0
-        assert composition.web.ended(run_id) == "SUCCESS"
-        file.write_text("id,amount\n1,10\n2,21\n3,30\n")
-        services.enter_context(composition.running("code"))
-        again = composition.publish(file)
-        assert composition.web.ended(again) == "SUCCESS", composition.log("code")
-        assert postgresql.run("SELECT status FROM runs") == "SUCCESS\nSUCCESS"
-    assert len(jobs(tableau_sandbox)) == 2
-    with session(tableau_sandbox) as site:
-        (item,) = site.tsc.datasources.filter(name="Sales")
-        rows = published_rows(site, str(item.id)).to_pydict()
-    assert sorted(zip(rows["id"], rows["amount"], strict=True)) == [(1, 10), (2, 21), (3, 30)]
 
 
 def jobs(sandbox: Sandbox) -> Sequence[Job]:

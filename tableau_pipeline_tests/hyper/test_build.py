@@ -82,16 +82,6 @@ def problem(tables: str, *edges: str) -> str | None:
         ("a", ["a>a"], ["circle: a -> a"]),
         ("a b", ["a>b", "a>b"], ['"b"', "two relationships"]),
     ],
-    ids=[
-        "two tables unrelated",
-        "one table isolated",
-        "two facts",
-        "two paths",
-        "circle of all",
-        "circle beside a fact",
-        "table at itself",
-        "same relationship twice",
-    ],
 )
 def test_other_shapes_are_explained(tables: str, edges: list[str], phrases: list[str]):
     """Prevents: Tableau refuses the file after it was built, in words that name no table."""

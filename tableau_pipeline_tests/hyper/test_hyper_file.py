@@ -14,7 +14,7 @@ from tableauhyperapi import HyperException, TableName
 from tableau_pipeline.hyper import HyperFile, HyperFileError, open_hyper
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import UnsupportedArrowTypeError
-from tableau_pipeline_tests.waiting import until
+from tableau_pipeline_tests.dagster_servers import until
 
 TABLE = TableName("Extract", "Extract")
 

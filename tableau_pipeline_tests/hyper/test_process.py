@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tableauhyperapi import Connection, HyperProcess
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process, limit_in_bytes
-from tableau_pipeline_tests.hyper.samples import kill
+from tableau_pipeline_tests.hyper.samples import kill, process_id
 
 KILLED = "import os; os.kill(int(process.endpoint.connection_descriptor.rpartition('.')[2]), 9)"
 
@@ -36,22 +37,12 @@ def test_other_settings_are_another_process(hyper: HyperProcess) -> None:
         other.close()
 
 
-def test_a_closed_process_is_replaced() -> None:
-    """Prevents a Python process that never recovers from a hyperd that was shut down."""
-    first = hyper_process(memory_limit="600m")
-    first.close()
-    second = hyper_process(memory_limit="600m")
-    try:
-        with Connection(second.endpoint) as connection:
-            assert connection.execute_scalar_query("SELECT 1") == 1
-    finally:
-        second.close()
-
-
-def test_a_dead_process_is_replaced() -> None:
-    """Prevents a Python process that never recovers from a hyperd that died."""
+@pytest.mark.parametrize("end", [kill, HyperProcess.close])
+def test_a_dead_process_is_replaced(end: Callable[[HyperProcess], object]) -> None:
+    """Prevents a Python process that never recovers from a hyperd that died or was shut down."""
     first = hyper_process(memory_limit="650m")
-    killed = kill(first)
+    process = process_id(first)
+    end(first)
     second, *others = asked_at_once(memory_limit="650m")
     try:
         assert second is not first
@@ -60,7 +51,7 @@ def test_a_dead_process_is_replaced() -> None:
             assert connection.execute_scalar_query("SELECT 1") == 1
         del first
         with pytest.raises(ProcessLookupError):
-            os.kill(killed, 0)
+            os.kill(process, 0)
     finally:
         second.close()
 

@@ -328,23 +328,21 @@ def test_texts_arrive_as_they_are(text: str):
         assert connection.execute_scalar_query(f"SELECT {string_literal(text)}") == text
 
 
-NAMES = [
-    "a b",
-    "a.b",
-    'say "hi"',
-    "it's",
-    "Ünïcödé 航班 \U0001f6eb",
-    "x; DROP TABLE y --",
-    "[brackets]",
-    "50 %",
-    "back\\slash",
-    "{0}",
-    "select",
-    "UPPER lower",
-]
+NAMES = (
+    *(
+        "a b",
+        "a.b",
+        'say "hi"',
+        "it's",
+        "Ünïcödé 航班 \U0001f6eb",
+        "x; DROP TABLE y --",
+        "[brackets]",
+    ),
+    *("50 %", "back\\slash", "{0}", "select", "UPPER lower"),
+)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "/" not in name])
+@pytest.mark.parametrize("name", NAMES)
 def test_files_may_lie_in_awkward_folders(name: str, hyper: HyperProcess, tmp_path: Path) -> None:
     """Prevents a pipeline that works until a user's home folder has a space or a quote in it."""
     folder = tmp_path / name

@@ -1,10 +1,8 @@
 """Files beside those read before, whether they changed, and Parquet that Spark cannot read."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,9 +19,8 @@ from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.read_files import load, read_files
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
-from tableau_pipeline_tests.snapshots.support import rows
 
 
 @pytest.fixture
@@ -47,49 +44,6 @@ def files(spark: SparkSession, store: SnapshotStore, tmp_path: Path):
         return FileStore(settings.get("store", store), read, "run", add_to)
 
     return files
-
-
-@pytest.mark.slow
-def test_replace(files, store: SnapshotStore):
-    """Prevents: rows of earlier files, when these are all there is; or a second version of one."""
-    files("a.csv", "id,v", "1,a", "2,b").newest("model")
-    source = files("b.csv", "id,v", "3,c")
-    assert store.newest("model").number == 1
-    found = source.newest("model")
-    assert source.newest("model") is found
-    assert (found.number, rows(found)) == (2, {None: 1})
-    assert [source.version("model", number) for number in (1, 2)] == [
-        store.version("model", 1),
-        found,
-    ]
-
-
-@pytest.mark.slow
-def test_append(files, store: SnapshotStore, spark: SparkSession, tmp_path: Path):
-    """Prevents: a file that is added twice, or that drops the rows of those before it."""
-    files("all.csv", "id,v", "1,a", "2,b").newest("model")
-    files("june.csv", "id,v", "3,c", mode="append", built_on=1).newest("model")
-    more = files("june.csv", "id,v", "3,c", "4,d", mode="append", built_on=2)
-    found = more.newest("model")
-    assert rows(found) == {"earlier rows": 2, "june.csv": 2}
-    digest = hashlib.sha256((tmp_path / "june.csv").read_bytes()).hexdigest()
-    assert [part.digest for part in found.parts] == [None, digest]
-    assert [part.version for part in found.parts] == [1, 3]
-    assert store.newest("model") == found
-    assert {row.v for row in read_frame(spark, found).collect()} == set("abcd")
-
-
-@pytest.mark.slow
-def test_append_builds_on_what_was_published(files):
-    """Prevents: rows that were refused, and go out with the next file."""
-    published = files("a.csv", "id,v", "1,a", mode="append").newest("model")
-    refused = files("b.csv", "id,v", "2,b", mode="append", built_on=1).newest("model")
-    found = files("c.csv", "id,v", "3,c", mode="append", built_on=1).newest("model")
-    assert [each.number for each in (published, refused, found)] == [1, 2, 3]
-    assert rows(found) == {"a.csv": 1, "c.csv": 1}
-    assert found.missing() == []
-    first = files("d.csv", "id,v", "4,d", mode="append").newest("model")
-    assert rows(first) == {"d.csv": 1}
 
 
 @pytest.mark.slow
@@ -129,18 +83,6 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path: Path, mode: str):
     source.read = read_and_change
     with pytest.raises(RefusedError, match="changed while it was read"):
         source.newest("model")
-
-
-def test_a_trial_keeps_nothing(files, store: SnapshotStore):
-    """Prevents: a trial whose rows go out with the next file."""
-    files("a.csv", "id,v", "1,a", mode="append").newest("model")
-    trial = TrialStore(store.root)
-    found = files("b.csv", "id,v", "2,b", mode="append", built_on=1, store=trial).newest("model")
-    assert (found.number, rows(found)) == (2, {"a.csv": 1, "b.csv": 1})
-    assert found.missing() == []
-    trial.close()
-    assert store.numbers("model") == [1]
-    assert len(list((store.folder("model").path / "@data").iterdir())) == 1
 
 
 @pytest.fixture
@@ -186,9 +128,6 @@ def test_no_file_is_no_version(exports: Path) -> None:
         files_version(f"{exports}/*.json")
 
 
-MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456)
-
-
 @pytest.fixture
 def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
     """The rows of a file of the corpus, as a snapshot has them."""
@@ -204,24 +143,6 @@ def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
         return [tuple(row) for row in read_frame(spark, store.newest("model")).collect()]
 
     return stored
-
-
-@pytest.mark.parametrize(
-    ("name", "rows"), [("nanoseconds", [(0, MOMENT)]), ("half floats", [(0, 0.5), (1, None)])]
-)
-@pytest.mark.slow
-def test_types_that_spark_refuses(stored, name: str, rows: list[tuple]):
-    """Prevents: a file of pandas, or of a model's weights, that cannot be published."""
-    assert stored(name) == rows
-
-
-@pytest.mark.slow
-def test_pages_that_spark_cannot_read(stored):
-    """Prevents: a codec that Spark lacks, named by a class that it has not found."""
-    assert stored("compressed by brotli")[:2] == [
-        (1, "x", 0.5),
-        (2, None, pytest.approx(float("nan"), nan_ok=True)),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -24,17 +24,19 @@ ENTITIES = b"""<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "aaaaaaaaaa">
 EMPTY = b'<tsResponse xmlns="http://tableau.com/api"/>'
 PAGE = b"""<!DOCTYPE html><html><head><title>Sign in</title></head><body><form action="/login">
 <input name="csrf" value="fr0m-the-page"><input name="password"></form></body></html>"""
-_HOP_BY_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
+_HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 
 class Call(BaseHTTPRequestHandler):
-    """One call, which is handed on to the sandbox unless it is the one to be answered."""
+    """One call, which is handed on to the server behind unless it is the one to be answered."""
 
     protocol_version = "HTTP/1.1"
+    # Answers are small and in two parts, of which the second would wait for the first.
+    disable_nagle_algorithm = True
     server: "_Server"
 
     def handle_one_request(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             super().handle_one_request()
 
     def do_GET(self) -> None:
@@ -46,9 +48,9 @@ class Call(BaseHTTPRequestHandler):
             self.close_connection = True
             answer(self)
         else:
-            self._hand_on()
+            self.pass_back(self.handed_on())
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
     def begin(self, status: int, **headers: str) -> None:
         self.send_response(status)
@@ -65,19 +67,24 @@ class Call(BaseHTTPRequestHandler):
     def log_message(self, *args: object) -> None:
         """Keep quiet."""
 
-    def _hand_on(self) -> None:
+    def handed_on(self) -> requests.Response:
+        """What the server behind answers."""
         kept = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
-        with requests.request(
+        return requests.request(
             self.command, self.server.behind + self.path, headers=kept, data=self.body, timeout=60,
             allow_redirects=False,
-        ) as answer:  # fmt: skip
-            self.send_response(answer.status_code)
-            for name, value in answer.headers.items():
-                if name.lower() not in _HOP_BY_HOP | {"content-encoding", "date", "server"}:
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
+        )  # fmt: skip
+
+    def pass_back(self, answer: requests.Response, *, share: float = 1) -> None:
+        """Send an answer, or this share of its body."""
+        self.send_response_only(answer.status_code)
+        for name, value in answer.headers.items():
+            if name.lower() not in _HOP_BY_HOP | {"content-encoding"}:
+                self.send_header(name, value)
+        length = answer.headers["Content-Length"] if self.command == "HEAD" else len(answer.content)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        self.wfile.write(answer.content[: int(len(answer.content) * share)])
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,6 +1,6 @@
 """The server counts published rows: exactly, or it is said why not."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.publishing.session import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn, hooked, published
-from tableau_sandbox.faults import ExpireSessions, Refuse
+from tableau_sandbox.faults import CallFault, ExpireSessions, Refuse
 from tableau_sandbox.testing import Sandbox
 
 TYPES = {"int64": "bigint", "string": "string", "date32[day]": "date", "double": "double"}
@@ -52,25 +52,31 @@ def published_tables(
     return published(site, extract.path, name=f"Counted {uuid4().hex[:8]}", project_id=project)
 
 
+@dataclass(frozen=True)
+class Counted:
+    """A session, its server, and data sources with both tables, with orders, with no rows."""
+
+    site: TableauSite
+    sandbox: Sandbox
+    star: str
+    single: str
+    empty: str
+
+    def orders(self) -> int:
+        """The rows that are counted of the table that stands alone."""
+        return self.site.count(self.single, {"Extract": None})["Extract"]
+
+
 @pytest.fixture(scope="module")
-def star(tableau: TableauSite, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A data source with orders and customers."""
+def counted(
+    tableau: TableauSite, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
+) -> Counted:
+    folder = tmp_path_factory.mktemp("counted")
     edge = Relationship("orders", "customers", (("id", "id"),))
-    tables = {"orders": ORDERS, "customers": CUSTOMERS}
-    return published_tables(tableau, tmp_path_factory.mktemp("star"), tables, edge).luid
-
-
-@pytest.fixture(scope="module")
-def single(tableau: TableauSite, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A data source with orders alone."""
-    return published_tables(tableau, tmp_path_factory.mktemp("one"), {"Extract": ORDERS}).luid
-
-
-@pytest.fixture(scope="module")
-def empty(tableau: TableauSite, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A data source without rows."""
-    tables = {"Extract": ORDERS.slice(0, 0)}
-    return published_tables(tableau, tmp_path_factory.mktemp("empty"), tables).luid
+    star = published_tables(tableau, folder, {"orders": ORDERS, "customers": CUSTOMERS}, edge)
+    single = published_tables(tableau, folder, {"Extract": ORDERS})
+    empty = published_tables(tableau, folder, {"Extract": ORDERS.slice(0, 0)})
+    return Counted(tableau, sandbox, star.luid, single.luid, empty.luid)
 
 
 def tables(*keys: str | None) -> dict[str, str | None]:
@@ -78,61 +84,63 @@ def tables(*keys: str | None) -> dict[str, str | None]:
     return dict(zip(ALL, keys, strict=True))
 
 
-def test_tables_are_counted(tableau: TableauSite, star: str):
+def test_tables_are_counted(counted: Counted):
     """Prevents: rows of one table that are counted by the rows of another."""
-    assert tableau.count(star, tables(None, None)) == ALL
-    assert tableau.count(star, tables("id", None)) == ALL
+    assert counted.site.count(counted.star, tables(None, None)) == ALL
+    assert counted.site.count(counted.star, tables("id", None)) == ALL
 
 
 @pytest.mark.parametrize("schema", ["20251", "20252", "20253"])
-def test_older_services_count_keys(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
+def test_older_services_count_keys(counted: Counted, schema: str):
     """Prevents: a server that could count, and is not asked in the words that it knows."""
-    with sandbox.quirks(vds_schema=schema):
-        assert tableau.count(star, tables("id", "id")) == ALL
+    with counted.sandbox.quirks(vds_schema=schema):
+        assert counted.site.count(counted.star, tables("id", "id")) == ALL
         with pytest.raises(RefreshError, match="customers cannot be counted"):
-            tableau.count(star, tables("id", None))
+            counted.site.count(counted.star, tables("id", None))
 
 
 @pytest.mark.parametrize("schema", ["20251", "20253", "20261"])
-def test_a_table_alone_needs_no_key(
-    sandbox: Sandbox, tableau: TableauSite, single: str, schema: str
-):
+def test_a_table_alone_needs_no_key(counted: Counted, schema: str):
     """Prevents: a column with NULL that passes for the number of rows."""
-    with sandbox.quirks(vds_schema=schema):
-        assert tableau.count(single, {"Extract": None}) == {"Extract": 4}
+    with counted.sandbox.quirks(vds_schema=schema):
+        assert counted.orders() == 4
 
 
 @pytest.mark.parametrize("answer", ["no-row", "zero", "error"])
 @pytest.mark.parametrize("schema", ["20251", "20262"])
-def test_no_rows_are_none(
-    sandbox: Sandbox, tableau: TableauSite, empty: str, answer: str, schema: str
-):
+def test_no_rows_are_none(counted: Counted, answer: str, schema: str):
     """Prevents: an empty table that looks like one that cannot be counted."""
-    with sandbox.quirks(vds_empty=answer, vds_schema=schema):
-        assert tableau.count(empty, {"Extract": None}) == {"Extract": 0}
-        assert tableau.count(empty, {"Extract": "id"}) == {"Extract": 0}
+    with counted.sandbox.quirks(vds_empty=answer, vds_schema=schema):
+        assert counted.site.count(counted.empty, {"Extract": None}) == {"Extract": 0}
+        assert counted.site.count(counted.empty, {"Extract": "id"}) == {"Extract": 0}
 
 
 @pytest.mark.parametrize("schema", ["20251", "20262"])
-def test_a_second_question(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
+def test_a_second_question(counted: Counted, schema: str):
     """Prevents: a server that refuses to be asked again, for an option that it does not know."""
-    with sandbox.quirks(vds_schema=schema):
-        assert tableau.count(star, tables("id", "id"), fresh=True) == ALL
+    with counted.sandbox.quirks(vds_schema=schema):
+        assert counted.site.count(counted.star, tables("id", "id"), fresh=True) == ALL
 
 
-def test_a_server_without_the_service(sandbox: Sandbox, tableau: TableauSite, star: str):
-    """Prevents: a refresh that ends because its server is of last year."""
-    with (
-        sandbox.quirks(vds=False),
-        pytest.raises(RefreshError, match="no answer of a VizQL Data Service, but status 404"),
-    ):
-        tableau.count(star, tables(None, None))
+@pytest.mark.parametrize(
+    ("quirk", "said"),
+    [
+        ({"vds": False}, "no answer of a VizQL Data Service, but status 404"),
+        ({"vds_access": "nobody"}, r"403800.*API Access"),
+    ],
+    ids=["absent", "forbidden"],
+)
+def test_a_server_without_the_service(counted: Counted, quirk: dict[str, Any], said: str):
+    """Prevents: a refresh that ends because its server is of last year, or an administrator who
+    cannot guess which capability is missing."""
+    with counted.sandbox.quirks(**quirk), pytest.raises(RefreshError, match=said):
+        counted.orders()
 
 
-def test_a_table_that_is_not_there(tableau: TableauSite, star: str):
+def test_a_table_that_is_not_there(counted: Counted):
     """Prevents: a count of whatever the data source has instead."""
     with pytest.raises(RefreshError, match="the server shows no table products"):
-        tableau.count(star, {"products": None})
+        counted.site.count(counted.star, {"products": None})
 
 
 def answering(site: TableauSite, body: bytes) -> Any:
@@ -161,67 +169,48 @@ def answering(site: TableauSite, body: bytes) -> Any:
         ),
     ],
 )
-def test_no_answer_is_no_count(tableau: TableauSite, single: str, body: bytes, message: str):
+def test_no_answer_is_no_count(counted: Counted, body: bytes, message: str):
     """Prevents: half an answer, or an error in a success, that passes for a proof."""
-    with answering(tableau, body), pytest.raises(RefreshError, match=message):
-        tableau.count(single, {"Extract": None})
+    with answering(counted.site, body), pytest.raises(RefreshError, match=message):
+        counted.orders()
 
 
-def test_a_whole_number_may_have_a_point(tableau: TableauSite, single: str):
+def test_a_whole_number_may_have_a_point(counted: Counted):
     """Prevents: a right count that is taken for a wrong answer."""
-    with answering(tableau, b'{"data": [{"tableau_pipeline_count": 4.0}]}'):
-        assert tableau.count(single, {"Extract": None})["Extract"] == 4
+    with answering(counted.site, b'{"data": [{"tableau_pipeline_count": 4.0}]}'):
+        assert counted.orders() == 4
 
 
-QUERY = "vizql-data-service/query-datasource"
+QUERY = {"method": "POST", "path": "vizql-data-service/query-datasource"}
 
 
-def test_a_spent_budget_is_not_asked_again(sandbox: Sandbox, tableau: TableauSite, single: str):
+def test_a_spent_budget_is_not_asked_again(counted: Counted):
     """Prevents: a refresh that waits an hour for a count, or spends what others need."""
-    refuse = Refuse(status=429, retry_after=3600, method="POST", path=QUERY, times=None)
-    with (
-        sandbox.armed(refuse) as fault,
-        pytest.raises(RefreshError, match=r"429000.*the site's budget of queries is spent"),
-    ):
-        tableau.count(single, {"Extract": None})
+    refuse = Refuse(status=429, retry_after=3600, **QUERY, times=None)
+    said = pytest.raises(RefreshError, match=r"429000.*the site's budget of queries is spent")
+    with counted.sandbox.armed(refuse) as fault, said:
+        counted.orders()
     assert fault.fired == 1
 
 
-@pytest.mark.parametrize("status", [503, 504])
-def test_a_busy_server_is_asked_again(
-    sandbox: Sandbox, tableau: TableauSite, single: str, status: int
-):
-    """Prevents: a file that is downloaded because the server was busy for a moment."""
-    refuse = Refuse(status=status, method="POST", path=QUERY, times=1)
-    with sandbox.armed(refuse) as fault:
-        assert tableau.count(single, {"Extract": None})["Extract"] == 4
-    assert fault.fired == 1
+@pytest.mark.parametrize(
+    "fault",
+    [Refuse(status=503, **QUERY), Refuse(status=504, **QUERY), ExpireSessions(**QUERY)],
+    ids=str,
+)
+def test_a_busy_server_is_asked_again(counted: Counted, fault: CallFault):
+    """Prevents: a file that is downloaded because the server was busy for a moment, or because a
+    job outlived what it was signed in with."""
+    with counted.sandbox.armed(fault) as armed:
+        assert counted.orders() == 4
+    assert armed.fired == 1
 
 
-def test_a_session_that_has_ended_is_renewed(sandbox: Sandbox, tableau: TableauSite, single: str):
-    """Prevents: no comparison after a job that outlived the session."""
-    with sandbox.armed(ExpireSessions(user=sandbox.user, method="POST", path=QUERY, times=1)):
-        assert tableau.count(single, {"Extract": None})["Extract"] == 4
-
-
-def test_who_may_not_ask_is_told_what_is_missing(
-    sandbox: Sandbox, tableau: TableauSite, single: str
-):
-    """Prevents: an administrator who cannot guess which capability is missing."""
-    with (
-        sandbox.quirks(vds_access="nobody"),
-        pytest.raises(RefreshError, match=r"403800.*API Access"),
-    ):
-        tableau.count(single, {"Extract": None})
-
-
-def test_a_connected_app_asks_for_the_right_to_count(
-    sandbox: Sandbox, sign_in: SignIn, single: str
-):
+def test_a_connected_app_asks_for_the_right_to_count(counted: Counted, sign_in: SignIn):
     """Prevents: a token that an old server refuses, or one that may not do what is declared."""
-    app = sandbox.connected_app
-    plain = ConnectedApp(sandbox.user, app.client_id, app.secret_id, app.secret_value)
+    app = counted.sandbox.connected_app
+    plain = ConnectedApp(counted.sandbox.user, app.client_id, app.secret_id, app.secret_value)
     with sign_in(replace(plain, counts=True)) as site:
-        assert site.count(single, {"Extract": None})["Extract"] == 4
+        assert site.count(counted.single, {"Extract": None})["Extract"] == 4
     with sign_in(plain) as site, pytest.raises(RefreshError, match="lacks the scope"):
-        site.count(single, {"Extract": None})
+        site.count(counted.single, {"Extract": None})

@@ -40,7 +40,7 @@ from tableau_pipeline_tests.publishing.conftest import (
     hyper_file,
     published,
 )
-from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO
+from tableau_pipeline_tests.publishing.test_calls import LONG_AGO
 from tableau_sandbox.faults import ExpireSessions, HoldJobs
 from tableau_sandbox.testing import Sandbox
 

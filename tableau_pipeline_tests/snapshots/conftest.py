@@ -2,10 +2,22 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.snapshots.store import LocalStorage, ObjectStorage, SnapshotStore, Storage
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> SnapshotStore:
     """An empty one."""
     return SnapshotStore(tmp_path / "snapshots")
+
+
+@pytest.fixture(params=["on a disk", "objects"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """An empty one."""
+    root = tmp_path / "root"
+    root.mkdir()
+    if request.param == "on a disk":
+        return LocalStorage(root)
+    # The library that speaks to object stores also has one on a disk, without folders.
+    return ObjectStorage(root.as_uri(), LocalCopies(tmp_path / "copies", limit=10**6))

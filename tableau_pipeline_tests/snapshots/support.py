@@ -76,9 +76,11 @@ def store_partitions(
     )
 
 
-def newest(root: Path, asset_key: str = "model") -> Snapshot | None:
+def newest(root: Path, asset_key: str = "model") -> Snapshot:
     """The newest version of a model."""
-    return SnapshotStore(root).newest(asset_key)
+    found = SnapshotStore(root).newest(asset_key)
+    assert found
+    return found
 
 
 def rows(snapshot: Snapshot | None) -> dict[str | None, int]:

@@ -15,10 +15,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.dagster_servers import free_port, running, until
 from tableau_pipeline_tests.deployment.object_stores import BUCKET, s3_server
-from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.snapshots.support import store
-from tableau_pipeline_tests.waiting import until
 
 USERS = {
     "spark.master": "local[1]",
@@ -219,36 +218,23 @@ def s3(tmp_path: Path) -> Iterator[Mapping[str, str]]:
 @pytest.fixture
 def connect_server(tmp_path: Path, s3: Mapping[str, str]) -> Iterator[str]:
     """A Spark Connect server of its own, in a second JVM."""
-    port = free_port()
-    home = Path(pyspark.__file__).parent
+    port, home, log = free_port(), Path(pyspark.__file__).parent, tmp_path / "connect.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
-    options = [f"--conf={name}={value}" for name, value in settings.items()]
-    with (tmp_path / "connect.log").open("w") as log:
-        server = subprocess.Popen(
-            [
-                home / "bin" / "spark-submit",
-                "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
-                "--master=local[1]",
-                *options,
-            ],
-            env={**os.environ, **s3, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        until(
-            lambda: _listens(port), seconds=240, what="it should listen",
-            log=tmp_path / "connect.log",
-        )  # fmt: skip
+    command = [
+        home / "bin" / "spark-submit",
+        "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--master=local[1]",
+        *(f"--conf={name}={value}" for name, value in settings.items()),
+    ]
+    ours = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    with running(command, folder=tmp_path, environment={**os.environ, **s3, **ours}, log=log):
+        until(lambda: _listens(port), seconds=240, what="it should listen", log=log)
         yield f"sc://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(30)
 
 
 def _listens(port: int) -> bool:

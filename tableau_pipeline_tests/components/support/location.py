@@ -32,7 +32,7 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
-from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, session
+from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, published_rows, session
 from tableau_pipeline_tests.snapshots.support import age
 from tableau_sandbox.testing import Sandbox
 
@@ -137,6 +137,11 @@ class Location:
             run_config={"ops": {key: {"config": config}}},
         )
 
+    def publish(self, key: str, **more: Any) -> None:
+        """Give the model new content, and refresh the data source."""
+        self.model()
+        assert self.refresh(key, **more).success
+
     def resources(
         self, *, keep_days: float = 14, claim: float = TIMEOUTS.claim
     ) -> dict[str, dg.ConfigurableResource]:
@@ -194,15 +199,28 @@ class Location:
             for model in declaration.models
             if (found := snapshots.snapshot(model, self.partitions.get(model)))
         }
-        with session(self.sandbox) as site, TemporaryDirectory() as folder:
-            (item,) = site.tsc.datasources.filter(name=declaration.name)
-            tdsx = site.download(str(item.id), Path(folder))
-            return differences(hyper_process(), tdsx, declaration, models)
+        return wrong(self.sandbox, declaration, models)
 
     def log(self, result: dg.ExecuteInProcessResult) -> str:
         """All that a run said."""
         entries = self.instance.all_logs(result.run_id)
         return "\n".join(entry.user_message for entry in entries)
+
+
+def wrong(sandbox: Sandbox, declaration: Declaration, models: Mapping[str, Snapshot]) -> list[str]:
+    """In what a published data source differs from these models; [] when in nothing."""
+    with session(sandbox) as site, TemporaryDirectory() as folder:
+        (item,) = site.tsc.datasources.filter(name=declaration.name)
+        tdsx = site.download(str(item.id), Path(folder))
+        return differences(hyper_process(), tdsx, declaration, models)
+
+
+def rows_on(sandbox: Sandbox, name: str) -> pa.Table:
+    """The published rows of a data source of one table, in the order of their first column."""
+    with session(sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name=name)
+        rows = published_rows(site, str(item.id))
+    return rows.sort_by(rows.column_names[0])
 
 
 def failure(result: dg.ExecuteInProcessResult) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import dagster as dg
 import pyarrow as pa
 import pytest
 import yaml
@@ -32,6 +33,27 @@ from tableau_pipeline.resources import resources_from_env
 @dg.definitions
 def resources() -> dg.Definitions:
     return dg.Definitions(resources=resources_from_env())
+"""
+# What create-dagster writes, and ours, which checks the whole location.
+DEFINITIONS = """from pathlib import Path
+
+from dagster import definitions, load_from_defs_folder
+
+
+@definitions
+def defs():
+    return load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+OUR_DEFINITIONS = """from pathlib import Path
+
+import dagster as dg
+
+from tableau_pipeline.components.loading import load_definitions
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    return load_definitions(Path(__file__).parent)
 """
 PIPELINE = "type: tableau_pipeline.components.TableauPipeline\n"
 
@@ -77,6 +99,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     project = Project(root, f"project_{uuid4().hex[:8]}")
     project.write("__init__.py", "")
     (project.package / "__init__.py").touch()
+    (project.package / "definitions.py").write_text(DEFINITIONS, "utf-8")
     (root / "pyproject.toml").write_text(PYPROJECT.format(name=project.name), "utf-8")
     monkeypatch.syspath_prepend(root)
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(project.data))
@@ -96,3 +119,10 @@ STAR: dict[str, Any] = {
 def declared(**changes: Any) -> PublishedDatasource:
     """The star, with some keys changed."""
     return PublishedDatasource.from_attributes_dict(attributes={**STAR, **changes})
+
+
+def scaffolding(target: Path, root: Path) -> dg.ScaffoldRequest:
+    """What `dg scaffold` asks of a component."""
+    return dg.ScaffoldRequest(
+        type_name="x", target_path=target, scaffold_format="yaml", project_root=root, params=None
+    )

@@ -5,12 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
-from tempfile import TemporaryDirectory
 from threading import Thread
 from uuid import uuid4
 
@@ -19,16 +18,14 @@ import obstore
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.components.support.location import wrong
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.hosts.process import Stop, declaration
 from tableau_pipeline_tests.deployment.object_stores import ObjectServer
-from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.postgresql import PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.models import snapshot
-from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
 SECONDS = 120
@@ -162,33 +159,27 @@ class Host:
             self._said[said["run"]].put(said["code"])
 
 
+@dataclass
 class Deployment:
     """Two hosts, and what they share.
 
     Attributes:
         shared: the folder of all servers but the object store.
-        local: what a single host would have as PIPELINE_DATA_DIR, with the same models.
         dagster: the instance as its web server sees it.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        hosts: Sequence[Host],
-        sandbox: Sandbox,
-        postgresql: PostgreSQL,
-        dagster: dg.DagsterInstance,
-    ) -> None:
-        self.shared = folder
-        self.local = folder / "local"
-        self.first, self.second = hosts
-        self.sandbox, self.postgresql, self.dagster = sandbox, postgresql, dagster
-        self._sent: set[Path] = set()
+    shared: Path
+    first: Host
+    second: Host
+    sandbox: Sandbox
+    postgresql: PostgreSQL
+    dagster: dg.DagsterInstance
+    _sent: set[Path] = field(default_factory=set)
 
     def write(self, model: str, rows: pa.Table) -> None:
         """Store the next version of a model."""
-        folder = self.local / "snapshots"
+        # What a single host would have as PIPELINE_DATA_DIR, with the same models.
+        folder = self.shared / "local" / "snapshots"
         snapshot(folder, rows, asset_key=model)
         store = opened(resources_from_env()["snapshots"].root)
         # A manifest comes after the files that it names.
@@ -214,12 +205,8 @@ class Deployment:
 
     def wrong(self, model: str) -> list[str]:
         """In what the published data source differs from the newest version of its model."""
-        declared = declaration(model)
         newest = resources_from_env()["snapshots"].snapshot(model)
-        with session(self.sandbox) as site, TemporaryDirectory() as folder:
-            (item,) = site.tsc.datasources.filter(name=declared.name)
-            tdsx = site.download(str(item.id), Path(folder))
-            return differences(hyper_process(), tdsx, declared, {model: newest})
+        return wrong(self.sandbox, declaration(model), {model: newest})
 
 
 @contextmanager
@@ -247,6 +234,4 @@ def deployed(folder: Path, server: ObjectServer) -> Generator[Deployment]:
         hosts = [Host(folder / name, settings) for name in ("first", "second")]
         for host in hosts:
             stack.enter_context(host.running())
-        yield Deployment(
-            shared, hosts=hosts, sandbox=sandbox, postgresql=postgresql, dagster=dagster
-        )
+        yield Deployment(shared, *hosts, sandbox, postgresql, dagster)

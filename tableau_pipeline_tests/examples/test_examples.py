@@ -1,5 +1,6 @@
-"""examples/dbt as a user runs it: dbt's location and ours, the real daemon, web server and dbt."""
+"""The examples as a user runs them: dbt's location and ours, and the cells of the notebook."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tableau_pipeline_tests.components.support.location import rows_on
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, dg_dev
-from tableau_pipeline_tests.waiting import until
-from tableau_sandbox.testing import running_sandbox
+from tableau_pipeline_tests.dagster_servers import WebServer, dg_dev, until
+from tableau_sandbox.testing import Sandbox, running_sandbox
 
 BIN = Path(sys.executable).parent
 SENSORS = """
@@ -147,3 +149,25 @@ def test_one_run_after_dbt_outside_dagster(shop: Shop):
     shop.dbt("test")
     time.sleep(TWO_LOOKS)
     assert shop.server.runs_of("shop_customers").keys() == {first, second}
+
+
+NOTEBOOK = ROOT / "examples" / "refresh_from_a_notebook.ipynb"
+
+
+@pytest.mark.slow
+def test_every_cell(
+    spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a notebook that fails, or publishes other rows than it shows."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec("".join(cell["source"]), names)
+    decisions = [names[run].partition(":")[0] for run in ("first", "again", "changed")]
+    assert decisions[:2] == ["publish (create)", "no change"]
+    assert decisions[2] in ("update", "publish (replace)")
+    published = rows_on(tableau_sandbox, "Notebook Orders")
+    assert set(published["order_id"].to_pylist()) == set(range(1_000)) - {7}

@@ -1,5 +1,6 @@
-"""Models that keep their last snapshot, because nothing came in: also without Java."""
+"""Models that keep their last snapshot, settings of the services, and how failures show."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -12,9 +13,18 @@ import dagster as dg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Origin, Snapshot
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.ingest import files_version, read_files
-from tableau_pipeline.resources import SnapshotIOManager, SparkResource, unchanged
+from tableau_pipeline.resources import (
+    SnapshotIOManager,
+    SparkResource,
+    TableauServerResource,
+    resources_from_env,
+    unchanged,
+)
+from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.snapshots.support import commit, manifest, newest, store
@@ -88,9 +98,7 @@ class Location:
         return event.asset_materialization
 
     def version(self, key: str = "model") -> int:
-        found = newest(self.root, key)
-        assert found
-        return found.number
+        return newest(self.root, key).number
 
 
 @pytest.fixture
@@ -141,9 +149,7 @@ def test_whatever_differs_lets_the_model_run(location: Location) -> None:
 def test_a_snapshot_with_a_lost_file_is_computed_again(location: Location) -> None:
     """Prevents a model that stays broken until its sources change."""
     location.run([limited()])
-    found = newest(location.root)
-    assert found
-    Path(found.paths[0]).unlink()
+    Path(newest(location.root).paths[0]).unlink()
     assert [location.run([limited()]), location.run([limited()])] == [["model"], []]
     manifest(SnapshotStore(location.root), 2).unlink()
     manifest(SnapshotStore(location.root), 1).unlink()
@@ -273,8 +279,8 @@ def test_no_java_is_needed(location: Location, tmp_path: Path) -> None:
     code = f"""if True:
         import dagster as dg
         from pathlib import Path
-        from tableau_pipeline_tests.resources.test_unchanged import Location
-        from tableau_pipeline_tests.resources.test_unchanged import exported
+        from tableau_pipeline_tests.resources.test_resources import Location
+        from tableau_pipeline_tests.resources.test_resources import exported
         location = Location(Path({str(location.root)!r}))
         location.run([exported], run_config={config!r})
         assert "unchanged" in location.materialization().metadata
@@ -318,3 +324,87 @@ def test_the_origin_is_no_part_of_the_data(tmp_path: Path) -> None:
     assert newer.data_version == older.data_version
     manifest(snapshots, 1).write_text(newer.manifest(), "utf-8")
     assert snapshots.newest("model") == newer
+
+
+SHRUNK = "1 rows where 8 are published. If that is right, run again with accept: [shrink]"
+
+
+def failed(error: Exception, *, step: str | None = None) -> dg.Failure:
+    """What Dagster gets to see of an error."""
+    with pytest.raises(dg.Failure) as raised, as_failure(logging.getLogger(), step=step):
+        raise error
+    return raised.value
+
+
+def test_the_message_is_that_of_the_error():
+    """Prevents: a cause that stands below a page of our own code."""
+    failure = failed(RefusedError("The key must identify every row"), step="shop_orders")
+    assert failure.description == "The key must identify every row"
+    assert failure.__cause__ is None
+    assert failure.__suppress_context__
+
+
+def test_where_accept_is_written():
+    """Prevents: a remedy of which nobody knows where it goes."""
+    failure = failed(RefusedError(SHRUNK), step="shop__orders")
+    first, second = str(failure.description).splitlines()
+    assert first == SHRUNK
+    assert second.endswith("as: ops: {shop__orders: {config: {accept: [shrink]}}}")
+    assert failed(RefusedError(SHRUNK)).description == SHRUNK
+
+
+def test_the_traceback_is_for_developers(caplog: pytest.LogCaptureFixture):
+    """Prevents: a hundred lines in the log of each refusal."""
+    caplog.set_level(logging.DEBUG)
+    failed(RefusedError(SHRUNK))
+    (record,) = caplog.records
+    assert record.levelno == logging.DEBUG
+    assert record.getMessage().startswith("Traceback")
+
+
+def test_only_what_may_pass_is_tried_again():
+    """Prevents: a refusal that is repeated until somebody sees it."""
+    assert not failed(RefusedError("no")).allow_retries
+    assert failed(RefreshError("not now")).allow_retries
+
+
+def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch):
+    # Prevents: a site whose jobs take longer cannot be refreshed, or a setting has no effect.
+    tableau = resources_from_env()["tableau"]
+    assert (tableau.timeouts, tableau.takeover) == (Timeouts(), False)
+    monkeypatch.setenv("TABLEAU_JOB_TIMEOUT", "60")
+    monkeypatch.setenv("TABLEAU_QUEUE_TIMEOUT", "70")
+    monkeypatch.setenv("TABLEAU_TAKEOVER", "true")
+    tableau = resources_from_env()["tableau"]
+    assert (tableau.timeouts.job, tableau.timeouts.queue, tableau.takeover) == (60, 70, True)
+
+
+def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
+    # Prevents: a line of .env that was left empty stops the location.
+    for name in ("TABLEAU_JOB_TIMEOUT", "TABLEAU_QUEUE_TIMEOUT", "TABLEAU_TAKEOVER"):
+        monkeypatch.setenv(name, "")
+    tableau = resources_from_env()["tableau"]
+    assert (tableau.timeouts, tableau.takeover) == (Timeouts(), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TABLEAU_JOB_TIMEOUT", "2h"),
+        ("TABLEAU_JOB_TIMEOUT", "0"),
+        ("TABLEAU_QUEUE_TIMEOUT", "-1"),
+        ("TABLEAU_TAKEOVER", "maybe"),
+        ("PIPELINE_CACHE_GB", "10 GB"),
+        ("PIPELINE_CACHE_GB", "-1"),
+    ],
+)
+def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
+    # Prevents: a slip in a setting shows as an error without its name, or passes for the default.
+    monkeypatch.setenv(name, value)
+    with pytest.raises(RefusedError, match=f"{name} is '{value}'"):
+        resources_from_env()
+
+
+def test_defaults_without_the_environment():
+    # Prevents: a project that sets the resource up itself waits otherwise than ours.
+    assert TableauServerResource().timeouts == Timeouts()

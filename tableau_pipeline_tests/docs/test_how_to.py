@@ -1,0 +1,199 @@
+"""Guides whose scenes and examples are played on the sandbox."""
+
+import json
+import runpy
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import tableauserverclient as TSC
+from tableauhyperapi import CreateMode, TableName
+
+from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.core.declaration import Republish
+from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.resources import data_dir, resources_from_env
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.docs.page import declared, page
+from tableau_pipeline_tests.docs.scenes import SCENES, Step
+from tableau_pipeline_tests.refresh.support.models import snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows, session
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_sandbox.testing import Sandbox, running_sandbox
+
+SECTIONS = page("how-to/ship-changes.md").sections
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox]:
+    with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def eyes(sandbox: Sandbox) -> Generator[TableauSite]:
+    with session(sandbox) as site:
+        yield site
+
+
+class Batches(Proxy):
+    """A session that keeps the batches that it sends."""
+
+    def __init__(self, site: TableauSite, sent: list[str]) -> None:
+        super().__init__(site)
+        self._sent = sent
+
+    def update(self, luid: str, *, batch: str, **more: Any) -> str | None:
+        self._sent.append(batch)
+        return self.behind.update(luid, batch=batch, **more)
+
+
+def ship(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
+    """Give the models their new content, and refresh."""
+    for model, parts in step.models.items():
+        for part in parts:
+            snapshot(
+                pipeline.folder / "snapshots",
+                part.rows,
+                asset_key=model,
+                partition=part.partition,
+                span=part.span,
+            )
+    noon = datetime.combine(step.today, time(12), UTC)
+    return refresh(
+        pipeline.refresh(around_server=lambda site: Batches(site, sent), now=noon), Options()
+    )
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("heading", SCENES)
+def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path):
+    # Prevents: a page that shows another delta than the one that is sent, or wrong rows.
+    declaration = replace(declared(SECTIONS[heading]), republish=Republish(growth=10))
+    pipeline = Pipeline(sandbox, eyes, tmp_path, declaration)
+    documented = {int(row["refresh"]): row for row in SECTIONS[heading].rows()}
+    batches = SECTIONS[heading].batches()
+    numbers: list[int] = []
+    for number, step in enumerate(SCENES[heading](), start=1):
+        sent: list[str] = []
+        report = ship(pipeline, step, sent)
+        numbers.append(number)
+        assert pipeline.wrong() == []
+        assert report.plan is not None
+        assert report.checkpoint is not None
+        decided: dict[str, Any] = {"decision": report.plan.decision}
+        if number == 1:
+            assert decided == {"decision": "publish (create)"}
+            continue
+        decided["reason"] = report.plan.reason
+        if "rows then" in documented[number]:
+            (table,) = report.checkpoint.tables.values()
+            decided["rows then"] = f"{table.content.rows:,}"
+        assert decided == {name: documented[number][name] for name in decided}
+        if number in batches:
+            assert [json.loads(batches.pop(number))] == [json.loads(batch) for batch in sent]
+    assert numbers == [1, *documented]
+    assert not batches
+
+
+def test_every_declaration_of_the_page_is_tested():
+    # Prevents: an example that was added to the page, and that nobody ever ran.
+    declaring = {name for name, section in SECTIONS.items() if section.blocks("yaml")}
+    assert declaring == {*SCENES}
+
+
+EXAMPLE = ROOT / "examples" / "hand_written_batches.py"
+PAGE = page("how-to/custom-batches.md")
+EXTRACT = TableName("Extract", "Extract")
+
+
+@pytest.fixture
+def site(
+    tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Generator[TableauSite]:
+    """A site that the environment names, and a data directory."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path / "data"))
+    with session(tableau_sandbox) as site:
+        yield site
+
+
+def published(site: TableauSite, name: str) -> dict[Any, Any]:
+    """The rows of a data source of one table and two columns."""
+    (item,) = site.tsc.datasources.filter(name=name)
+    keys, values = (column.to_pylist() for column in published_rows(site, str(item.id)).columns)
+    return dict(zip(keys, values, strict=True))
+
+
+def customers(names: Mapping[int, str]) -> None:
+    keys = pa.array(names.keys(), pa.int64())
+    rows = pa.table({"customer_id": keys, "name": pa.array(names.values(), pa.string())})
+    snapshot(data_dir() / "snapshots", rows, asset_key="customers")
+
+
+def materialize(asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **config: Any) -> Any:
+    """The metadata of what was materialized last."""
+    result = dg.materialize(
+        [asset],
+        instance=instance,
+        resources=resources_from_env(),
+        run_config={"ops": {asset.op.name: {"config": config}}} if config else None,
+    )
+    *_, last = result.get_asset_materialization_events()
+    return {name: value.value for name, value in last.materialization.metadata.items()}
+
+
+@pytest.mark.slow
+def test_declared_data_source(site: TableauSite):
+    # Prevents: an example that fails, and a refresh that never undoes what it did.
+    refresh = refresh_assets(declared(PAGE.sections["Change a declared data source"]), trigger=None)
+    forget = runpy.run_path(str(EXAMPLE))["forget_a_customer"]
+    everybody = {number: f"customer {number}" for number in range(20)}
+    customers(everybody)
+    with dg.DagsterInstance.ephemeral() as instance:
+        materialize(refresh, instance)
+        materialize(forget, instance, customer_id=7)
+        del everybody[7]
+        assert published(site, "Loyal Customers") == everybody
+        customers(everybody)
+        after = materialize(refresh, instance)
+        assert after["decision"] == "publish (replace)"
+        assert after["reason"] == "full publish: an update that was written by hand changed it"
+        assert published(site, "Loyal Customers") == everybody
+        assert materialize(refresh, instance)["decision"] == "no change"
+
+
+def test_other_data_source(site: TableauSite, tmp_path: Path):
+    # Prevents: an example that fails, or that changes other rows than those that it names.
+    file = tmp_path / "Stock.hyper"
+    _stock(file)
+    project = site.project("Default", create=False)
+    item = TSC.DatasourceItem(project, name="Stock")
+    site.tsc.datasources.publish(item, file, mode=TSC.Server.PublishMode.CreateNew)
+    with dg.DagsterInstance.ephemeral() as instance:
+        data_dir().mkdir()
+        materialize(runpy.run_path(str(EXAMPLE))["counted_stock"], instance)
+    assert published(site, "Stock") == {17: 3, 18: 5, 99: 8}
+
+
+def _stock(file: Path) -> None:
+    with connect(hyper_process(), file, CreateMode.CREATE) as connection:
+        connection.execute_command('CREATE SCHEMA "Extract"')
+        connection.execute_command(f"CREATE TABLE {EXTRACT} (article BIGINT, pieces INTEGER)")
+        connection.execute_command(f"INSERT INTO {EXTRACT} VALUES (17, 9), (18, 5)")
+
+
+def test_the_page_shows_the_example():
+    # Prevents: code on the page that nobody ran.
+    code = EXAMPLE.read_text("utf-8")
+    blocks = PAGE.whole.blocks("python")
+    assert len(blocks) == 2
+    assert [block for block in blocks if block not in code] == []
