@@ -14,8 +14,7 @@ from tableau_pipeline.components.automation import lake_sensors
 from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.location import Location
-from tableau_pipeline_tests.refresh.lakes.iceberg import CATALOG, sql_catalog
-from tableau_pipeline_tests.refresh.lakes.support import rows_of
+from tableau_pipeline_tests.refresh.lakes.support import CATALOG, rows_of, sql_catalog
 
 ORDERS = dg.AssetKey("orders")
 

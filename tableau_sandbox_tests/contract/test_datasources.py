@@ -5,8 +5,8 @@ from io import BytesIO
 
 import pytest
 
-from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import packaged_hyper, rows_file
+from tableau_sandbox_tests.contract.session import Answer
 from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 

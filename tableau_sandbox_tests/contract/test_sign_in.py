@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tableau_sandbox_tests.contract.answer import Answer
-from tableau_sandbox_tests.contract.session import OLDEST_VERSION, Session, sign_in_request
+from tableau_sandbox_tests.contract.session import OLDEST_VERSION, Answer, Session, sign_in_request
 from tableau_sandbox_tests.contract.sources import Source, fact
 
 _INFO = "GET serverInfo"

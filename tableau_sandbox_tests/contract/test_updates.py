@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import rows_file, table_file
-from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.session import Answer, Session
 from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tableau_sandbox_tests.contract.answer import Answer
-from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.session import Answer, Session
 
 
 def call(

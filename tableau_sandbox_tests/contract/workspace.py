@@ -14,9 +14,8 @@ from xml.sax.saxutils import quoteattr
 
 from requests import RequestException
 
-from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import Part, multipart, packaged_hyper, rows_file, rows_of
-from tableau_sandbox_tests.contract.session import Conversation, OtherSession, Session
+from tableau_sandbox_tests.contract.session import Answer, Conversation, OtherSession, Session
 
 ROWS: tuple[tuple[int | None, str | None], ...] = ((1, "one"), (2, "two"))
 _JOB_SECONDS = 600

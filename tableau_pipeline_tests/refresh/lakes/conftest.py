@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline_tests.refresh.lakes.iceberg import sql_catalog
+from tableau_pipeline_tests.refresh.lakes.support import sql_catalog
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from tableau_pipeline_tests.refresh.lakes.iceberg import add_hive_files, in_catalog
-from tableau_pipeline_tests.refresh.lakes.support import rows_of
+from tableau_pipeline_tests.refresh.lakes.support import add_hive_files, in_catalog, rows_of
 
 _MAPPING = "delta.columnMapping"
 _TYPES = {"long": pa.int64(), "string": pa.string(), "date": pa.date32()}

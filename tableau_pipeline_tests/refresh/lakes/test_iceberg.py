@@ -28,19 +28,17 @@ from pyroaring import BitMap
 from tableau_pipeline.core.lake_table import InCatalog
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline_tests.refresh.lakes.iceberg import (
+from tableau_pipeline_tests.refresh.lakes.support import (
     HadoopTable,
     add_hive_files,
     commit_files,
     folder_of,
-    in_catalog,
-    table_of,
-)
-from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
+    in_catalog,
     in_order,
     published,
     rows_of,
+    table_of,
     values_of_all_types,
 )
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -23,13 +23,14 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import delta
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.refresh.plan import Accept, NoChange, UpdateTables
-from tableau_pipeline_tests.refresh.lakes.iceberg import in_catalog, table_of
 from tableau_pipeline_tests.refresh.lakes.support import (
     BY_ID,
     follow,
+    in_catalog,
     in_order,
     published,
     rows_of,
+    table_of,
     values_of_all_types,
 )
 from tableau_pipeline_tests.refresh.lakes.tables import (

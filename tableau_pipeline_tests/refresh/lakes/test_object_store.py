@@ -21,12 +21,13 @@ from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.stores import StoreError, opened
 from tableau_pipeline_tests.deployment.conftest import STORES
 from tableau_pipeline_tests.deployment.object_stores import BUCKET, Network, ObjectServer, S3Server
-from tableau_pipeline_tests.refresh.lakes.iceberg import in_catalog, sql_catalog
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
+    in_catalog,
     in_order,
     published,
     rows_of,
+    sql_catalog,
     values_of_all_types,
 )
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
