@@ -20,6 +20,7 @@ from tableau_sandbox.options import Options, UserSeed
 from tableau_sandbox.services import open_services
 from tableau_sandbox.store.accounts import NameTakenError
 from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import ADMIN, TIMEOUT, publish, signed_in
 from tableau_sandbox_tests.test_service import started_sandbox
 from tableau_sandbox_tests.test_updates import publish_job
@@ -52,13 +53,12 @@ def test_sessions_that_have_no_limit(start_sandbox: Callable[..., Sandbox], kind
     assert all(server.projects.get()[0] for server in several)
 
 
-def test_sessions_expire(start_sandbox: Callable[..., Sandbox]):
+def test_sessions_expire(new_server: NewServer):
     """Prevents: a long run is never tested against a session that ends under it."""
-    now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    server = signed_in(start_sandbox(clock=lambda: now[0], session_minutes=10))
-    now[0] += timedelta(minutes=9, seconds=59)
+    sandbox, server = new_server(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC), session_minutes=10)
+    sandbox.advance(599)
     assert server.projects.get()[0]
-    now[0] += timedelta(seconds=1)
+    sandbox.advance(1)
     with pytest.raises(tsc.NotSignedInError, match="401002"):
         server.projects.get()
 

@@ -1,7 +1,6 @@
 """Data updates, refreshes, connections, jobs and tasks."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -31,6 +30,7 @@ ONE, TWO = [1, "one"], [2, "two"]
 APPEND = {"action": "insert", "target-table": "Extract", "source-table": "Extract"}
 CLEAR = {"action": "delete", "target-table": "Extract", "condition": True}
 JobFailed = tsc.server.endpoint.exceptions.JobFailedException
+START, A_DAY = datetime(2026, 1, 1, tzinfo=UTC), 86_400
 
 
 def update(
@@ -62,17 +62,16 @@ def patch(
     return code_of(call(sandbox, "PATCH", path, server=server, **arguments))
 
 
-def test_requests_are_remembered_for_a_day(start_sandbox: Callable[..., Sandbox], one_row: Path):
-    # Prevents: a failed request is repeated within a day, or a successful one never again.
-    now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    server = signed_in(start_sandbox(clock=lambda: now[0], session_minutes=10_000))
+def test_requests_are_remembered_for_a_day(new_server: NewServer, one_row: Path):
+    """Prevents: a failed request is repeated within a day, or a successful one never again."""
+    sandbox, server = new_server(clock=lambda: START, session_minutes=10_000)
     item = publish(server, one_row)
     bad = update(server, item, {**CLEAR, "target-table": "no"}, id="x")
     with pytest.raises(JobFailed):
         finished(server, bad)
-    now[0] += timedelta(hours=23, minutes=59)
+    sandbox.advance(A_DAY - 60)
     assert update(server, item, CLEAR, id="x").id == bad.id
-    now[0] += timedelta(minutes=1)
+    sandbox.advance(60)
     again = update(server, item, CLEAR, id="x")
     assert again.id != bad.id
     assert finished(server, again).finish_code == 0
@@ -167,13 +166,8 @@ def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     assert not connection_of(server, item).username
 
 
+# Jobs stay in progress until the clock of a sandbox is moved by so many seconds.
 SOME_TIME = 60
-
-
-@pytest.fixture
-def slow(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
-    """A sandbox whose jobs stay in progress until its clock is moved."""
-    return start_sandbox(job_delay=SOME_TIME)
 
 
 def publish_job(
@@ -184,10 +178,10 @@ def publish_job(
 
 
 def test_jobs_wait_their_turn_and_can_be_cancelled(
-    slow: Sandbox, tmp_path: Path, one_row: Path, two_rows: Path
+    new_server: NewServer, tmp_path: Path, one_row: Path, two_rows: Path
 ):
     """Prevents: jobs overtake each other, or a cancelled one takes effect all the same."""
-    server = signed_in(slow)
+    slow, server = new_server(job_delay=SOME_TIME)
     first, second = publish_job(server, one_row), publish_job(server, two_rows)
     slow.wait_until_running()
     listed = {job.id: job.status for job in server.jobs.filter()}
@@ -212,9 +206,9 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     assert rows_on_server(server, item.id) == [ONE]
 
 
-def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
+def test_name_taken_while_the_job_waited(new_server: NewServer, one_row: Path):
     """Prevents: a job does what the same request would now be refused."""
-    server = signed_in(slow)
+    slow, server = new_server(job_delay=SOME_TIME)
     job = publish_job(server, one_row, mode="CreateNew")
     publish(server, one_row, name="Flights")
     slow.wait_until_running()
@@ -224,9 +218,9 @@ def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
     assert "already exists" in caught.value.job.status_notes[0]["text"]
 
 
-def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
+def test_jobs_left_behind_have_failed(new_server: NewServer, one_row: Path):
     """Prevents: a client waits for ever for a job that a stopped server had taken in."""
-    server = signed_in(slow)
+    slow, server = new_server(job_delay=SOME_TIME)
     jobs = [publish_job(server, one_row) for _ in range(2)]
     slow.wait_until_running()
     slow.restart()
@@ -237,22 +231,16 @@ def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
         assert "stopped before the job had finished" in found.status_notes[0]["text"]
 
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def test_filters_order_and_pages(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
-    # Prevents: an orchestrator that looks for its jobs finds others, or all of them.
-    now, bad = [START], tmp_path / "bad.hyper"
+def test_filters_order_and_pages(new_server: NewServer, tmp_path: Path, one_row: Path):
+    """Prevents: an orchestrator that looks for its jobs finds others, or all of them."""
+    bad = tmp_path / "bad.hyper"
     bad.write_bytes(b"bad")
-    sandbox = start_sandbox(clock=lambda: now[0], session_minutes=60 * 24 * 9)
-    server = signed_in(sandbox)
+    sandbox, server = new_server(clock=lambda: START, session_minutes=60 * 24 * 9)
     # Each on a day of its own; the last one fails.
     for name, file in (("A", one_row), ("B", one_row), ("C", bad)):
         publish_job(server, file, name=name)
         sandbox.wait_until_idle()
-        now[0] += timedelta(days=1)
+        sandbox.advance(A_DAY)
 
     def titles(query: str = "") -> list[str | None]:
         response = call(sandbox, "GET", f"sites/{{site}}/jobs{query}", server=server)
@@ -303,10 +291,9 @@ def create(server: tsc.Server, luid: str, interval: object) -> None:
     server.tasks.create(tsc.TaskItem("", "FullRefresh", 50, schedule_item=about, target=target))
 
 
-def test_tasks(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
+def test_tasks(new_server: NewServer, tmp_path: Path, one_row: Path):
     """Prevents: clients that read schedules find others here than on servers and on Cloud."""
-    sandbox = start_sandbox(users=(ALICE,), time_zone="Asia/Tokyo")
-    server = signed_in(sandbox)
+    sandbox, server = new_server(users=(ALICE,), time_zone="Asia/Tokyo")
     extract = publish(server, wrapped_extract(tmp_path / "e.tdsx", one_row), name="Extract")
     live = publish(server, one_row, name="Live")
     assert server.schedules.add_to_schedule(WEEKDAYS, datasource=extract) == []
