@@ -16,6 +16,7 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing import about
 from tableau_pipeline.publishing.http import RetryTimes
 from tableau_pipeline.publishing.rest import unpack
 from tableau_pipeline.publishing.session import Password, PersonalAccessToken
@@ -50,8 +51,13 @@ def update(given: SimpleNamespace) -> None:
         raise RefreshError("the server does not name the job")
 
 
+def rule(given: SimpleNamespace, mode: str) -> about.Rules:
+    return {("user", given.site.user_id, "Write"): mode}
+
+
 # What is called, and the request of it that gets the answer.
 ITEM = "sites/[^/]+/datasources/[^/]+"
+WARNINGS = "sites/[^/]+/dataQualityWarnings/datasource/[^/]+"
 CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
     "server info": ("GET", "serverInfo", sign_in),
     "sign in": ("POST", "auth/signin", sign_in),
@@ -82,6 +88,30 @@ CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
     "move": (
         "PUT", ITEM, lambda it: it.site.move(it.luid, name="y", project_id=it.project)
     ),
+    "describe": ("PUT", ITEM, lambda it: about.describe(it.site, it.luid, description="x")),
+    "group": (
+        "GET", "sites/[^/]+/groups", lambda it: about.grantee(it.site, "group", "All Users")
+    ),
+    "name of a user": (
+        "GET", "sites/[^/]+/users/[^/]+", lambda it: about.user_name(it.site, it.site.user_id)
+    ),
+    "permissions": (
+        "GET", f"{ITEM}/permissions", lambda it: about.permissions(it.site, it.luid)
+    ),
+    "give permissions": (
+        "PUT", f"{ITEM}/permissions",
+        lambda it: about.set_permissions(it.site, it.luid, rule(it, "Allow"), remove={}),
+    ),
+    "take permissions": (
+        "DELETE", f"{ITEM}/permissions/.*",
+        lambda it: about.set_permissions(it.site, it.luid, {}, remove=rule(it, "Deny")),
+    ),
+    "warnings": ("GET", WARNINGS, lambda it: about.quality_warnings(it.site, it.luid)),
+    "warn": ("POST", WARNINGS, lambda it: about.add_quality_warning(it.site, it.luid, "Old")),
+    "end a warning": (
+        "DELETE", "sites/[^/]+/dataQualityWarnings/[^/]+",
+        lambda it: about.remove_quality_warning(it.site, NO_SUCH),
+    ),
     "columns": (
         "POST", "vizql-data-service/read-metadata",
         lambda it: it.site.count(it.luid, {"Extract": None}),
@@ -106,11 +136,10 @@ HEAVY: list[Any] = [hostile.bomb, hostile.endless, hostile.endless_chunks, hosti
 SLOW: list[Any] = [hostile.slow, hostile.slow_headers]
 # What says that all is well, to a call of which nothing more is asked.
 NO_ERRORS = {
-    *(("nothing", call) for call in ("untag", "cancel", "move")),
     *(
         (answer, call)
-        for answer in ("empty", "endless_list", "other_clock")
-        for call in ("untag", "cancel", "move")
+        for answer in ("nothing", "empty", "endless_list", "other_clock")
+        for call in ("untag", "cancel", "take permissions", "warn", "end a warning")
     ),
     # A job that may not be cancelled is looked at.
     ("refusal", "cancel"),
