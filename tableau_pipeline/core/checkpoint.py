@@ -95,6 +95,8 @@ class Checkpoint(Frozen):
             if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
         metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
+        adopted: `metadata` of the user whose data source was taken over, until they were seen to
+            have been kept.
         about: what was last written about the data source: values by their paths.
         written: names the values that the declaration has set in the `.tds`; the newest first, if
             it is not known whether a publish took effect.
@@ -120,6 +122,7 @@ class Checkpoint(Frozen):
     declaration: str
     tables: dict[str, TableContent]
     metadata: str | None = None
+    adopted: str | None = None
     about: tuple[tuple[tuple[str, ...], str], ...] = ()
     written: tuple[str, ...] = ()
     updates: int = 0

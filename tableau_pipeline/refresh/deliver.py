@@ -117,6 +117,7 @@ class Delivery:
             # Metadata that a user edited is never recorded as ours: a later overwrite would drop it
             # unasked.
             metadata = base.metadata.digest
+        is_adopted = isinstance(plan, Publish) and not base.is_ours and not is_whole
         return Checkpoint(
             refresh=self.sender.claim.number,
             server=self.sender.server.url,
@@ -127,6 +128,7 @@ class Delivery:
             declaration=self.content.declaration.digest(),
             tables=dict(desired),
             metadata=metadata,
+            adopted=base.metadata.digest if is_adopted and base.metadata else None,
             written=self._written(plan),
             about=before.about if before else (),
             orphans=dict(orphans),

@@ -238,14 +238,16 @@ class Observer:
         remote = strays[0] if strays else remote
         if remote is None:
             return Base(remote=None, checkpoint=checkpoint)
+        metadata = self.server.metadata(remote.luid)
         base = Base(
             remote=remote,
             is_ours=named or self.declaration.tag in remote.tags,
             strays=strays,
             other_instance=self._other_instance(remote),
             other_key=self._other_key(remote),
-            metadata=self.server.metadata(remote.luid),
+            metadata=metadata,
             moved=moved,
+            warnings=_not_kept(recovered, remote, metadata),
         )
         # A request that took effect after a later refresh leaves a record, but not of its rows.
         if not named or checkpoint is None:
@@ -293,7 +295,7 @@ class Observer:
             f"{unexplained[0].upper()}{unexplained[1:]}. It still holds what the last refresh left"
         )
         self.log.warning("%s: %s", remote.name, warning)
-        return replace(base, warnings=(warning,))
+        return replace(base, warnings=(*base.warnings, warning))
 
     def _change(self, record: Checkpoint, recovered: Recovered, remote: RemoteDatasource) -> Change:
         """The change since the record: none, or the request that led to it."""
@@ -386,6 +388,18 @@ class Observer:
             "another name or project, or rename or delete that one"
         )
         return replace(move, taken=taken)
+
+
+def _not_kept(recovered: Recovered, remote: RemoteDatasource, held: Metadata) -> tuple[str, ...]:
+    """What an interrupted adoption has not told of the metadata, in sentences."""
+    adopted = {each.adopted for each in recovered.published if each.luid == remote.luid} - {None}
+    if adopted <= {held.digest}:
+        return ()
+    return (
+        f'The refresh that took over "{remote.name}" did not end well, and its metadata has '
+        "changed since: by another user, or by that publish. What it was before is in the folder "
+        '"kept" of the data directory',
+    )
 
 
 def _unknown(remote: RemoteDatasource, recovered: Recovered, *, is_stray: bool) -> str:

@@ -358,10 +358,18 @@ def test_adoption_names_what_it_would_drop(star: Pipeline):
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 
-def test_adoption_by_a_server_that_keeps_nothing_is_red(new_pipeline: Callable[..., Pipeline]):
+@pytest.mark.parametrize("killed", [None, "job", "outcome", "closing"])
+def test_adoption_by_a_server_that_keeps_nothing_is_red(
+    new_pipeline: Callable[..., Pipeline], killed: str | None
+):
     """Prevents: Replace drops the work after all, and the run is green."""
     pipeline = new_pipeline(on={"replace": "like-overwrite"})
     adopting(pipeline)
+    if killed:
+        assert killed_before(pipeline, killed)
+        assert "its metadata has changed since" in str(pipeline.run().warnings)
+        assert not pipeline.run().warnings
+        return
     with pytest.raises(RefreshError) as caught:
         pipeline.run()
     (file,) = saved(pipeline)
