@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Datasource:
-    """A data source of the location; its declaration begins at `line` of `file`."""
+    """A data source of the location; its declaration begins at `line` of `file`, 0 in Python."""
 
     component: PublishedDatasource
     file: Path
@@ -47,6 +47,8 @@ class Datasource:
 
     def at(self, *keys: str) -> str:
         """Return "file:line: key" for the innermost of these nested keys that exists."""
+        if not self.line:
+            return str(self.file)
         text, found = self.file.read_text("utf-8"), []
         trees = [each.source_position_tree for each in parse_yamls_with_source_position(text)]
         tree = next(each for each in trees if each.position.start.line == self.line)
@@ -103,10 +105,19 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
                 break
 
 
-def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
+def _repeated_places(
+    definitions: dg.Definitions, datasources: Sequence[Datasource]
+) -> Iterator[str]:
     """Report data sources with the name and project of another one: they would replace it."""
+    in_yaml = {id(each.component) for each in datasources}
+    made = {id(each): each for each in map(component_of, specs_of(definitions))}
+    in_python = [
+        Datasource(each, Path("Python"), 0)
+        for number, each in made.items()
+        if isinstance(each, PublishedDatasource) and number not in in_yaml
+    ]
     first: dict[tuple[str, ...], Datasource] = {}
-    for each in datasources:
+    for each in [*in_python, *datasources]:
         declared, other = each.component, first.setdefault(each.place, each)
         if other is not each:
             yield (

@@ -166,13 +166,18 @@ def test_a_data_source_that_nothing_finds(project: Project, annotation: str):
 
 
 def test_a_data_source_in_python(project: Project):
-    """Prevents: the same, although its function is annotated."""
+    """Prevents: the same, although its function is annotated; or two declarations of one name that
+    replace each other's rows."""
     attributes = yaml.safe_load(SHOP)["attributes"]
     annotated = IN_PYTHON.format(annotation=" -> PublishedDatasource", attributes=attributes)
     project.write("models.py", MODEL)
     project.write("shop.py", annotated)
     project.add_pipeline()
     assert len(list(loaded(project).schedules or ())) == 1
+    file = project.write("shop/defs.yaml", SHOP.replace("Shop", "Shop\n  key: second"))
+    message = rf'^{file}:3: .*"second", is declared in Python, too, with the key "shop"'
+    with pytest.raises(DeclarationError, match=message):
+        load_definitions(project.package)
 
 
 def test_the_scaffold(tmp_path: Path):
