@@ -108,8 +108,8 @@ class PublishFileConfig(RefreshConfig):
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
         default=False,
-        description="Take over a data source that this pipeline did not publish. Only its rows are "
-        "replaced if its columns and types are the same; otherwise this needs accept: [overwrite].",
+        description="Take over a data source that this pipeline did not publish. Its rows are "
+        "replaced; if work of people would go, that is refused, and needs accept: [overwrite].",
     )
 
     # Dagster's config classes do not support Literal.

@@ -347,9 +347,9 @@ class Declaration(About):
     adopt: bool = Field(
         default=False,
         description="Take over a data source of this name that this pipeline did not publish. Its "
-        "rows are replaced; calculated fields, captions and folders stay, unless its tables are "
-        "others. Then the refresh names what would go, and needs accept: [overwrite]. In all "
-        "cases, the refresh saves it as a .tdsx file first.",
+        "rows are replaced; calculated fields, captions and folders stay, unless they use "
+        "what ours lacks. Then the refresh names what would go, and needs accept: [overwrite]. In "
+        "all cases, the refresh saves it as a .tdsx file first.",
     )
     relationships: tuple[Relationship, ...] = Field(
         default=(),

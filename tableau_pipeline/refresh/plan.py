@@ -439,7 +439,7 @@ def not_ours(declaration: Declaration, base: Base, options: Options) -> str | No
             f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
             "this pipeline did not publish. Nothing was changed: choose another name, or set "
             "adopt: true to take it over, which replaces its data. Calculated fields, captions and "
-            "folders stay if its tables are the same; otherwise the next refresh lists what would "
+            "folders stay as far as its columns are among ours; the next refresh lists what would "
             "go, and asks"
         )
     if base.other_instance and not takeover:
