@@ -1,5 +1,6 @@
 """What was read, and what was not: bad rows by line, column and value, with remedies."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -21,6 +22,8 @@ from tableau_pipeline.ingest.values import STRINGS, TIMES
 READ_ERRORS = (PySparkException, Py4JJavaError)
 # How many bad rows a message quotes, how many columns of each, and how much of a value.
 _QUOTED, _NAMED, _LONGEST = 5, 3, 80
+# Numbers that are too large for other types.
+_WHOLE = re.compile(r"-?\d{1,38}")
 # The options that often read values which do not fit without them.
 _OPTIONS = {
     "csv": "nullValue, decimal, thousands, dateFormat, timestampFormat",
@@ -84,7 +87,9 @@ class BadRows:
                 shown = text if is_quoted else f'"{text}"'
                 shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
                 name = type_.simpleString()
-                problems.append(f'column "{column.name}": {shown} is not a valid {name}')
+                is_large = isinstance(type_, T.LongType | T.DoubleType) and _WHOLE.fullmatch(text)
+                held = "; decimal(38,0) would hold it" if is_large else ""
+                problems.append(f'column "{column.name}": {shown} is not a valid {name}{held}')
         if (more := len(problems) - _NAMED) > 0:
             problems[_NAMED:] = [f"and {more} more column{'s' * (more > 1)}"]
         return ", ".join(problems)

@@ -73,6 +73,15 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
     assert f'x.csv, line 3: column "v": "{text}" is not a valid {type_}' in str(refused.value)
 
 
+@pytest.mark.parametrize("type_", ["bigint", "double"])
+def test_a_number_that_is_too_large(file: Path, type_: str):
+    """Prevents: a search through the options of the reader, where only another type helps."""
+    written(file, "v\n9223372036854775809\n")
+    with pytest.raises(RefusedError, match=rf"not a valid {type_}; decimal\(38,0\) would hold it"):
+        read(file, columns=f"v {type_}")
+    assert read(file, columns="v decimal(38,0)") == [(Decimal(2**63 + 1),)]
+
+
 @pytest.mark.parametrize(
     ("texts", "values"),
     [
