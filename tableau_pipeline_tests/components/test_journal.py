@@ -1,5 +1,6 @@
 """What Dagster keeps of refreshes, how that keeps them apart, and which snapshots they leave."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+import yaml
 from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 from sqlalchemy import text
@@ -38,7 +40,9 @@ from tableau_pipeline_tests.components.support.location import (
     store,
     withheld,
 )
+from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import until
+from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.refresh.support.models import flights
 
 
@@ -164,6 +168,20 @@ def test_checkpoint_is_found_after_60_refusals(location: Location, reads: list[i
 def test_checkpoint_is_found_after_10_000_observations(location: Location, reads: list[int]):
     """Prevents: the same after a year of refusals, dry runs and other people's sensors."""
     check_never_forgotten(location, reads, others=40, own=300, factor=256)
+
+
+@pytest.mark.slow
+def test_checkpoint_is_found_in_postgresql(
+    location: Location, reads: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: the same in the database of a deployment."""
+    settings = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text("utf-8"))
+    with running_postgresql() as postgresql:
+        for name, value in postgresql.settings.items():
+            monkeypatch.setenv(name, value)
+        with dg.instance_for_test(overrides={"storage": settings["storage"]}) as instance:
+            deployed = replace(location, instance=instance)
+            check_never_forgotten(deployed, reads, others=40, own=300, factor=256)
 
 
 def interrupted(location: Location, times: int) -> None:

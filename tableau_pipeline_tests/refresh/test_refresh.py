@@ -122,6 +122,8 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
         at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
         # A look is at the job, or in turn at the data source while the job waits in the queue.
         looks = at_job[-1] - at_job[0] + 1 if at_job else 0
+        between = asked[at_job[0] : at_job[-1]] if at_job else []
+        assert all(re.search(r"/(jobs|datasources)/[^/]+$", path) for path in between), between
         assert len(asked) == int(fixed[what]) + looks * int(for_a_look[what]), asked
         assert sum("/vizql-data-service/" in path for path in asked) == int(queries[what])
         kept = [each.refresh for each in pipeline.journal.records()]
