@@ -64,6 +64,7 @@ def test_a_link_is_not_followed(use: Callable[[], object], folder: Path, tmp_pat
     (victim / "lock").touch()
     (victim / "thesis.txt").write_text("years")
     before = sorted((tmp_path / "victim").rglob("*"))
+    (tmp_path / "victim").chmod(0o700)
     folder.symlink_to(tmp_path / "victim")
     refused(use, f"^{re.escape(str(folder))} is not a folder")
     assert sorted((tmp_path / "victim").rglob("*")) == before

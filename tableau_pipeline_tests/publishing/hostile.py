@@ -22,8 +22,8 @@ BOMB = gzip.compress(bytes(16 * _MEGABYTE)) * 128
 ENTITIES = b"""<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "aaaaaaaaaa">
 <!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><tsResponse xmlns="http://tableau.com/api">&b;</tsResponse>"""
 EMPTY = b'<tsResponse xmlns="http://tableau.com/api"/>'
-PAGE = b"""<!DOCTYPE html><html><head><title>Sign in</title></head><body><form action="/login">
-<input name="csrf" value="fr0m-the-page"><input name="password"></form></body></html>"""
+PAGE = b"""<html><head><title>Sign in</title></head><body><form action="/login">
+<input name="csrf" value="fr0m-the-page"/><input name="password"/></form></body></html>"""
 _HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 

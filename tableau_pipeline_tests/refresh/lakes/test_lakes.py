@@ -105,7 +105,8 @@ def test_all_kinds_of_changes(pipeline: Pipeline, lake: Any):
     """Prevents: values that stay published under the name of another column, or in its place."""
     for number, kind in enumerate(KINDS[::-1] + KINDS[6:8], 100):
         lake.change(kind, {number, number + 100}, number)
-        if number % 3 == 0:
+        # These change neither the names of columns nor the files.
+        if number % 3 == 0 or kind in ("again", "swap"):
             accepted(pipeline)
             assert published(pipeline) == in_order(lake.rows()), kind
 
