@@ -90,30 +90,20 @@ class Freshness:
             timezone=self.timezone,
         )
 
-
-def late(policy: dg.FreshnessPolicy | None, refreshed: datetime, now: datetime) -> str | None:
-    """Why a data source is late, by the rules of Dagster's web UI; None if it is not."""
-    match policy:
-        case TimeWindowFreshnessPolicy():
-            window = policy.fail_window.to_timedelta()
-            if now - refreshed >= window:
-                hours = window.total_seconds() / 3600
-                return f"freshness: its last refresh is older than {hours:g} h"
-        case CronFreshnessPolicy():
-            zone = policy.timezone
-            due = get_latest_completed_cron_tick(policy.deadline_cron, now, zone)
-            if refreshed < due - policy.lower_bound_delta:
-                return f"freshness: it was due at {due:%Y-%m-%d %H:%M} ({zone})"
-    return None
-
-
-def data_age_specs(
-    declaration: Declaration, freshness: Freshness | None
-) -> list[dg.AssetCheckSpec]:
-    """Return the check of how old the models are, of a data source with a deadline."""
-    text = "The newest version of every model meets `freshness`, and not only the refresh."
-    key = dg.AssetKey.from_user_string(declaration.key)
-    return [dg.AssetCheckSpec(DATA_AGE, asset=key, description=text)] if freshness else []
+    def late(self, refreshed: datetime, now: datetime) -> str | None:
+        """Why a data source is late, by the rules of Dagster's web UI; None if it is not."""
+        match self.policy():
+            case TimeWindowFreshnessPolicy() as policy:
+                window = policy.fail_window.to_timedelta()
+                if now - refreshed >= window:
+                    hours = window.total_seconds() / 3600
+                    return f"freshness: its last refresh is older than {hours:g} h"
+            case CronFreshnessPolicy() as policy:
+                zone = policy.timezone
+                due = get_latest_completed_cron_tick(policy.deadline_cron, now, zone)
+                if refreshed < due - policy.lower_bound_delta:
+                    return f"freshness: it was due at {due:%Y-%m-%d %H:%M} ({zone})"
+        return None
 
 
 def old_models(
@@ -128,7 +118,7 @@ def old_models(
         if newest := snapshots.newest(model):
             at = newest.created_at
             hours[model] = round((now - at).total_seconds() / 3600, 1)
-            if late(freshness.policy(), at, now):
+            if freshness.late(at, now):
                 when = f"{at:%Y-%m-%d %H:%M} UTC"
                 problems.append(f'the newest version of the model "{model}" is of {when}')
     return "; ".join(problems), hours

@@ -17,7 +17,6 @@ from pydantic import Field, field_validator, model_validator
 from tableau_pipeline.components.freshness import (
     Freshness,
     data_age,
-    data_age_specs,
     old_models,
 )
 from tableau_pipeline.components.inherited import inherited_fields
@@ -144,7 +143,7 @@ def refresh_assets(
     @dg.multi_asset(
         name=step,
         specs=_specs(declaration, trigger, freshness),
-        check_specs=check_specs(declaration) + data_age_specs(declaration, freshness),
+        check_specs=check_specs(declaration, has_deadline=bool(freshness)),
         pool=POOL,
     )
     def refresh_step(

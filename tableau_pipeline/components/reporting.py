@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
@@ -37,8 +38,8 @@ _BEFORE = {
 }
 
 
-def check_specs(declaration: Declaration) -> list[dg.AssetCheckSpec]:
-    """Return the checks that a data source always has."""
+def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list[dg.AssetCheckSpec]:
+    """Return the checks that a data source always has, and that of a deadline."""
     described = {check.value: text for check, text in _BEFORE.items()}
     if declaration.relationships:
         described[RELATIONSHIPS] = "Every row finds its match in the related table."
@@ -46,6 +47,9 @@ def check_specs(declaration: Declaration) -> list[dg.AssetCheckSpec]:
         described[RECONCILIATION] = "The published data, counted or read back, equals the models."
     if declaration.says or declaration.declares_metadata:
         described[METADATA] = "The server says what is declared; what people changed is listed."
+    if has_deadline:
+        text = "The newest version of every model meets `freshness`, and not only the refresh."
+        described[DATA_AGE] = text
     published, stopping = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
     return [
         dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)

@@ -8,7 +8,6 @@ from enum import StrEnum
 
 import dagster as dg
 
-from tableau_pipeline.components.freshness import late
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
@@ -245,6 +244,6 @@ def standing(datasource: PublishedDatasource, found: Known) -> Standing:
         # The events of an asset can be wiped, which does not touch the journal.
         why = "its journal has refreshes, but Dagster's events of it are gone"
         return Standing(State.NEVER, why if found.is_published else "", remedy(key))
-    if freshness and (why := late(freshness.policy(), found.last.at, datetime.now(UTC))):
+    if freshness and (why := freshness.late(found.last.at, datetime.now(UTC))):
         return Standing(State.LATE, why, remedy(key))
     return Standing(State.FRESH)
