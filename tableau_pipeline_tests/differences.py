@@ -37,21 +37,26 @@ def differences(
         file = Path(package.extract(member, tdsx.parent))
     found = []
     for table in declaration.tables:
-        published = read_table(hyper, file, declaration.target(table.name))
-        if problem := _difference(
-            _kept(_model(models[table.model]), cutoffs.get(table.name)), published
-        ):
-            found.append(f"{table.name}: {problem}")
+        snapshot = models[table.model]
+        snapshot.check_columns()
+        columns = [column.name for column in snapshot.columns]
+        files = snapshot.paths_of(file for part in snapshot.parts for file in part.files)
+        # By default pyarrow takes the name of a folder for another column.
+        read = [pq.read_table(each, columns=columns, partitioning=None) for each in files]
+        model = _kept(_comparable(pa.concat_tables(read)), cutoffs.get(table.name))
+        published = _comparable(read_table(hyper, file, declaration.target(table.name)))
+        if published.column_names != columns:
+            problem = f"columns {columns} became {published.column_names}"
+        elif model.num_rows != published.num_rows:
+            problem = f"{model.num_rows:,} rows became {published.num_rows:,}"
+        else:
+            by_all_columns = [(name, "ascending") for name in columns]
+            model, published = model.sort_by(by_all_columns), published.sort_by(by_all_columns)
+            types = zip(columns, model.schema.types, strict=True)
+            differ = (n for n, type_ in types if model[n] != published[n].cast(type_))
+            problem = next((f"column {name} differs" for name in differ), None)
+        found += [f"{table.name}: {problem}"] if problem else []
     return found
-
-
-def _model(snapshot: Snapshot) -> pa.Table:
-    snapshot.check_columns()
-    columns = [column.name for column in snapshot.columns]
-    files = snapshot.paths_of(file for part in snapshot.parts for file in part.files)
-    # By default pyarrow takes the name of a folder for another column.
-    tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
-    return _comparable(pa.concat_tables(tables))
 
 
 def _kept(rows: pa.Table, cutoff: Cutoff | None) -> pa.Table:
@@ -69,17 +74,3 @@ def _comparable(table: pa.Table) -> pa.Table:
         for field in table.schema
     ]
     return table.cast(pa.schema(fields))
-
-
-def _difference(model: pa.Table, published: pa.Table) -> str | None:
-    if model.column_names != published.column_names:
-        return f"columns {model.column_names} became {published.column_names}"
-    if model.num_rows != published.num_rows:
-        return f"{model.num_rows:,} rows became {published.num_rows:,}"
-    published = _comparable(published)
-    by_all_columns = [(name, "ascending") for name in model.column_names]
-    model, published = model.sort_by(by_all_columns), published.sort_by(by_all_columns)
-    for name in model.column_names:
-        if model.column(name) != published.column(name).cast(model.schema.field(name).type):
-            return f"column {name} differs"
-    return None
