@@ -1,7 +1,6 @@
 """The code location that ships, and where data land: never among the installed packages."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -115,9 +114,6 @@ def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPat
     assert os.environ["TABLEAU_TOKEN_VALUE"] == "very-secret"
 
 
-ASK = "from tableau_pipeline.resources import data_dir; print(data_dir())"
-
-
 @pytest.fixture(autouse=True)
 def _no_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     """The story of the demo, told in the same process, says where its own data lie."""
@@ -225,17 +221,3 @@ def test_another_project_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert data_dir() == tmp_path / "data"
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     assert data_dir() == tmp_path / "home" / "data"
-
-
-@pytest.mark.slow
-def test_an_installed_package(tmp_path: Path):
-    """Prevents: data in site-packages, which the next installation removes."""
-    packages = tmp_path / "site-packages"
-    shutil.copytree(ROOT / "tableau_pipeline", packages / "tableau_pipeline")
-    project = tmp_path / "project"
-    project.mkdir()
-    output = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=project, check=True, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(packages)},
-    ).stdout  # fmt: skip
-    assert output.strip() == str(project / "data")

@@ -425,20 +425,6 @@ def test_instances_that_keep_nothing_are_one_deployment(location: Location):
 KEEP_NOTHING = 1e-9
 
 
-@pytest.mark.slow
-def test_what_another_data_source_holds_stays(location: Location):
-    """Prevents: a full refresh of each data source that is refreshed less often than another."""
-    location.publish("monthly")
-    location.publish("weekly")
-    location.model()
-    location.days_pass()
-    result = location.refresh("weekly")
-    assert location.stored() == [1, 3]
-    assert "Removed 1 old snapshots" in location.log(result)
-    assert location.refresh("monthly").success
-    assert location.stored() == [3]
-
-
 @pytest.mark.parametrize(
     "published", [pytest.param(False, marks=pytest.mark.slow), True], ids=["first publish", "later"]
 )

@@ -155,15 +155,6 @@ def test_an_unknown_model(project: Project):
     assert 'dg.AssetSpec("oders")' in message
 
 
-@pytest.mark.slow
-def test_a_model_of_another_location(project: Project):
-    """Prevents: a model that is made elsewhere cannot be named."""
-    stub = 'import dagster as dg\n\norders = dg.AssetSpec("orders")\n'
-    project.write("models.py", stub)
-    project.write("shop/defs.yaml", PLAIN)
-    load_definitions(project.package)
-
-
 @pytest.mark.parametrize("beside", ["models.py", "inner/models.py"])
 @pytest.mark.slow
 def test_files_that_are_passed_over(project: Project, beside: str):

@@ -1,12 +1,10 @@
 """The component that brings all that a project needs beside its models and data sources."""
 
-from importlib import import_module
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import yaml
-from dagster.components.core.component_tree import ComponentTreeException
 
 from tableau_pipeline.components import TableauPipeline
 from tableau_pipeline.components.loading import load_definitions
@@ -137,18 +135,6 @@ def test_a_mistake_is_one_line(project: Project, attributes: dict, message: str)
     assert str(raised.value).startswith(f"{file}:")
     assert message in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
-
-
-def test_a_mistake_with_definitions_of_dagster(shop: Project):
-    """Prevents: a page of Dagster's and pydantic's words, and no line that says what to write."""
-    shop.add_pipeline()
-    file = shop.write("shop/defs.yaml", SHOP.replace("cron:", "corn:"))
-    with pytest.raises(ComponentTreeException) as raised:
-        import_module(f"{shop.name}.definitions").defs()
-    # The last line of what `dg` writes.
-    assert str(raised.value.__cause__).startswith(
-        f"{file}:7: attributes.trigger: trigger is one of: {{after: any}}"
-    )
 
 
 @pytest.mark.parametrize("annotation", ["", " -> dg.Component", " -> 'PublishedDatasource'"])

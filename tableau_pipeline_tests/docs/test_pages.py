@@ -206,14 +206,6 @@ def test_python(where: Page, block: str):
         exec(block, {"__name__": "documented"})
 
 
-def test_python_without_yaml():
-    """Prevents: keys in Python that are not those of YAML."""
-    names: dict[str, Any] = {}
-    (block,) = page("how-to/python.md").sections["Without YAML"].blocks("python")
-    exec(block, names)
-    assert names["orders"].models == ("orders",)
-
-
 def test_python_without_dagster():
     """Prevents: a call of `refresh` that lacks a parameter, or has one that there is not."""
     (block,) = page("how-to/python.md").sections["Without Dagster"].blocks("python")
