@@ -8,9 +8,9 @@ decimals or dates, and have milliseconds only.
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -228,16 +228,12 @@ def find_affected(
             keys = _changed_partitions(connection, change, column)
         case ReplaceAll():
             raise NotProvedError("its refresh is replace")
-    return [*_expired(connection, change), *keys], equal
-
-
-def _expired(connection: Connection, change: TableChange) -> list[KeyTable]:
     cutoff = change.new.cutoff
-    if cutoff is None or change.published.cutoff == cutoff:
-        return []
-    keys = KeyTable(change, "expired", (KeyMatch(cutoff.column, "<", "cutoff"),))
-    keys.fill(connection, f"SELECT {cutoff_value(change.columns, cutoff)}")
-    return [keys]
+    if cutoff and change.published.cutoff != cutoff:
+        expired = KeyTable(change, "expired", (KeyMatch(cutoff.column, "<", "cutoff"),))
+        expired.fill(connection, f"SELECT {cutoff_value(change.columns, cutoff)}")
+        keys.insert(0, expired)
+    return keys, equal
 
 
 def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: Snapshot) -> None:
@@ -300,50 +296,41 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
     ]
     spans = [each.span for each in changed if each.span]
     values = sorted(str(each.partition) for each in changed if not each.span)
-    cut, type_, found = change.column(column), change.type(column), []
+    type_, found = change.type(column), list[tuple[KeyTable, list[str]]]()
     if spans:
         matches = KeyMatch(column, ">=", "start"), KeyMatch(column, "<", "end")
-        found.append(KeyTable(change, "keys", matches))
-        windows = (
-            [literal(_edge(moment, zone, cut), type_) for moment in (start, end)]
-            for start, end, zone in _merged(spans)
-        )
-        rows = ", ".join(f"({start}, {end})" for start, end in windows)
-        found[-1].fill(connection, f"VALUES {rows}")
+        windows = _merged(spans, change.column(column))
+        rows = [f"({literal(start, type_)}, {literal(end, type_)})" for start, end in windows]
+        found.append((KeyTable(change, "keys", matches), rows))
     if values:
-        found.append(KeyTable(change, "values", (KeyMatch(column, "=", "value"),)))
-        rows = ", ".join(f"({literal(value, type_)})" for value in values)
-        found[-1].fill(connection, f"VALUES {rows}")
-    return found
+        rows = [f"({literal(value, type_)})" for value in values]
+        found.append((KeyTable(change, "values", (KeyMatch(column, "=", "value"),)), rows))
+    for keys, rows in found:
+        keys.fill(connection, f"VALUES {', '.join(rows)}")
+    return [keys for keys, _ in found]
 
 
-def _merged(spans: Sequence[Span]) -> list[tuple[datetime, datetime, str]]:
-    """Merge adjacent windows, which leaves the server fewer comparisons."""
-    merged: list[tuple[datetime, datetime, str]] = []
-    for span in sorted(spans, key=lambda span: span.start):
-        if merged and merged[-1][1] == span.start:
-            merged[-1] = (merged[-1][0], span.end, span.zone)
-        else:
-            merged.append((span.start, span.end, span.zone))
-    return merged
+def _merged(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
+    """Merge adjacent windows, which leaves the server fewer comparisons; yield their edges as text.
 
-
-def _edge(moment: datetime, zone: str, column: Column) -> str:
-    """A moment as a literal: an instant by its column's zone, all else by the partitions' zone."""
-    local = moment.astimezone(ZoneInfo(zone_of(column) or zone))
-    return local.strftime("%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S")
+    An instant is written by its column's zone, all else by the partitions' zone.
+    """
+    merged: list[Span] = []
+    for span in sorted(spans, key=attrgetter("start")):
+        if merged and merged[-1].end == span.start:
+            span = span.model_copy(update={"start": merged.pop().start})
+        merged.append(span)
+    form = "%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S"
+    for span in merged:
+        zone = ZoneInfo(zone_of(column) or span.zone)
+        yield tuple(each.astimezone(zone).strftime(form) for each in (span.start, span.end))
 
 
 # Two versions of many rows are compared in little memory: in slices of their hashes.
-def _bytes_of_a_row(columns: int) -> int:
-    """The bytes that hyperd needs to join two relations, for a row of the larger one (measured).
 
-    Args:
-        columns: those that are compared, beside one hash.
-    """
-    return 70 + 14 * columns
-
-
+# The bytes that hyperd needs to join two relations, for a row of the larger one (measured), and for
+# each column of it that is compared, beside one hash.
+_ROW, _COLUMN = 70, 14
 # The share of hyperd's memory that a comparison may take.
 _SHARE = 0.6
 _MOST_SLICES = 256
@@ -362,7 +349,7 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
     change = keys.change
     sides = (change.unshared(change.new), change.unshared(change.published))
     rows = max(sum(file.rows for file in files) for files in sides)
-    needed = rows * _bytes_of_a_row(len(change.columns))
+    needed = rows * (_ROW + _COLUMN * len(change.columns))
     # Otherwise the hashes of rows would have to be computed, from all columns.
     by_columns = not change.new.content.is_additive and needed <= memory * _SHARE
 
@@ -401,7 +388,7 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
     Raises:
         NotProvedError: the memory is not enough for any number of slices.
     """
-    needed = max(1.0, rows * _bytes_of_a_row(columns) / (memory * _SHARE))
+    needed = max(1.0, rows * (_ROW + _COLUMN * columns) / (memory * _SHARE))
     number = 2 ** math.ceil(math.log2(needed))
     while number <= _MOST_SLICES:
         try:

@@ -13,11 +13,11 @@ from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange, TableVersion
-from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage, some_orphans
+from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
-from tableau_pipeline.extracts.desired import Models, desired_tables, table_source
-from tableau_pipeline.hyper.build import Extract, build_extract
-from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.extracts.desired import Models, desired_table, table_source
+from tableau_pipeline.hyper.build import Extract, build_extract, orphan_keys
+from tableau_pipeline.hyper.parquet import TableSource, select_sql
 from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
 
 
@@ -40,9 +40,13 @@ class Builder:
 
     def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
         """Return the desired content of each table; files are opened only if no record has it."""
-        return desired_tables(
-            self.hyper, self.declaration, self.models, record=record, now=self.now()
-        )
+        known, now = record.tables if record else {}, self.now()
+        return {
+            each.name: desired_table(
+                self.hyper, each, self.models[each.model], known=known.get(each.name), now=now
+            )
+            for each in self.declaration.tables
+        }
 
     def pinned(self, record: Checkpoint | None) -> tuple["Builder", Mapping[str, TableContent]]:
         """Return the builder of what a record says is published, and that content.
@@ -69,7 +73,6 @@ class Builder:
         declaration = self.declaration
         # Checked first: a refused refresh must leave the last file there to be looked at.
         self.check(desired)
-        self._clear()
         extract = build_extract(
             self.hyper(),
             self._new(),
@@ -123,7 +126,6 @@ class Builder:
         known = {name for name in tables if _is_checked(desired[name], record.tables[name])}
         checked = self._sources(desired, tables)
         check_rows(hyper, declaration, checked, changes=changes, known=known)
-        self._clear()
         delta = build_delta(
             hyper,
             self._new(),
@@ -172,17 +174,19 @@ class Builder:
                 told = f"Relationship {edge}: {rows} no match"
                 if not changes:
                     # An update need not read all keys again.
-                    told += f", for instance {some_orphans(self.hyper(), edge, every)}"
+                    many, one = (select_sql(every[table]) for table in (edge.many, edge.one))
+                    columns = " / ".join(left for left, _ in edge.on)
+                    told += (
+                        f", for instance {columns} {orphan_keys(self.hyper(), many, one, edge.on)}"
+                    )
                 self.log.warning(told)
         return {edge: count for edge, count in (known | found).items() if count}
 
-    def _clear(self) -> None:
-        """Remove the files of earlier refreshes."""
+    def _new(self) -> Path:
+        """Remove the files of earlier refreshes; return the path of a new one."""
         # Unlike in a shell, this also finds the half-built files, whose names begin with a dot.
         for file in self.folder.glob("*"):
             file.unlink()
-
-    def _new(self) -> Path:
         # No name is used twice: a refresh that was overtaken must find its file missing, and not
         # send the newer one instead.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
@@ -219,7 +223,10 @@ class Builder:
             return None, f"the snapshot that is published cannot be read ({error})"
         if found is None:
             return None, "the snapshot that is published is gone"
-        if _is_another(found, table):
+        # A lake numbers its own versions: another table may have this one, too. The version of a
+        # partitioned model may be recorded without some of its partitions.
+        is_summed = found.fingerprint.is_additive and table.all_rows.is_additive
+        if found.fingerprint != table.all_rows and not is_summed:
             return None, (
                 "the table of the lake that is published has been replaced by another one, or its "
                 "name mapping has changed"
@@ -238,14 +245,6 @@ class Builder:
                 self._damaged[table.model, table.version] = reason
                 found = True
         return found
-
-
-def _is_another(found: Snapshot, recorded: TableContent) -> bool:
-    """Whether a version has the recorded number only by chance: a lake numbers its own versions."""
-    # The version of a partitioned model may be recorded without some of its partitions.
-    if found.fingerprint.is_additive and recorded.all_rows.is_additive:
-        return False
-    return found.fingerprint != recorded.all_rows
 
 
 def _is_checked(desired: TableContent, published: TableContent) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
@@ -24,7 +25,6 @@ from tableau_pipeline.hyper.build import (
     Relationship,
     key_problem,
     null_problem,
-    orphan_keys,
     orphans,
     shared_key_problem,
 )
@@ -94,11 +94,12 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     """
     models = {model: each for model, each in found.items() if each and each.parts}
     tables = {table.name: table for table in declaration.tables if table.model in models}
+    readers = {table.model: f'Table "{table.name}"' for table in reversed(declaration.tables)}
     known = {name: _types(models[table.model]) for name, table in tables.items()}
     problems = [
-        f'{_reader(declaration, model)}: model "{model}" has no snapshot. Materialize that asset '
-        "first; if it exists under another name, correct `model:` (its asset key, such as "
-        '"dbt/orders")'
+        f'{readers.get(model, "Feed of changes")}: model "{model}" has no snapshot. Materialize '
+        "that asset first; if it exists under another name, correct `model:` (its asset key, such "
+        'as "dbt/orders")'
         for model in declaration.models
         if model not in models
     ]
@@ -124,11 +125,6 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
 
 def _types(snapshot: Snapshot) -> dict[str, str]:
     return {column.name: column.type for column in snapshot.columns}
-
-
-def _reader(declaration: Declaration, model: str) -> str:
-    tables = [table.name for table in declaration.tables if table.model == model]
-    return f'Table "{tables[0]}"' if tables else "Feed of changes"
 
 
 def _relationship_problems(
@@ -297,8 +293,11 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
+        # To find damage, each file is read; values that hyperd cannot hold look like it there.
+        may_be_damaged = any(words in str(error) for words in _DAMAGED)
         for model, snapshot in models.items():
-            if problem := _damage(hyper, snapshot, error):
+            gone = [f"{file}: the file is gone" for file in snapshot.missing()[:1]]
+            if problem := "".join(gone) or (may_be_damaged and damage(hyper, snapshot)):
                 raise RefusedError(
                     f'The model "{model}" cannot be read: {problem}. Materialize it again, or '
                     "restore the file."
@@ -316,13 +315,6 @@ def readable(
         raise RefusedError(
             f"Hyper cannot hold some values. In {'; in '.join(problems)}. Fix them in the model."
         ) from error
-
-
-def _damage(hyper: Callable[[], Hyperd], snapshot: Snapshot, error: HyperException) -> str | None:
-    if missing := snapshot.missing():
-        return f"{missing[0]}: the file is gone"
-    # To find damage, each file is read; values that hyperd cannot hold look like it there.
-    return damage(hyper, snapshot) if any(words in str(error) for words in _DAMAGED) else None
 
 
 def check_rows(
@@ -419,49 +411,19 @@ def count_orphans(
         changes: the tables that are updated; {} if the whole file is published.
         known: the counts of what is published; relationships without orphans may be left out.
     """
-    if not changes:
-        return {str(edge): _all_orphans(hyper, edge, sources) for edge in declaration.relationships}
-    return {
-        str(edge): _orphans(hyper, edge, sources, changes=changes, known=known.get(str(edge), 0))
-        for edge in declaration.relationships
-        if {edge.many, edge.one}.intersection(changes)
-    }
-
-
-def _all_orphans(
-    hyper: HyperProcess, edge: Relationship, sources: Mapping[str, TableSource]
-) -> int:
-    many, one = select_sql(sources[edge.many]), select_sql(sources[edge.one])
-    return orphans(hyper, many, one, edge.on)
-
-
-def some_orphans(
-    hyper: HyperProcess, edge: Relationship, sources: Mapping[str, TableSource]
-) -> str:
-    """Name some keys without a match, as `carrier AA, DL`."""
-    many, one = select_sql(sources[edge.many]), select_sql(sources[edge.one])
-    columns = " / ".join(left for left, _ in edge.on)
-    return f"{columns} {orphan_keys(hyper, many, one, edge.on)}"
-
-
-def _orphans(
-    hyper: HyperProcess,
-    edge: Relationship,
-    sources: Mapping[str, TableSource],
-    *,
-    changes: Mapping[str, TableChange],
-    known: int,
-) -> int:
-    many, one = changes.get(edge.many), changes.get(edge.one)
-    if one and (one.old is None or _has_other_keys(hyper, edge, one)):
-        return _all_orphans(hyper, edge, sources)
-    if many is None:
-        return known
-    if many.old is None or not many.shared:
-        return _all_orphans(hyper, edge, sources)
-    matches = select_sql(sources[edge.one])
-    added = orphans(hyper, many.added_sql(), matches, edge.on)
-    return known + added - orphans(hyper, many.removed_sql(), matches, edge.on)
+    found = {}
+    for edge in declaration.relationships:
+        many, one = changes.get(edge.many), changes.get(edge.one)
+        before, matches = known.get(str(edge), 0), select_sql(sources[edge.one])
+        without = partial(orphans, hyper, one=matches, on=edge.on)
+        is_new = not changes or (one and (not one.old or _has_other_keys(hyper, edge, one)))
+        if not is_new and not many:
+            found[str(edge)] = before
+        elif is_new or not many or not many.old or not many.shared:
+            found[str(edge)] = without(select_sql(sources[edge.many]))
+        else:
+            found[str(edge)] = before + without(many.added_sql()) - without(many.removed_sql())
+    return found
 
 
 def _has_other_keys(hyper: HyperProcess, edge: Relationship, change: TableChange) -> bool:

@@ -14,8 +14,8 @@ from tableau_pipeline.core.declaration import Declaration, SchemaPolicy
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.desired import row_count, table_source
-from tableau_pipeline.hyper.build import table_names
+from tableau_pipeline.extracts.desired import table_source
+from tableau_pipeline.hyper.build import rows_in, table_names
 from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
 from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd
@@ -97,52 +97,33 @@ def layout_changes(
     ]
 
 
-def schema_changes(desired: Tables, base: Tables) -> list[str]:
-    """All differences between the published and the desired schema, one phrase each."""
-    return [phrase for phrase, _ in _changes(desired, base)]
+def schema_changes(desired: Tables, base: Tables) -> dict[str, bool]:
+    """All differences between the published and the desired schema, and whether each only adds."""
+    changes = {f'table "{name}" is new': True for name in desired if name not in base}
+    changes |= {f'table "{name}" is gone': False for name in base if name not in desired}
+    for table in filter(base.get, desired):
+        # Readers do not see the order of columns, so a new order is no change of the schema.
+        new, old = ({c.name: c.type for c in each[table].columns} for each in (desired, base))
+        for name in dict.fromkeys([*new, *old]):
+            if name not in old:
+                changes[f"{table}.{name} is new ({new[name]})"] = True
+            elif name not in new:
+                changes[f"{table}.{name} is gone ({old[name]})"] = False
+            elif new[name] != old[name]:
+                changes[f"{table}.{name} was {old[name]} and is {new[name]}"] = False
+    return changes
 
 
 def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[str]:
     """Return a sentence with all differences that the policy does not allow; [] if none."""
-    changes = _changes(desired, base)
-    if policy == "publish":
-        return []
-    refused = [phrase for phrase, additive in changes if policy == "refuse" or not additive]
-    if not refused:
+    changes = schema_changes(desired, base)
+    refused = [each for each, only_adds in changes.items() if policy == "refuse" or not only_adds]
+    if policy == "publish" or not refused:
         return []
     return [
         f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
         "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
         "the data"
-    ]
-
-
-def _changes(desired: Tables, base: Tables) -> list[tuple[str, bool]]:
-    """Pairs of a change, as a phrase, and whether it only adds something."""
-    changes = [(f'table "{name}" is new', True) for name in _missing(desired, base)]
-    changes += [(f'table "{name}" is gone', False) for name in _missing(base, desired)]
-    for name, table in desired.items():
-        if published := base.get(name):
-            changes += _column_changes(name, table, published)
-    return changes
-
-
-def _missing(these: Tables, those: Tables) -> list[str]:
-    return [name for name in these if name not in those]
-
-
-def _column_changes(table: str, now: TableContent, before: TableContent) -> list[tuple[str, bool]]:
-    # Readers do not see the order of columns, so a new order is no change of the schema.
-    new = {column.name: column.type for column in now.columns}
-    old = {column.name: column.type for column in before.columns}
-    return [
-        *((f"{table}.{name} is new ({new[name]})", True) for name in new if name not in old),
-        *((f"{table}.{name} is gone ({old[name]})", False) for name in old if name not in new),
-        *(
-            (f"{table}.{name} was {old[name]} and is {new[name]}", False)
-            for name in new
-            if name in old and old[name] != new[name]
-        ),
     ]
 
 
@@ -207,7 +188,7 @@ def compare(
     problems: list[str] = []
     counts = {}
     names = {name: checkpoint.target(name) for name in checkpoint.tables}
-    existing = _tables(connection)
+    existing = extract_tables(connection)
     if values and existing != set(names.values()):
         return Reconciliation(problem="it has other tables")
     for name, table in checkpoint.tables.items():
@@ -216,7 +197,7 @@ def compare(
             problems.append(f"{name} is not there")
             continue
         expected = table.content.rows
-        counts[name] = row_count(connection, str(published)).rows
+        counts[name] = rows_in(connection, published)
         if counts[name] != expected:
             problems.append(f"{name} holds {counts[name]:,} rows, its model {expected:,}")
         elif values and not _same_rows(
@@ -264,60 +245,10 @@ def _same_rows(
     return found == expected
 
 
-def count_rows(connection: Connection) -> dict[str, int]:
-    """Count the rows of each table in the extract schema, by table name."""
-    return {
-        table.name.unescaped: row_count(connection, str(table)).rows
-        for table in _tables(connection)
-    }
-
-
-def _tables(connection: Connection) -> set[TableName]:
+def extract_tables(connection: Connection) -> set[TableName]:
+    """Return the tables in the extract schema of an open file."""
     return {
         TableName(EXTRACT_SCHEMA, table.name)
         for table in table_names(connection)
         if table.schema_name and table.schema_name.name.unescaped == EXTRACT_SCHEMA
     }
-
-
-# Seconds until the server is asked again. A cache of it may have held the former rows.
-_PAUSE = 5
-
-
-def compare_counts(
-    server: TableauSite,
-    checkpoint: Checkpoint,
-    luid: str,
-    *,
-    keys: Mapping[str, str],
-    sleep: Callable[[float], None],
-) -> Reconciliation:
-    """Compare the number of rows of each table with a checkpoint.
-
-    A different number is asked for once more. It is a `problem` then, but no proof: see
-    `Server.count`.
-
-    Args:
-        keys: a column without NULL of each table that is known to have one.
-    """
-    names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
-    columns = {published: keys.get(name) for published, name in names.items()}
-    expected = {published: checkpoint.rows[name] for published, name in names.items()}
-    try:
-        counted = dict(server.count(luid, columns))
-        differing = {name: columns[name] for name in columns if counted[name] != expected[name]}
-        if differing:
-            sleep(_PAUSE)
-            counted.update(server.count(luid, differing, fresh=True))
-    except RefreshError as error:
-        return Reconciliation(skipped=f"the server cannot tell: {error}")
-    problems = [
-        f"the server counts {rows:,} rows in {names[each]}, its model has {expected[each]:,}"
-        for each, rows in counted.items()
-        if rows != expected[each]
-    ]
-    return Reconciliation(
-        "; ".join(problems) or None,
-        by=dict.fromkeys(checkpoint.tables, "server"),
-        rows={names[each]: rows for each, rows in counted.items()},
-    )

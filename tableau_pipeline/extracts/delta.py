@@ -9,7 +9,7 @@ from typing import get_args
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
-from tableau_pipeline.core.declaration import Diff, Feed, Policy
+from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.affected import (
     KeyMatch,
@@ -23,7 +23,7 @@ from tableau_pipeline.extracts.affected import (
     in_payload,
 )
 from tableau_pipeline.extracts.desired import Models, fingerprint, row_count
-from tableau_pipeline.hyper.build import Extract, create_table, new_file
+from tableau_pipeline.hyper.build import Extract, create_table, new_file, rows_in
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import file_version
@@ -138,10 +138,12 @@ def _table(
     connection: Connection, change: TableChange, target: TableName, models: Models, *, memory: int
 ) -> TableDelta:
     """Write the delta of a table by its policy; the whole table if no smaller one is proved."""
+    policies, reasons = [change.table.policy], []
+    if isinstance(policies[0], Diff) and policies[0].feed:
+        # A feed may miss a key. Then all rows are compared.
+        policies.append(Diff(policies[0].key))
     if change.whole:
         policies, reasons = [], [change.whole]
-    else:
-        policies, reasons = _policies(change.table.policy), []
     for policy in policies:
         try:
             keys, equal = find_affected(connection, change, policy, models, memory=memory)
@@ -156,21 +158,16 @@ def _table(
             # All columns of a file are read, so shared files are left out if they have no such row.
             relations = [change.new.select_sql(change.shared)] if shared else []
             _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
-        counts = RowCounts(deleted, inserted)
-        is_identified = _is_identified(connection, change, inserted)
+        counts, is_identified = RowCounts(deleted, inserted), isinstance(policy, Diff)
+        if isinstance(policy, Diff) and inserted:
+            # The unaffected rows have not changed, and their keys differ from those of the affected
+            # rows. Rows with a NULL key are never affected, so a new one makes the proof fail.
+            key = f"(SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}) keys"  # noqa: S608
+            is_identified = rows_in(connection, key) == inserted
         return TableDelta(change, target, counts, keys, is_identified=is_identified)
     inserted = _insert(connection, change, change.new.select_sql())
     whole = RowCounts(change.published_rows, inserted, whole="; ".join(reasons))
     return TableDelta(change, target, whole)
-
-
-def _policies(policy: Policy) -> list[Policy]:
-    """Try a feed first, then a comparison of all rows: a feed may miss a key."""
-    match policy:
-        case Diff(key, Feed()):
-            return [policy, Diff(key)]
-        case _:
-            return [policy]
 
 
 def prove(
@@ -235,19 +232,6 @@ def _insert(
         for relation in relations
     )
     return sum(connection.execute_command(f"INSERT INTO {table} {each}") or 0 for each in selects)
-
-
-def _is_identified(connection: Connection, change: TableChange, inserted: int) -> bool:
-    """Whether the key of a `diff` identifies every new row if it identified the old ones.
-
-    The unaffected rows have not changed, and their keys differ from those of the affected rows.
-    Rows with a NULL key are never affected, so a new one makes the proof fail.
-    """
-    policy = change.table.policy
-    if not isinstance(policy, Diff) or not inserted:
-        return isinstance(policy, Diff)
-    keys = f"SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}"  # noqa: S608
-    return connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({keys}) keys") == inserted  # noqa: S608
 
 
 # A split delta consists of consecutive updates. Each deletes and inserts the affected rows of its

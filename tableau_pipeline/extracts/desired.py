@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 from tableauhyperapi import Connection, HyperProcess, escape_name
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
-from tableau_pipeline.core.declaration import Append, Declaration, Diff, Retain, Table
+from tableau_pipeline.core.checkpoint import Cutoff, TableContent
+from tableau_pipeline.core.declaration import Append, Diff, Retain, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
+from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.parquet import Layout, TableSource, select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, string_literal
@@ -62,26 +63,6 @@ def cutoff_value(columns: Sequence[Column], cutoff: Cutoff) -> str:
     return literal(cutoff.value, _type(columns, cutoff.column))
 
 
-def desired_tables(
-    hyper: Callable[[], HyperProcess],
-    declaration: Declaration,
-    models: Models,
-    *,
-    record: Checkpoint | None,
-    now: datetime,
-) -> dict[str, TableContent]:
-    """Return the desired content of each table; files are opened only if no record has it."""
-    found = {}
-    for table in declaration.tables:
-        known = record.tables.get(table.name) if record else None
-        desired = _desired(hyper, table, models[table.model], known=known, now=now)
-        # Key and cursor are checked before the record is written.
-        key = table.policy.key if isinstance(table.policy, Diff) else ()
-        cursor = table.policy.cursor if isinstance(table.policy, Append) else None
-        found[table.name] = desired.model_copy(update={"key": key, "cursor": cursor})
-    return found
-
-
 def fingerprint(connection: Connection, relation: str) -> Fingerprint:
     """Return the fingerprint of a relation, named `source` in the SQL, with row hashes."""
     # A sum of bigints would overflow.
@@ -97,8 +78,7 @@ def row_count(connection: Connection, relation: str) -> Fingerprint:
 
     Unlike their hashes, the rows of a lake can be counted without reading all columns.
     """
-    found = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")  # noqa: S608
-    return Fingerprint(rows=int(str(found)), hash_sum=0)
+    return Fingerprint(rows=rows_in(connection, relation), hash_sum=0)
 
 
 def literal(value: str, type_: str) -> str:
@@ -106,7 +86,7 @@ def literal(value: str, type_: str) -> str:
     return f"CAST({string_literal(value)} AS {type_})"
 
 
-def _desired(
+def desired_table(
     hyper: Callable[[], HyperProcess],
     table: Table,
     snapshot: Snapshot,
@@ -114,12 +94,16 @@ def _desired(
     known: TableContent | None,
     now: datetime,
 ) -> TableContent:
+    """Return the desired content of a table; files are opened only if `known` does not have it."""
     whole = TableContent(
         model=table.model,
         version=snapshot.number,
         columns=snapshot.columns,
         all_rows=snapshot.fingerprint,
         content=snapshot.fingerprint,
+        # Both are checked before the record is written.
+        key=table.policy.key if isinstance(table.policy, Diff) else (),
+        cursor=table.policy.cursor if isinstance(table.policy, Append) else None,
     )
     if table.retain is None:
         return whole
@@ -130,25 +114,17 @@ def _desired(
     if cutoff is None:
         return whole
     if known and known.cutoff == cutoff:
-        content = known.content
-    else:
-        content = _content(hyper, table, snapshot, cutoff)
-    return whole.model_copy(update={"cutoff": cutoff, "content": content})
-
-
-def _content(
-    hyper: Callable[[], HyperProcess], table: Table, snapshot: Snapshot, cutoff: Cutoff
-) -> Fingerprint:
-    """Return the fingerprint of the rows that a cutoff keeps."""
-    is_additive = snapshot.fingerprint.is_additive
+        return whole.model_copy(update={"cutoff": cutoff, "content": known.content})
+    rows, is_additive = snapshot.fingerprint, snapshot.fingerprint.is_additive
     kept = select_sql(table_source(table.name, snapshot, cutoff, hashed=is_additive))
     with connect(hyper()) as connection:
-        if is_additive:
-            return fingerprint(connection, f"{kept} source")
-        count = row_count(connection, f"{kept} source").rows
-    # Of the same files, two cutoffs of one column that keep equally many rows keep the same rows.
-    digest = hashlib.sha256(f"{snapshot.fingerprint.hash_sum} {cutoff.column}".encode()).hexdigest()
-    return snapshot.fingerprint.model_copy(update={"rows": count, "hash_sum": int(digest[:16], 16)})
+        content = (fingerprint if is_additive else row_count)(connection, f"{kept} source")
+    if not is_additive:
+        # Of the same files, two cutoffs of one column that keep equally many rows keep the same.
+        digest = hashlib.sha256(f"{rows.hash_sum} {cutoff.column}".encode()).hexdigest()
+        update = {"rows": content.rows, "hash_sum": int(digest[:16], 16)}
+        content = rows.model_copy(update=update)
+    return whole.model_copy(update={"cutoff": cutoff, "content": content})
 
 
 def _cutoff(

@@ -7,6 +7,7 @@ from pathlib import Path
 from tableauhyperapi import Connection, TableName, escape_name
 
 from tableau_pipeline.extracts.affected import in_slices
+from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.hyper.parquet import TableSource, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd, connect
@@ -108,13 +109,9 @@ class _Sides:
 
     def rows(self, *, exists: bool) -> tuple[int, int]:
         """The number of rows of either side; the published table may not exist."""
-        published, model = (
-            int(str(self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM {side} source")))  # noqa: S608
-            for side in (
-                self._relations if exists else ("(SELECT 1 WHERE FALSE)", self._relations[1])
-            )
-        )
-        return published, model
+        published, model = self._relations
+        known = rows_in(self.connection, published) if exists else 0
+        return known, rows_in(self.connection, f"{model} source")
 
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]

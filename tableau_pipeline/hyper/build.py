@@ -105,13 +105,16 @@ def table_names(connection: Connection, database: str = "") -> list[TableName]:
     return [name for names in found for name in names]
 
 
+def rows_in(connection: Connection, relation: TableName | str) -> int:
+    """Count the rows of a table, or of a relation with its name in the SQL."""
+    return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
+
+
 def _rows(connection: Connection, database: str = "") -> Mapping[str, int]:
     """Return the number of rows of each table of a database."""
     return {
         # The name of the database within the connection is left out.
-        f"{table.schema_name and table.schema_name.name}.{table.name}": int(
-            str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {table}"))  # noqa: S608
-        )
+        f"{table.schema_name and table.schema_name.name}.{table.name}": rows_in(connection, table)
         for table in table_names(connection, database)
     }
 

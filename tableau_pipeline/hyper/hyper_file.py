@@ -12,7 +12,14 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from tableauhyperapi import Connection, HyperException, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.hyper.build import atomic_path, comment, create_table, saved, table_names
+from tableau_pipeline.hyper.build import (
+    atomic_path,
+    comment,
+    create_table,
+    rows_in,
+    saved,
+    table_names,
+)
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.types import (
@@ -92,11 +99,10 @@ class HyperFile:
 
     def tables(self) -> list[TableInfo]:
         """Return the tables of all schemas."""
-        found = []
-        for name in self.table_names():
-            rows = self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM {name}")  # noqa: S608
-            found.append(TableInfo(name, self.columns(name), int(str(rows))))
-        return found
+        return [
+            TableInfo(name, self.columns(name), rows_in(self.connection, name))
+            for name in self.table_names()
+        ]
 
     def table_names(self) -> list[TableName]:
         """Return the names of the tables of all schemas, sorted."""

@@ -273,7 +273,7 @@ def _new_metadata(facts: Facts) -> list[str]:
     """Why the published metadata would not fit, as phrases; empty if it fits."""
     checkpoint, changes = facts.base.checkpoint, []
     if checkpoint:
-        changes = schema_changes(facts.desired, checkpoint.tables)
+        changes = [*schema_changes(facts.desired, checkpoint.tables)]
         if checkpoint.declaration != facts.declaration.digest():
             changes.append("the declaration changed")
     return changes or [*_lacking(facts), *_foreign(facts)]

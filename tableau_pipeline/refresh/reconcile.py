@@ -4,7 +4,7 @@ The server counts the rows, or the file is read back.
 """
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -19,13 +19,15 @@ from tableau_pipeline.extracts.checks import damage
 from tableau_pipeline.extracts.compare import (
     Reconciliation,
     compare,
-    compare_counts,
-    count_rows,
+    extract_tables,
     published_file,
 )
+from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.publishing.site import TableauSite
 
+# Seconds until the server is asked again. A cache of it may have held the former rows.
+_PAUSE = 5
 _NEVER = "reconcile: never"
 _HIDDEN = (
     "If a filter of the data source or row-level security hides rows from this user, the server "
@@ -88,37 +90,58 @@ class Reconciler:
             for table in self.declaration.tables
         }
         try:
-            found = self._counted(remote, list(names))
+            found = self._counted(remote, names)
         except (RefreshError, HyperException, ValueError) as error:
             self.log.warning("The published rows cannot be counted: %s", error)
             return None
         return {names[name]: rows for name, rows in found.items() if name in names}
 
-    def _counted(self, remote: RemoteDatasource, tables: Sequence[str]) -> Mapping[str, int]:
+    def _counted(self, remote: RemoteDatasource, names: Mapping[str, str]) -> Mapping[str, int]:
         try:
             # Rows are counted where no checkpoint is left, so only the server can tell the size.
             with self._published(remote, self._rule, size=None) as connection:
-                return count_rows(connection)
+                tables = extract_tables(connection)
+                return {each.name.unescaped: rows_in(connection, each) for each in tables}
         except RefreshError:
             if self._rule.by == "download":
                 raise
             # It may count too few, so a file that may be read is better.
-            return self.server.count(remote.luid, dict.fromkeys(tables))
+            return self.server.count(remote.luid, dict.fromkeys(names))
 
     def _asked(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+        """Have the server count; a different number is asked for once more, and is no proof."""
         # Both kinds of keys were checked before the rows were sent.
         keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
         keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
-        found = compare_counts(self.server, checkpoint, remote.luid, keys=keys, sleep=self.sleep)
-        if not found.problem:
+        names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
+        columns = {published: keys.get(name) for published, name in names.items()}
+        expected = {published: checkpoint.rows[name] for published, name in names.items()}
+        try:
+            counted = dict(self.server.count(remote.luid, columns))
+            differing = {each: columns[each] for each in columns if counted[each] != expected[each]}
+            if differing:
+                self.sleep(_PAUSE)
+                counted.update(self.server.count(remote.luid, differing, fresh=True))
+        except RefreshError as error:
+            return Reconciliation(skipped=f"the server cannot tell: {error}")
+        problem = "; ".join(
+            f"the server counts {rows:,} rows in {names[each]}, its model has {expected[each]:,}"
+            for each, rows in counted.items()
+            if rows != expected[each]
+        )
+        found = Reconciliation(
+            by=dict.fromkeys(checkpoint.tables, "server"),
+            rows={names[each]: rows for each, rows in counted.items()},
+        )
+        if not problem:
             return found
         # Filters, caches and rights can hide rows from the server's own counts, so they alone do
         # not fail a refresh if the file can be read.
-        self.log.warning("%s. The file decides", found.problem)
+        self.log.warning("%s. The file decides", problem)
         read = self._downloaded(checkpoint, remote)
         if not read.skipped:
             return read
-        return replace(found, problem=f"{found.problem} ({read.skipped}). {_HIDDEN}")
+        return replace(found, problem=f"{problem} ({read.skipped}). {_HIDDEN}")
 
     def _downloaded(
         self, checkpoint: Checkpoint, remote: RemoteDatasource, *, values: bool = False
