@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -189,7 +190,6 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
     Tableau (2021.4 and later) requires one fact table, from which every other table is reached by
     exactly one path of relationships from many to one.
     """
-    edges: dict[str, list[str]] = {table: [] for table in tables}
     reached_from: dict[str, str] = {}
     for edge in relationships:
         if edge.one in reached_from:
@@ -198,11 +198,13 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
                 f'"{reached_from[edge.one]}" and from "{edge.many}"; Tableau needs one path to '
                 "each table. Publish a second copy of it under another name, or leave one out"
             )
-        edges[edge.many].append(edge.one)
         reached_from[edge.one] = edge.many
     facts = [table for table in tables if table not in reached_from]
-    if circle := _circle(tables, reached_from):
-        return f"these relationships form a circle: {' -> '.join(circle)}. Leave one of them out"
+    try:
+        TopologicalSorter({one: [many] for one, many in reached_from.items()}).prepare()
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        return f"these relationships form a circle: {circle}. Leave one of them out"
     if len(facts) != 1:
         names = ", ".join(f'"{table}"' for table in facts) or "none"
         return (
@@ -210,17 +212,6 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
             f"{names}. Connect every table by a relationship from the many side to the one side"
         )
     return None
-
-
-def _circle(tables: Sequence[str], reached_from: Mapping[str, str]) -> list[str]:
-    """Return the tables of a circle, the first one again at its end; none if there is no circle."""
-    for table in tables:
-        path = [table]
-        while (many := reached_from.get(path[0])) and many not in path:
-            path.insert(0, many)
-        if many:
-            return [many, *path[: path.index(many) + 1]]
-    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,41 +110,23 @@ class TableSource:
 _HASH = escape_name(ROW_HASH)
 
 
-def _value_text(column: Column) -> str:
-    """Return SQL for a value as text; bytes become hex, as they need not be valid text.
-
-    Raises:
-        UnsupportedTypeError: Tableau has no type for the column.
-    """
-    value, type_ = escape_name(column.name), hyper_type(column, table="")
-    if type_ == "BYTES":
-        return f"encode({value}, 'hex')"
-    text = f"CAST({value} AS TEXT)"
-    if type_ in ("DOUBLE PRECISION", "REAL"):
-        # hyperd stores only one of 0.0 and -0.0 in a column that has both.
-        return f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
-    return text
-
-
 def row_text(columns: Sequence[Column]) -> str:
     """Return SQL for a row as text, which differs for rows that differ."""
     parts = []
     for column in columns:
-        text = _value_text(column)
-        if hyper_type(column, table="") == "TEXT":
+        value, type_ = escape_name(column.name), hyper_type(column, table="")
+        text = f"CAST({value} AS TEXT)"
+        if type_ == "BYTES":
+            # They need not be valid text.
+            text = f"encode({value}, 'hex')"
+        elif type_ in ("DOUBLE PRECISION", "REAL"):
+            # hyperd stores only one of 0.0 and -0.0 in a column that has both.
+            text = f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
+        elif type_ == "TEXT":
             # Other texts contain no semicolon; with its length, this one may.
             text = f"LENGTH({text}) || '=' || {text}"
         parts.append(f"COALESCE({text}, '-') || ';'")
     return " || ".join(parts)
-
-
-def _with_row_hash(relation: str, columns: Sequence[Column]) -> str:
-    """Return a subquery with these columns of a relation, and a BIGINT hash of each row."""
-    kept = ", ".join(escape_name(column.name) for column in columns)
-    hashed = f"(SELECT {kept}, sha256({row_text(columns)}) AS {_HASH} FROM {relation}) hashed"  # noqa: S608
-    # The last byte of the eight carries the sign.
-    number = f"{number_of(_HASH, 7)} + (CAST(get_byte({_HASH}, 7) AS BIGINT) - 128) * {256**7}"
-    return f"(SELECT {kept}, {number} AS {_HASH} FROM {hashed})"  # noqa: S608
 
 
 def number_of(hash_: str, size: int) -> str:
@@ -197,10 +179,13 @@ def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]
 def _in_layouts(table: TableSource) -> str:
     """Return a subquery with all columns of the layouts and the hash of each row."""
     parts = [_in_layout(table, layout, files) for layout, files in table.layouts.items()]
-    first, *_ = table.layouts
+    columns = [each.column for each in next(iter(table.layouts))]
+    kept, united = names([each.name for each in columns]), f"({' UNION ALL '.join(parts)}) united"
     # Hashed as it is stored, whatever types a data source declares.
-    united = f"({' UNION ALL '.join(parts)}) united"
-    return f"{_with_row_hash(united, [each.column for each in first])} stored"
+    hashed = f"(SELECT {kept}, sha256({row_text(columns)}) AS {_HASH} FROM {united}) hashed"  # noqa: S608
+    # The last byte of the eight carries the sign.
+    number = f"{number_of(_HASH, 7)} + (CAST(get_byte({_HASH}, 7) AS BIGINT) - 128) * {256**7}"
+    return f"(SELECT {kept}, {number} AS {_HASH} FROM {hashed}) stored"  # noqa: S608
 
 
 def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:

@@ -62,17 +62,6 @@ PRODUCTS = {
     NEWEST: "Tableau 2024.3 and later",
 }
 
-_NUMERIC = re.compile(r"NUMERIC\((\d+),\d+\)")
-
-
-def needed_version(sql_type: str) -> int:
-    """Return the lowest version that can hold columns of a type."""
-    # Decimals of up to 18 digits are stored in 64 bits, the only ones that version 2 knows.
-    numeric = _NUMERIC.fullmatch(sql_type)
-    if numeric and int(numeric[1]) > 18:
-        return 3
-    return 4 if sql_type == "REAL" else LOWEST
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -182,8 +171,13 @@ def comparable(one: str, other: str) -> bool:
 
 def file_version(columns: Iterable[Column]) -> int:
     """Return the lowest format version that can hold the columns, which most products can open."""
-    found = filter(None, (_find(column.type) for column in columns))
-    return max((needed_version(sql) for sql, _ in found), default=LOWEST)
+    version = LOWEST
+    for sql, _ in filter(None, (_find(column.type) for column in columns)):
+        # Decimals of up to 18 digits are stored in 64 bits, the only ones that version 2 knows.
+        digits = re.match(r"NUMERIC\((\d+),", sql)
+        needed = 3 if digits and int(digits[1]) > 18 else NEWEST if sql == "REAL" else LOWEST
+        version = max(version, needed)
+    return version
 
 
 def _find(type_: str) -> tuple[str, str] | None:
@@ -272,39 +266,28 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-# One spelling for each Hyper type: "BIGINT", "NUMERIC(10,2)", 'TEXT COLLATE "en_US_CI"'.
+# Where the Hyper API's name of a type is not that of SQL: one spelling for each.
 _NAMES = {
-    TypeTag.BOOL: "BOOLEAN",
-    TypeTag.SMALL_INT: "SMALLINT",
-    TypeTag.INT: "INTEGER",
-    TypeTag.BIG_INT: "BIGINT",
-    TypeTag.FLOAT: "REAL",
-    TypeTag.DOUBLE: "DOUBLE PRECISION",
-    TypeTag.TEXT: "TEXT",
-    TypeTag.BYTES: "BYTES",
-    TypeTag.DATE: "DATE",
-    TypeTag.TIME: "TIME",
-    TypeTag.TIMESTAMP: "TIMESTAMP",
-    TypeTag.TIMESTAMP_TZ: "TIMESTAMPTZ",
-    TypeTag.INTERVAL: "INTERVAL",
-    TypeTag.JSON: "JSON",
-    TypeTag.OID: "OID",
-    TypeTag.TABGEOGRAPHY: "GEOGRAPHY",
+    "BOOL": "BOOLEAN",
+    "SMALL_INT": "SMALLINT",
+    "INT": "INTEGER",
+    "BIG_INT": "BIGINT",
+    "FLOAT": "REAL",
+    "DOUBLE": "DOUBLE PRECISION",
+    "TIMESTAMP_TZ": "TIMESTAMPTZ",
+    "TABLEAU.TABGEOGRAPHY": "GEOGRAPHY",
 }
 
 
 def sql_type(type_: SqlType, collation: str | None = None) -> str:
-    """Return a type as SQL; "UNSUPPORTED(number)" if the Hyper API does not know it."""
-    match type_.tag:
-        case TypeTag.NUMERIC:
-            name = f"NUMERIC({type_.precision},{type_.scale})"
-        case TypeTag.VARCHAR | TypeTag.CHAR as tag:
-            name = f"{tag.name}({type_.max_length})"
-        case TypeTag.UNSUPPORTED:
-            name = f"UNSUPPORTED({type_.internal_oid})"
-        case tag:
-            name = _NAMES[tag]
-    return f'{name} COLLATE "{collation}"' if collation else name
+    """Return a type as SQL: "NUMERIC(10,2)", 'TEXT COLLATE "en_US_CI"'.
+
+    It is "UNSUPPORTED(number)" if the Hyper API does not know it.
+    """
+    name = str(type_).replace(" ", "")
+    if type_.tag is TypeTag.UNSUPPORTED:
+        name = f"{name}({type_.internal_oid})"
+    return _NAMES.get(name, name) + (f' COLLATE "{collation}"' if collation else "")
 
 
 # Of the Spark types that are published as a Hyper type, the one to write a model with.

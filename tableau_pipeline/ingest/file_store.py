@@ -9,7 +9,7 @@ from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
-from tableau_pipeline.snapshots.store import SnapshotStore, in_order
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
     UnstorableError,
     columns_of,
@@ -129,7 +129,7 @@ class FileStore:
                 named,
                 asset_key=asset_key,
                 run_id=self.run_id,
-                parts=lambda new, _: in_order([*kept, *new]),
+                parts=lambda new, _: sorted([*kept, *new], key=lambda part: str(part.partition)),
             )
 
     def _base(self, asset_key: str, number: int | None) -> Snapshot | None:

@@ -48,7 +48,13 @@ def _from_objects(
 ) -> DataFrame:
     """Read files in as many tasks; Spark needs no connector of the store."""
     (path,) = folder.paths([min(files, key=lambda file: file.size).name])
-    stored = _spark_schema(path)
+    schema = (pq.read_metadata(path).metadata or {})[SPARK_SCHEMA]
+    # Spark's own reader takes every value for nullable, too.
+    stored = StructType.fromJson(
+        json.loads(
+            schema, object_hook=lambda found: found | dict.fromkeys(_NULLABLE & {*found}, True)
+        )
+    )
     plain, fields = plain_names(len(names)), [stored[name] for name in names]
     schema = StructType(
         [StructField(name, field.dataType) for name, field in zip(plain, fields, strict=True)]
@@ -62,17 +68,6 @@ def _from_objects(
             frame[name].alias(field.name, metadata=field.metadata)
             for name, field in zip(plain, fields, strict=True)
         ]
-    )
-
-
-def _spark_schema(path: str) -> StructType:
-    """Return the schema that Spark stored in a Parquet file."""
-    text = (pq.read_metadata(path).metadata or {})[SPARK_SCHEMA]
-    # Spark's own reader takes every value for nullable, too.
-    return StructType.fromJson(
-        json.loads(
-            text, object_hook=lambda found: found | dict.fromkeys(_NULLABLE & {*found}, True)
-        )
     )
 
 

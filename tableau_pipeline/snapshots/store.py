@@ -390,19 +390,13 @@ def merged_parts(
         columns: the columns of the write.
         keeps: whether an earlier partition still belongs to the model.
     """
-    parts = [*written]
-    if before and all(part.partition is not None for part in written):
-        again = {part.partition for part in written}
+    parts = {part.partition: part for part in written}
+    if before and None not in parts:
         for part in before.parts:
-            if part.partition is not None and part.partition not in again and keeps(part):
+            if part.partition is not None and part.partition not in parts and keeps(part):
                 # A part has columns of its own only where they differ from those of the version.
                 own = part.columns or before.columns
                 own = None if own == columns else own
                 same = part.columns == own
-                parts.append(part if same else part.model_copy(update={"columns": own}))
-    return in_order(parts)
-
-
-def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Sort parts by their keys."""
-    return tuple(sorted(parts, key=lambda part: part.partition or ""))
+                parts[part.partition] = part if same else part.model_copy(update={"columns": own})
+    return tuple(sorted(parts.values(), key=lambda part: part.partition or ""))

@@ -11,7 +11,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -85,23 +84,27 @@ def _with_partition(
         key: [edge.astimezone(ZoneInfo(zone)) for edge in (span.start, span.end)]
         for key, span in partitions.items()
     }
-    # A lookup by day has a row for each day; one by minute has 1,440 times as many.
+    # A lookup by day has a row for each day; one by minute, on which all of Dagster's windows
+    # begin, has 1,440 times as many.
     by_day = all(_begins_a_day(edge) for each in edges.values() for edge in each)
-    moment = _day(value, type_, zone) if by_day else _minute(value, type_, zone)
-    if moment is None:
+    # The session's own zone is UTC.
+    if isinstance(type_, T.TimestampType):
+        moment = F.from_utc_timestamp(value, zone) if by_day else value
+    elif isinstance(type_, T.TimestampNTZType):
+        moment = value if by_day else F.to_utc_timestamp(value.cast("timestamp"), zone)
+    elif by_day and isinstance(type_, T.DateType):
+        moment = value
+    else:
         wanted = "a date or a timestamp" if by_day else "a timestamp, not a date"
         raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {wanted}")
-    moments = _days if by_day else _minutes
-    steps = [(step, key) for key, (start, end) in edges.items() for step in moments(start, end)]
+    steps = [(each, key) for key, span in edges.items() for each in _steps(*span, by_day=by_day)]
     # A join on equality: comparing each row with each span would cost their product.
     lookup = frame.sparkSession.createDataFrame(
         steps, f"__moment {'DATE' if by_day else 'TIMESTAMP'}, {PARTITION} STRING"
     )
-    return (
-        frame.withColumn("__moment", moment)
-        .join(F.broadcast(lookup), "__moment", "left")
-        .drop("__moment")
-    )
+    moment = moment.cast("date") if by_day else F.date_trunc("minute", moment)
+    placed = frame.withColumn("__moment", moment)
+    return placed.join(F.broadcast(lookup), "__moment", "left").drop("__moment")
 
 
 def _begins_a_day(moment: datetime) -> bool:
@@ -110,31 +113,14 @@ def _begins_a_day(moment: datetime) -> bool:
     return midnight.astimezone(UTC) == moment.astimezone(UTC)
 
 
-def _days(start: datetime, end: datetime) -> list[date]:
-    days = (end.date() - start.date()).days
-    return [start.date() + timedelta(days=number) for number in range(days)]
-
-
-def _minutes(start: datetime, end: datetime) -> list[datetime]:
+def _steps(start: datetime, end: datetime, *, by_day: bool) -> list[date] | list[datetime]:
+    if by_day:
+        days = (end.date() - start.date()).days
+        return [start.date() + timedelta(days=number) for number in range(days)]
     # Steps in local time would repeat or skip an hour when the clocks change.
     first, minute = start.astimezone(UTC), timedelta(minutes=1)
-    return [
-        first + number * minute for number in range(ceil((end.astimezone(UTC) - first) / minute))
-    ]
-
-
-def _day(value: SparkColumn, type_: T.DataType, zone: str) -> SparkColumn | None:
-    """Return the day in the calendar of the zone; the session's own zone is UTC."""
-    if isinstance(type_, T.TimestampType):
-        return F.from_utc_timestamp(value, zone).cast("date")
-    return value.cast("date") if isinstance(type_, T.DateType | T.TimestampNTZType) else None
-
-
-def _minute(value: SparkColumn, type_: T.DataType, zone: str) -> SparkColumn | None:
-    """Return the instant truncated to the minute: all Dagster windows begin on a full minute."""
-    if isinstance(type_, T.TimestampNTZType):
-        value = F.to_utc_timestamp(value.cast("timestamp"), zone)
-    return F.date_trunc("minute", value) if not isinstance(type_, T.DateType) else None
+    number = ceil((end.astimezone(UTC) - first) / minute)
+    return [first + each * minute for each in range(number)]
 
 
 _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
