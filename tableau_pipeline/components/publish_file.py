@@ -24,9 +24,8 @@ from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.project_root import below
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Nested
-from tableau_pipeline.ingest.database import check_table, read_table
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
-from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.ingest.file_store import FileStore, check_table, read_table
 from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.refresh.refresh import refresh

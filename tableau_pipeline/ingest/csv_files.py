@@ -11,8 +11,7 @@ import pyarrow.csv as pa_csv
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.errors import Chunk, printable
-from tableau_pipeline.ingest.options import Options
-from tableau_pipeline.ingest.text import open_text
+from tableau_pipeline.ingest.options import Options, open_text
 
 # Twice as many take a fifth more memory, which larger files then fill.
 _BLOCK = 1 << 21

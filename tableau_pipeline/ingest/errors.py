@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -16,7 +14,7 @@ from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.options import Files, digests
-from tableau_pipeline.ingest.values import STRINGS, TIMES
+from tableau_pipeline.ingest.values import STRINGS, TIMES, do
 
 # PySparkException is raised by the driver, Py4JJavaError by a task.
 READ_ERRORS = (PySparkException, Py4JJavaError)
@@ -66,8 +64,8 @@ class BadRows:
         Args:
             wrong: by column, whether the value of each row does not fit.
         """
-        is_bad = reduce(partial(_do, "or"), wrong)
-        is_good, rows = _do("invert", is_bad), _do("indices_nonzero", is_bad).to_pylist()
+        is_bad = reduce(partial(do, "or_"), wrong)
+        is_good, rows = do("invert", is_bad), do("indices_nonzero", is_bad).to_pylist()
         self.total += len(chunk.problems) + len(rows)
         if free := _QUOTED - len(self.examples):
             places = chunk.places() if rows else []
@@ -159,7 +157,3 @@ def reason(error: Exception) -> str:
     messages = [cause.getMessage() or "" for cause in reversed(causes)]
     found = [message for message in messages if " " in message.strip()]
     return found[0] if found else causes[0].getClass().getSimpleName()
-
-
-def _do(function: str, *arguments: Any) -> Any:
-    return pc.call_function(function, [*arguments])

@@ -1,13 +1,16 @@
 """The rows of files, or of a database table, stored as versions of a model without code."""
 
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tableau_pipeline.core.snapshot import Part, Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
@@ -62,7 +65,14 @@ class FileStore:
                 reading.check_rows()
             try:
                 if self.built_on:
-                    base = self._base(asset_key, self.built_on())
+                    number = self.built_on()
+                    base = None if number is None else self.store.version(asset_key, number)
+                    if number is not None and (base is None or base.missing()):
+                        raise RefusedError(
+                            "The rows that were published before are not stored here, so nothing "
+                            "can be added: they were removed from the disk. Publish all files with "
+                            "mode replace first"
+                        )
                     self._written[asset_key] = self._append(asset_key, reading, base)
                 else:
                     self._written[asset_key] = write_snapshot(
@@ -86,10 +96,8 @@ class FileStore:
         return self.store.version(asset_key, number)
 
     def _append(self, asset_key: str, reading: Reading, base: Snapshot | None) -> Snapshot:
-        digests, frame = (
-            {path.name: digest for path, digest in reading.digests.items()},
-            reading.frame,
-        )
+        frame = reading.frame
+        digests = {path.name: digest for path, digest in reading.digests.items()}
         if len(digests) < len(reading.digests):
             raise RefusedError(
                 "Two of the files have the same name, which determines the rows that a file "
@@ -109,49 +117,84 @@ class FileStore:
         ]
         with discard_on_error(self.store, asset_key) as folder:
             parts = stored_parts(
-                frame,
-                self.store,
-                folder,
-                expression=_FILE,
-                partitions=[*digests],
-                asset_key=asset_key,
+                frame, self.store, folder, _FILE, partitions=[*digests], asset_key=asset_key
             )
             reading.check_unchanged()
-            if base:
-                for part in kept:
-                    _check_columns(part, part.columns or base.columns, columns_of(frame))
-            named = [
-                part.model_copy(update={"digest": digests[str(part.partition)]}) for part in parts
-            ]
+            for part in kept:
+                columns, before = columns_of(frame), part.columns or (base.columns if base else ())
+                differing = [each for each in columns if each not in before]
+                differing += [each for each in before if each not in columns]
+                described = ", ".join(f"{each.name} ({each.type})" for each in differing)
+                if before != columns:
+                    raise RefusedError(
+                        f"The columns differ from those of {part.partition}, to which rows are to "
+                        f"be added: {described or 'their order differs'}. Declare the types in "
+                        "columns, or publish all files again with mode: replace"
+                    )
             return commit(
                 frame,
                 self.store,
-                named,
+                [
+                    each.model_copy(update={"digest": digests[str(each.partition)]})
+                    for each in parts
+                ],
                 asset_key=asset_key,
                 run_id=self.run_id,
                 parts=lambda new, _: sorted([*kept, *new], key=lambda part: str(part.partition)),
             )
 
-    def _base(self, asset_key: str, number: int | None) -> Snapshot | None:
-        if number is None:
-            return None
-        base = self.store.version(asset_key, number)
-        if base is None or base.missing():
-            raise RefusedError(
-                "The rows that were published before are not stored here, so nothing can be added: "
-                "they were removed from the disk. Publish all files with mode replace first"
-            )
-        return base
+
+# User and password in a URL, as the usual drivers take them: before the host, or as properties.
+_SECRET = re.compile(
+    r"//[^@?;]*:[^@?;]*@|thin:[^@]+@|(password|passwd|pwd|token|secret)\w*\s*=", re.IGNORECASE
+)
+_OURS = re.compile(r"user|password|passwd|pwd|token|secret|^(url|dbtable|query)$", re.IGNORECASE)
 
 
-def _check_columns(kept: Part, before: Sequence[Column], columns: Sequence[Column]) -> None:
-    """Check that the rows to add have the columns of a part of the earlier version."""
-    if tuple(before) != tuple(columns):
-        differing = [each for each in columns if each not in before]
-        differing += [each for each in before if each not in columns]
-        described = ", ".join(f"{each.name} ({each.type})" for each in differing)
+def read_table(
+    spark: SparkSession, url: str, table: str, *, credentials: str, options: Mapping[str, str]
+) -> DataFrame:
+    """Read the rows of a database, by default with one query, so that all are of one moment.
+
+    Args:
+        url: "jdbc:postgresql://host/database".
+        table: the name of a table, or a query, "(SELECT ...) rows".
+        credentials: the prefix of the two environment variables `<prefix>_USER` and
+            `<prefix>_PASSWORD`. If neither is set, the driver gets no credentials.
+        options: of Spark's reader, such as "fetchsize"; checked by `check_table`.
+
+    Raises:
+        RefusedError: one of the two credentials is missing, or Spark has no driver for the URL.
+    """
+    variables = {name: f"{credentials}_{name.upper()}" for name in ("user", "password")}
+    login = {name: os.environ.get(variable) for name, variable in variables.items()}
+    missing = [variables[name] for name, value in login.items() if not value]
+    if len(missing) == 1:
+        raise RefusedError(f"{missing[0]} is not set in the environment")
+    # Some drivers fetch ten rows at a time, others the whole table, unless a number is set.
+    given = {"fetchsize": "10000", **options, **({} if missing else login)}
+    try:
+        return spark.read.format("jdbc").options(url=url, dbtable=table, **given).load()
+    except Py4JJavaError as error:
+        if "No suitable driver" not in str(error.java_exception):
+            raise
         raise RefusedError(
-            f"The columns differ from those of {kept.partition}, to which rows are to be added: "
-            f"{described or 'their order differs'}. Declare the types in columns, or publish all "
-            "files again with mode: replace"
+            f"Spark has no JDBC driver for {url}: name its jar in spark-defaults.conf in the "
+            "folder SPARK_CONF_DIR, as spark.driver.extraClassPath (and "
+            "spark.executor.extraClassPath on a cluster)"
+        ) from error
+
+
+def check_table(url: str, credentials: str, options: Mapping[str, str]) -> None:
+    """Refuse a secret, or another table, in the config of a run, which Dagster stores."""
+    instead = f"set {credentials}_USER and {credentials}_PASSWORD in the environment"
+    if _SECRET.search(url):
+        raise RefusedError(
+            "The URL of the database contains a user or a secret, which Dagster stores with the "
+            f"config of this run: remove it, {instead}, and change the password"
+        )
+    if wrong := [name for name in options if _OURS.search(name)]:
+        raise RefusedError(
+            f"reader: {wrong[0]} is not allowed: set path and table, and {instead}, as Dagster "
+            "stores the config of this run"
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from json import JSONDecodeError
 from pathlib import Path
+from types import NoneType
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -13,8 +14,7 @@ from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.errors import Chunk, printable
-from tableau_pipeline.ingest.options import Options
-from tableau_pipeline.ingest.text import open_text
+from tableau_pipeline.ingest.options import Options, open_text
 from tableau_pipeline.ingest.values import STRINGS, TIMES, Guess, check_names
 
 # Objects that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
@@ -52,17 +52,16 @@ def json_schema(paths: Sequence[Path], options: Options) -> T.StructType:
 def json_chunks(
     path: Path, options: Options, schema: T.StructType, seen: set[str]
 ) -> Iterator[Chunk]:
-    """Yield the values of the columns as text; collect the names of the objects in `seen`.
-
-    Raises:
-        RefusedError: an array is broken, or the bytes are not text in the encoding.
-    """
+    """Yield the values of the columns as text; collect the names of the objects in `seen`."""
     for objects, problems in _chunks(path, options):
         seen.update(*(row for _, row in objects))
-        columns = [
-            pa.array([_text(row.get(each.name), each.dataType) for _, row in objects], pa.string())
-            for each in schema
-        ]
+        columns = []
+        for field in schema:
+            # A text is as it is if the type is one of texts; other values are as in JSON.
+            plain = (str, NoneType) if isinstance(field.dataType, STRINGS + TIMES) else (NoneType,)
+            values = [row.get(field.name) for _, row in objects]
+            texts = [each if type(each) in plain else _json(each) for each in values]
+            columns.append(pa.array(texts, pa.string()))
         yield Chunk(columns, problems, lambda objects=objects: [place for place, _ in objects])
 
 
@@ -75,12 +74,6 @@ def check_seen(seen: set[str], columns: Sequence[str]) -> None:
             f"The columns are {', '.join(columns)}, and the objects have "
             f'{", ".join(sorted(seen))}: spell "{min(wrong)}" alike in columns and in all objects'
         )
-
-
-def _text(value: Any, type_: T.DataType) -> str | None:
-    """Return a text as it is if the type is one of texts, other values as JSON."""
-    is_text = value is None or (type(value) is str and isinstance(type_, STRINGS + TIMES))
-    return value if is_text else _json(value)
 
 
 def _json(value: Any) -> str:

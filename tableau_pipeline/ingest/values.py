@@ -5,7 +5,7 @@ Each type has a pattern of texts, and Arrow converts what matches it.
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import MAX_PREC, Context, Decimal
 from typing import Any, cast
 
 import pyarrow as pa
@@ -53,6 +53,8 @@ _LETTERS = {
     "hh": "0[1-9]|1[0-2]", "h": "0?[1-9]|1[0-2]", "a": "am|pm",
     "MMM": "|".join(_SHORT_MONTHS), "MMMM": "|".join(_MONTHS),
 }  # fmt: skip
+# It rounds nothing.
+_EXACT = Context(prec=MAX_PREC)
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|(.)", re.DOTALL)
 
 
@@ -90,7 +92,7 @@ def without_nulls(texts: pa.Array, type_: T.DataType, options: Options) -> pa.Ar
     nulls += [options.null_value] if options.null_value else []
     if not nulls:
         return texts
-    return _where(_do("invert", _do("is_in", texts, value_set=pa.array(nulls))), texts)
+    return _where(do("invert", do("is_in", texts, value_set=pa.array(nulls))), texts)
 
 
 def converted(
@@ -105,15 +107,15 @@ def converted(
         case T.StringType():
             return texts
         case T.CharType() | T.VarcharType():
-            return _where(_do("less_equal", _do("utf8_length", texts), type_.length), texts)
+            return _where(do("less_equal", do("utf8_length", texts), type_.length), texts)
         case T.BooleanType():
-            lower = _do("utf8_lower", texts)
-            is_true = _do("equal", lower, "true")
-            return _where(_do("or", is_true, _do("equal", lower, "false")), is_true)
+            lower = do("utf8_lower", texts)
+            is_true = do("equal", lower, "true")
+            return _where(do("or_", is_true, do("equal", lower, "false")), is_true)
         case T.DateType():
             if options.date_format:
                 midnight = _matching(_as_iso(texts, options.date_format), _DAY + "T00:00:00.0+")
-                texts = _do("utf8_slice_codeunits", midnight, start=0, stop=10)
+                texts = do("utf8_slice_codeunits", midnight, start=0, stop=10)
             return _matching(texts, _DAY).cast(pa.date32())
         case T.TimestampType() | T.TimestampNTZType():
             if options.timestamp_format:
@@ -138,11 +140,12 @@ class Guess:
         self._empty &= texts.null_count == len(texts)
         # Mostly a few values tell already.
         for some in (texts[:20], texts):
-            self._left = [each for each in self._left if self._fits(some, each)]
-
-    def _fits(self, texts: pa.Array, type_: T.DataType) -> bool:
-        values = converted(texts, type_, self._options, as_written=True)
-        return values.null_count == texts.null_count
+            self._left = [
+                each
+                for each in self._left
+                if converted(some, each, self._options, as_written=True).null_count
+                == some.null_count
+            ]
 
     @property
     def type(self) -> T.DataType:
@@ -150,18 +153,19 @@ class Guess:
         return T.StringType() if self._empty else self._left[0]
 
 
-def _do(function: str, *arguments: Any, **options: Any) -> Any:
+def do(function: str, *arguments: Any, **options: Any) -> Any:
+    """Call a function of Arrow, of which it has no types."""
     return getattr(pc, function)(*arguments, **options)
 
 
 def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
     """Return the values where the mask is true, NULL elsewhere."""
-    return _do("if_else", mask, values, pa.scalar(None, values.type))
+    return do("if_else", mask, values, pa.scalar(None, values.type))
 
 
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     """Return the texts that a pattern matches as a whole, NULL for the others."""
-    return _where(_do("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
+    return _where(do("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
 
 
 def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written: bool) -> pa.Array:
@@ -180,17 +184,17 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
         pattern += "|[+-]?(?i:nan|inf|infinity)"
     plain = _matching(texts, pattern)
     if options.thousands:
-        plain = _do("replace_substring", plain, options.thousands, "")
+        plain = do("replace_substring", plain, options.thousands, "")
     if options.decimal != ".":
-        plain = _do("replace_substring", plain, options.decimal, ".")
-    plain = _do("utf8_ltrim", plain, "+")
+        plain = do("replace_substring", plain, options.decimal, ".")
+    plain = do("utf8_ltrim", plain, "+")
     if isinstance(type_, T.DecimalType):
         # Arrow overflows without an error, with an exponent and beyond so many digits.
-        odd = _do("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
-        usual = [*map(_written_out, plain.filter(odd).to_pylist())]
-        plain = _do("replace_with_mask", plain, odd, pa.array(usual, pa.string()))
-        digits = _do("replace_substring", _do("utf8_ltrim", plain, "-"), ".", "")
-        plain = _where(_do("less_equal", _do("binary_length", digits), 38), plain)
+        odd = do("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
+        usual = [f"{Decimal(n).normalize(_EXACT):f}" for n in plain.filter(odd).to_pylist()]
+        plain = do("replace_with_mask", plain, odd, pa.array(usual, pa.string()))
+        digits = do("replace_substring", do("utf8_ltrim", plain, "-"), ".", "")
+        plain = _where(do("less_equal", do("binary_length", digits), 38), plain)
     target = cast("pa.DataType", arrow_type(type_))
     try:
         values = plain.cast(target)
@@ -202,20 +206,12 @@ def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written
     return values
 
 
-def _written_out(number: str) -> str:
-    """Return a number without an exponent, and without zeros that change nothing."""
-    digits = f"{Decimal(number):f}"
-    whole, _, fraction = digits.lstrip("-").partition(".")
-    sign = "-" * digits.startswith("-")
-    return f"{sign}{whole.lstrip('0') or '0'}.{fraction.rstrip('0')}".rstrip(".")
-
-
 def _within(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return whether a type holds each number."""
     if isinstance(type_, pa.Decimal128Type):
         whole, scale = type_.precision - type_.scale, type_.scale
         pattern = rf"\A-?0*[0-9]{{0,{whole}}}(?:\.[0-9]{{0,{scale}}}0*)?\z"
-        return _do("match_substring_regex", numbers, pattern)
+        return do("match_substring_regex", numbers, pattern)
     limit = 2 ** (type_.bit_width - 1)
     texts = numbers.to_pylist()
     return pa.array([text is not None and -limit <= Decimal(text) < limit for text in texts])
@@ -235,10 +231,10 @@ def _held(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
         length = len("".join(map(str, number.as_tuple().digits)).rstrip("0"))
         return Decimal(f"{value:.{max(length - 1, 0)}e}") == number
 
-    held = _do("match_substring_regex", texts, rf"\A[0-9.-]{{1,{digits}}}\z")
-    unsure = _do("invert", held).fill_null(False)
+    held = do("match_substring_regex", texts, rf"\A[0-9.-]{{1,{digits}}}\z")
+    unsure = do("invert", held).fill_null(False)
     some = map(is_held, texts.filter(unsure).to_pylist(), values.filter(unsure).to_pylist())
-    return _do("replace_with_mask", held, unsure, pa.array(some, pa.bool_()))
+    return do("replace_with_mask", held, unsure, pa.array(some, pa.bool_()))
 
 
 def _wall_clock(texts: pa.Array) -> pa.Array:
@@ -252,35 +248,35 @@ def _instants(texts: pa.Array) -> pa.Array:
         return values
     others = _matching(texts, f"{_DAY}{_TIME}(?:{_OFFSET})").cast(_UTC)
     # An offset may lead out of the years that Python has.
-    year = _do("year", others.cast(_LOCAL))
-    is_known = _do("and", _do("greater", year, 0), _do("less", year, 10_000))
-    return _do("coalesce", values, _where(is_known, others))
+    year = do("year", others.cast(_LOCAL))
+    is_known = do("and_", do("greater", year, 0), do("less", year, 10_000))
+    return do("coalesce", values, _where(is_known, others))
 
 
 def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
     """Return texts in a pattern of Java's DateTimeFormatter as ISO 8601, NULL for other texts."""
     expression, letters = _time_pattern(pattern)
-    found = _do("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
+    found = do("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
     parts = dict(zip(letters, found.flatten(), strict=True))
 
     def part(letter: str, otherwise: str) -> pa.Array:
         given = parts.get(letter, pa.scalar(otherwise))
-        return _do("utf8_lpad", given, width=2, padding="0")
+        return do("utf8_lpad", given, width=2, padding="0")
 
     if "MMM" in letters.get("M", ""):
-        name = _do("utf8_lower", _do("utf8_slice_codeunits", parts["M"], start=0, stop=3))
-        month = _do("index_in", name, value_set=pa.array(_SHORT_MONTHS))
-        parts["M"] = _do("add", month, 1).cast(pa.string())
+        name = do("utf8_lower", do("utf8_slice_codeunits", parts["M"], start=0, stop=3))
+        month = do("index_in", name, value_set=pa.array(_SHORT_MONTHS))
+        parts["M"] = do("add", month, 1).cast(pa.string())
     if "a" in letters:
-        half = _do("index_in", _do("utf8_lower", parts["a"]), value_set=pa.array(["am", "pm"]))
+        half = do("index_in", do("utf8_lower", parts["a"]), value_set=pa.array(["am", "pm"]))
         hour = parts["h"].cast(pa.int32())
-        hour = _do("if_else", _do("equal", hour, 12), 0, hour)
-        parts["H"] = _do("add", hour, _do("multiply", half, 12)).cast(pa.string())
+        hour = do("if_else", do("equal", hour, 12), 0, hour)
+        parts["H"] = do("add", hour, do("multiply", half, 12)).cast(pa.string())
     # Java, too, takes two digits as a year of this century.
     day = ["20" * (letters["y"] == "yy"), parts["y"], "-", part("M", "01"), "-", part("d", "01")]
     time = ["T", part("H", "00"), ":", part("m", "00"), ":", part("s", "00"), "."]
     rest = [parts.get("S", "0"), parts.get("X", "")]
-    return _do("binary_join_element_wise", *day, *time, *rest, "")
+    return do("binary_join_element_wise", *day, *time, *rest, "")
 
 
 def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:

@@ -354,12 +354,7 @@ def write_partitions(
     """
     with discard_on_error(store, asset_key) as folder:
         written = stored_parts(
-            frame,
-            store,
-            folder,
-            expression=expression,
-            partitions=partitions,
-            asset_key=asset_key,
+            frame, store, folder, expression, partitions=partitions, asset_key=asset_key
         )
 
         def parts(new: Sequence[Part], before: Snapshot | None) -> tuple[Part, ...]:
@@ -374,8 +369,8 @@ def stored_parts(
     frame: DataFrame,
     store: SnapshotStore,
     folder: str,
-    *,
     expression: str,
+    *,
     partitions: Mapping[str, Span] | Sequence[str],
     asset_key: str,
 ) -> list[Part]:

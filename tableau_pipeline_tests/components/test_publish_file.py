@@ -24,8 +24,8 @@ from tableau_pipeline.components import publish_file as job
 from tableau_pipeline.components.publish_file import PublishFileConfig, publish_file
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
-from tableau_pipeline.ingest.database import check_table
 from tableau_pipeline.ingest.errors import Reading
+from tableau_pipeline.ingest.file_store import check_table
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.objects.local import scratch
