@@ -42,21 +42,6 @@ class RowCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """The measured size of a delta.
-
-    Attributes:
-        size: bytes of its payload; `limit` is the largest allowed payload in bytes.
-        pieces: the number of updates it was split into; 0 if it was not split, or cannot be.
-    """
-
-    counts: Mapping[str, RowCounts]
-    size: int
-    limit: int
-    pieces: int
-
-
-@dataclass(frozen=True, slots=True)
 class TableDelta:
     """The part of a delta for one table: its counts and its key tables.
 

@@ -12,7 +12,7 @@ from tableau_pipeline.core.project_root import root_of
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
-from tableau_pipeline.extracts.delta import RowCounts, Size
+from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.metadata.digest import Metadata
 from tableau_pipeline.metadata.publication import Merged, conflict_phrases
 from tableau_pipeline.refresh.observe import Base
@@ -182,7 +182,13 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     if not changed:
         return NoChange("no row has changed since the last refresh")
     if base.metadata and base.metadata.source:
-        return Publish(PublishMode.REPLACE, _of_a_database(changed, base.metadata))
+        reason = (
+            f"full publish: {_new_content(changed)}; by its metadata, which was kept, it is an "
+            f"extract of {base.metadata.source}, which takes no updates. To let it take them, run "
+            "once with full: true and accept: [overwrite], which drops "
+            f"{work_in(base.metadata)}"
+        )
+        return Publish(PublishMode.REPLACE, reason)
     return Changed(changed, checkpoint)
 
 
@@ -199,14 +205,6 @@ def _overwritten(facts: Facts, options: Options) -> Publish | None:
         reason = "; ".join(filter(None, [base.distrust, facts.edits]))
         return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=True)
     return None
-
-
-def _of_a_database(changed: Sequence[str], metadata: Metadata) -> str:
-    return (
-        f"full publish: {_new_content(changed)}; by its metadata, which was kept, it is an extract "
-        f"of {metadata.source}, which takes no updates. To let it take them, run once with full: "
-        f"true and accept: [overwrite], which drops {work_in(metadata)}"
-    )
 
 
 def _taken_over(facts: Facts, options: Options) -> Publish:
@@ -238,60 +236,66 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     if base.remote and base.checkpoint and Accept.SCHEMA not in options.accept:
         policy = declaration.on_schema_change
         schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
-    problems = guards + schema
-    if not problems and facts.metadata and declaration.metadata.on_conflict == "refuse":
-        problems = _conflicts(declaration, facts.metadata)
+    problems, metadata = guards + schema, facts.metadata
+    refuses = metadata and not problems and declaration.metadata.on_conflict == "refuse"
+    if conflicts := conflict_phrases(metadata.merge) if metadata and refuses else []:
+        problems = [
+            f'The metadata of "{declaration.name}" were changed by its declaration, and by a '
+            f"person on the server: {'; '.join(conflicts)}. Nothing was changed (metadata: "
+            "{on_conflict: refuse}). Declare what is on the server, or nothing of it; or set "
+            "on_conflict to keep or replace"
+        ]
     # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
-        problems = must_overwrite(base, _dropped(facts))
+        problems = _dropped(facts)
     if not problems:
         return None
     failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
     return Refuse("\n".join(problems), {check: found for check, found in failed.items() if found})
 
 
-def _conflicts(declaration: Declaration, metadata: Merged) -> list[str]:
-    conflicts = conflict_phrases(metadata.merge)
-    return conflicts and [
-        f'The metadata of "{declaration.name}" were changed by its declaration, and by a person on '
-        f"the server: {'; '.join(conflicts)}. Nothing was changed (metadata: {{on_conflict: "
-        "refuse}). Declare what is on the server, or nothing of it; or set on_conflict to keep or "
-        "replace"
-    ]
-
-
-def _dropped(facts: Facts) -> Sequence[str]:
-    """Why an overwrite is needed that cannot bring all work of people along, as phrases."""
-    base, metadata = facts.base, facts.metadata
-    is_theirs = base.remote and not base.is_ours
+def _dropped(facts: Facts) -> list[str]:
+    """The refusal of an overwrite that would drop the work of people; [] if it drops none."""
+    base, metadata, remote = facts.base, facts.metadata, facts.base.remote
+    if remote is None or not base.is_edited:
+        return []
+    # Why an overwrite is needed that cannot bring all of it along.
     if metadata is None or metadata.problem:
-        return facts.differences if is_theirs else _new_metadata(facts)
-    return [*([] if is_theirs else _foreign(facts)), *metadata.broken]
+        changes = [*facts.differences] if not base.is_ours else _new_metadata(facts)
+    else:
+        changes = [*(_foreign(facts) if base.is_ours else ()), *metadata.broken]
+    if not changes:
+        return []
+    why = "its metadata is not as we left it"
+    if not base.is_ours:
+        why = "another user made it"
+    elif not base.left:
+        why = "no record shows what its metadata was when we left it"
+    return [
+        f'"{remote.name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
+        f"overwrite drops {work_in(base.metadata)}. {_SAVED}"
+    ]
 
 
 def _new_metadata(facts: Facts) -> list[str]:
     """Why the published metadata would not fit, as phrases; empty if it fits."""
-    checkpoint, changes = facts.base.checkpoint, []
+    checkpoint, metadata, changes = facts.base.checkpoint, facts.base.metadata, []
     if checkpoint:
         changes = [*schema_changes(facts.desired, checkpoint.tables)]
         if checkpoint.declaration != facts.declaration.digest():
             changes.append("the declaration changed")
-    return changes or [*_lacking(facts), *_foreign(facts)]
+    if changes or metadata is None or metadata.columns is None:
+        return changes
+    # Another user overwrote it.
+    lacking = _columns(facts, facts.desired) - metadata.columns
+    phrase = 'the published metadata lacks the column "{}" of "{}"'
+    return [*(phrase.format(c, t) for t, c in sorted(lacking)), *_foreign(facts)]
 
 
 def _columns(facts: Facts, tables: Mapping[str, TableContent]) -> set[tuple[str, str]]:
     """The columns of tables, with the names that the tables have in the published file."""
     name_of = facts.declaration.published_name
     return {(name_of(name), c.name) for name, table in tables.items() for c in table.columns}
-
-
-def _lacking(facts: Facts) -> list[str]:
-    """Which columns the published metadata lacks, because another user overwrote it."""
-    metadata = facts.base.metadata
-    if metadata is None or metadata.columns is None:
-        return []
-    lacking = _columns(facts, facts.desired) - metadata.columns
-    return [f'the published metadata lacks the column "{c}" of "{t}"' for t, c in sorted(lacking)]
 
 
 def _foreign(facts: Facts) -> list[str]:
@@ -324,15 +328,20 @@ def _in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | No
 
 
 def by_size(
-    declaration: Declaration, changed: Changed, delta: Size
+    declaration: Declaration, changed: Changed, delta: Delta, *, limit: int, pieces: int
 ) -> NoChange | UpdateTables | Publish:
-    """Decide by its size: the update, the whole file if that is better, or nothing."""
-    checkpoint = changed.checkpoint
+    """Decide by its size: the update, the whole file if that is better, or nothing.
+
+    Args:
+        limit: the largest allowed payload in bytes.
+        pieces: the number of updates it was split into; 0 if it was not split, or cannot be.
+    """
+    checkpoint, bytes_ = changed.checkpoint, delta.extract.size
     if not any(each.whole or each.deleted or each.inserted for each in delta.counts.values()):
         # A job has compacted the table of a lake, say.
         tables = ", ".join(changed.tables)
         return NoChange(f"the files of {tables} changed, but not the rows in them")
-    reason, size = _new_content(changed.tables), megabytes(delta.size)
+    reason, size = _new_content(changed.tables), megabytes(bytes_)
 
     def in_full(why: str) -> Publish:
         return Publish(PublishMode.REPLACE, f"full publish: {reason}; {why}")
@@ -342,24 +351,24 @@ def by_size(
         return in_full(
             f"{checkpoint.updates} updates since the last full publish (republish.after: {cap})"
         )
-    if checkpoint.size and delta.size > checkpoint.size:
+    if checkpoint.size and bytes_ > checkpoint.size:
         full = megabytes(checkpoint.size)
         return in_full(f"the update of {size} is larger than the full file of {full}")
-    grown = checkpoint.grown + delta.size
+    grown = checkpoint.grown + bytes_
     if checkpoint.size and grown > growth * checkpoint.size:
         return in_full(
             f"updates since the last full publish would total {megabytes(grown)}, the file has "
             f"{megabytes(checkpoint.size)} (limit: {growth:g}x, republish.growth)"
         )
-    too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
-    if delta.size > delta.limit and not delta.pieces:
+    too_large = f"the update of {size} exceeds the limit of {megabytes(limit)} for payloads"
+    if bytes_ > limit and not pieces:
         splits = declaration.on_oversize == "split"
         return in_full(too_large + (", and it cannot be split below that" if splits else ""))
-    split = f"; split, because {too_large}" if delta.pieces else ""
+    split = f"; split, because {too_large}" if pieces else ""
     return UpdateTables(
         tables={name: counts.whole for name, counts in delta.counts.items()},
         reason=f"{reason}: {'; '.join(_rows(name, c) for name, c in delta.counts.items())}{split}",
-        pieces=max(delta.pieces, 1),
+        pieces=max(pieces, 1),
     )
 
 
@@ -477,33 +486,15 @@ def _of_another_deployment(base: Base, remote: RemoteDatasource, instance: str) 
     )
 
 
-def must_overwrite(base: Base, changes: Sequence[str]) -> list[str]:
-    """The refusal of an overwrite that would drop the work of people; [] if it drops none."""
-    remote = base.remote
-    if remote is None or not base.is_edited or not changes:
-        return []
-    why = "its metadata is not as we left it"
-    if not base.is_ours:
-        why = "another user made it"
-    elif not base.left:
-        why = "no record shows what its metadata was when we left it"
-    return [
-        f'"{remote.name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
-        f"overwrite drops {work_in(base.metadata)}. {_SAVED}"
-    ]
-
-
 def work_in(metadata: Metadata | None) -> str:
     """What people made in a data source, by name, as far as it has names."""
     if metadata is None or not metadata.work:
         return "whatever calculated fields, captions, folders and formats people made in it"
-    return "; ".join(f"{kind} {_listed(names)}" for kind, names in metadata.work.items())
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f'"{name}"' for name in names[:_LISTED])
-    more = len(names) - _LISTED
-    return f"{shown} and {more} more" if more > 0 else shown
+    phrases = []
+    for kind, names in metadata.work.items():
+        shown, more = ", ".join(f'"{name}"' for name in names[:_LISTED]), len(names) - _LISTED
+        phrases.append(f"{kind} {shown}" + (f" and {more} more" if more > 0 else ""))
+    return "; ".join(phrases)
 
 
 def _place(remote: RemoteDatasource) -> str:

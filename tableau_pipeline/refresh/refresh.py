@@ -37,7 +37,7 @@ from tableau_pipeline.extracts.compare import (
     layout_changes,
     published_tables,
 )
-from tableau_pipeline.extracts.delta import Delta, Size, counts, remove, total
+from tableau_pipeline.extracts.delta import Delta, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.extracts.metadata import declared_metadata, merged_metadata
 from tableau_pipeline.hyper.process import Hyperd
@@ -290,12 +290,7 @@ class _Phases:
             )
             plan, deltas = decide(facts, self._options), []
         if isinstance(plan, Changed):
-            with phase(self._seconds, "build"):
-                deltas, size = self._deltas(plan, desired)
-            plan = by_size(declaration, plan, size)
-        if not isinstance(plan, UpdateTables):
-            remove(deltas)
-            deltas = []
+            plan, deltas = self._by_size(plan, desired)
         if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
             # A publish checks all tables anyway. Otherwise a key that was declared since then would
             # pass unchecked until the next change of the rows.
@@ -350,20 +345,21 @@ class _Phases:
         columns = {name: each.columns for name, each in desired.items()}
         return layout_changes(found, declaration, columns)
 
-    def _deltas(
+    def _by_size(
         self, changed: Changed, desired: Mapping[str, TableContent]
-    ) -> tuple[Sequence[Delta], Size]:
-        """Build an update, in several parts if it is too large and may be split."""
+    ) -> tuple[NoChange | UpdateTables | Publish, Sequence[Delta]]:
+        """Build an update, in several parts if it is too large and may be split, and decide."""
         possible = self._site.payload_limit if self._site else LARGEST_PAYLOAD
         limit = min(self._declaration.payload_limit or possible, possible)
-        delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
         pieces: Sequence[Delta] = ()
-        if self._declaration.on_oversize == "split" and delta.extract.size > limit:
-            pieces = self._builder.split(delta, limit)
-        if pieces:
-            remove([delta])
-        size = Size(delta.counts, delta.extract.size, limit, pieces=len(pieces))
-        return pieces or [delta], size
+        with phase(self._seconds, "build"):
+            delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
+            if self._declaration.on_oversize == "split" and delta.extract.size > limit:
+                pieces = self._builder.split(delta, limit)
+        plan = by_size(self._declaration, changed, delta, limit=limit, pieces=len(pieces))
+        is_sent = isinstance(plan, UpdateTables)
+        remove([*([delta] if pieces or not is_sent else ()), *(() if is_sent else pieces)])
+        return plan, (pieces or [delta]) if is_sent else ()
 
     def _orphans(
         self, base: Base, desired: Mapping[str, TableContent], plan: Plan
