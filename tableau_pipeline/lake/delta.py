@@ -53,7 +53,10 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
         return None
     _check_features(table, path)
     fields = table.schema().fields
-    columns = [Column(field.name, _spark_type(field.type)) for field in fields]
+    # Of nested types, only the kind is of interest: Tableau has none.
+    kinds = [str(field.type.type) for field in fields]
+    types = [f"{e}<...>" if e in ("array", "map", "struct") else _TYPES.get(e, e) for e in kinds]
+    columns = [Column(field.name, type_) for field, type_ in zip(fields, types, strict=True)]
     is_mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
     physical = {
         field.name: str(field.metadata[_PHYSICAL_NAME]) if is_mapped else field.name
@@ -125,13 +128,6 @@ def _check_features(table: DeltaTable, path: str) -> None:
             "deleted rows. Run REORG TABLE ... APPLY (PURGE), and set the table property "
             "delta.enableDeletionVectors to false"
         )
-
-
-def _spark_type(type_: Any) -> str:
-    """Return Spark's name of a type; of a nested type, its kind."""
-    kind = type_.type
-    # The type of a field of an array, a map or a struct is of no interest: Tableau has none.
-    return _TYPES.get(kind, kind) if kind not in ("array", "map", "struct") else f"{kind}<...>"
 
 
 def _added(table: DeltaTable) -> list[dict[str, Any]]:

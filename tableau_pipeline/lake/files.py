@@ -85,9 +85,13 @@ def lake_snapshot(
     """
     for column in columns:
         _check_readable(folder.uri(""), column)
+    # The same files hold other rows once a column is dropped and added again under its name.
+    layouts = {file.layout: repr(file.layout) for file in files}
+    held = sorted((file.name, layouts[file.layout]) for file in files)
+    digest = hashlib.sha256(repr((identity, [*columns], held)).encode()).hexdigest()
     fingerprint = Fingerprint(
         rows=sum(file.rows for file in files),
-        hash_sum=int(_digest(identity, columns, files)[:16], 16),
+        hash_sum=int(digest[:16], 16),
         algorithm=FILES_DIGEST,
     )
     return Snapshot(
@@ -116,14 +120,6 @@ def partition_text(value: Any) -> str | None:
             return f"\\x{value.hex()}"
         case _:
             return str(value)
-
-
-def _digest(identity: str, columns: Sequence[Column], files: Sequence[DataFile]) -> str:
-    """Return a digest of what a version holds: its files, and how they hold its columns."""
-    # The same files hold other rows once a column is dropped and added again under its name.
-    layouts = {file.layout: repr(file.layout) for file in files}
-    held = sorted((file.name, layouts[file.layout]) for file in files)
-    return hashlib.sha256(repr((identity, [*columns], held)).encode()).hexdigest()
 
 
 def _check_readable(folder: str, column: Column) -> None:

@@ -125,22 +125,15 @@ def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> 
         tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
     except (OSError, ValueError) as error:
         raise RefusedError(f"{title} cannot be read: {error}") from error
-    for task in tasks:
-        _check_readable(task, title)
-    return tasks
-
-
-def _check_readable(task: FileScanTask, title: str) -> None:
-    if task.delete_files:
+    if any(task.delete_files for task in tasks):
         raise RefusedError(
             f"{title} has delete files, which are not read yet: hyperd would read deleted "
             "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
             "write.merge.mode to copy-on-write"
         )
-    if task.file.file_format != "PARQUET":
-        raise RefusedError(
-            f"{title} has files of the format {task.file.file_format}; only Parquet is read"
-        )
+    if others := {task.file.file_format for task in tasks} - {"PARQUET"}:
+        raise RefusedError(f"{title} has files of the format {min(others)}; only Parquet is read")
+    return tasks
 
 
 def _column(field: NestedField) -> Column:

@@ -165,8 +165,15 @@ def _claim(
         elif not is_logged:
             log.info("Run %s refreshes %s: waiting for it", others[0].owner.run_id, what)
             is_logged = True
+        if waited >= timeout and not others:
+            raise RefreshError(
+                f"Other refreshes of {what} came first for {waited:.0f} s. Run again."
+            )
         if waited >= timeout:
-            raise RefreshError(_still_running(others, what, waited))
+            raise RefreshError(
+                f"Run {others[0].owner.run_id} has been refreshing {what} for more than "
+                f"{waited:.0f} s. If it hangs, terminate that run in Dagster; then run again."
+            )
         pause = min(random.uniform(*(_WAIT if others else _RETRY)), timeout - waited)  # noqa: S311
         sleep(pause)
         waited += max(pause, 0.001)
@@ -177,12 +184,3 @@ def live_claims(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
     return [
         each for each in claims if each.owner != journal.owner and not journal.has_ended(each.owner)
     ]
-
-
-def _still_running(others: Sequence[Claim], what: str, waited: float) -> str:
-    if not others:
-        return f"Other refreshes of {what} came first for {waited:.0f} s. Run again."
-    return (
-        f"Run {others[0].owner.run_id} has been refreshing {what} for more than {waited:.0f} s. "
-        "If it hangs, terminate that run in Dagster; then run again."
-    )

@@ -77,23 +77,18 @@ def _wait_for_unknown(intent: Intent, jobs: Jobs) -> None:
         # The server cuts off fractions, so a job of the same second would seem older.
         found = jobs.server.jobs(name=name, since=intent.recorded_at.replace(microsecond=0))
         if found is None:
-            _check_time(intent, jobs)
-            return
+            until = intent.recorded_at + timedelta(seconds=jobs.timeouts.queue + jobs.timeouts.job)
+            if jobs.server.now() >= until:
+                return
+            raise RefreshError(
+                f"An interrupted refresh sent a request ({intent.action}) that the server may have "
+                "received, and which job that became is not known, nor may this user list jobs. "
+                f"Nothing is sent beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or "
+                "let the user list jobs (site administrator)."
+            )
         for job in found:
             if job.outcome is None:
                 jobs.wait(job.id)
-
-
-def _check_time(intent: Intent, jobs: Jobs) -> None:
-    timeouts = jobs.timeouts
-    until = intent.recorded_at + timedelta(seconds=timeouts.queue + timeouts.job)
-    if jobs.server.now() < until:
-        raise RefreshError(
-            f"An interrupted refresh sent a request ({intent.action}) that the server may have "
-            "received, and which job that became is not known, nor may this user list jobs. "
-            f"Nothing is sent beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or "
-            "let the user list jobs (site administrator)."
-        )
 
 
 # The largest difference between the times that a server gives to a request and to its result.
@@ -220,9 +215,6 @@ class Observer:
 
         Args:
             project_id: of the declared project; None if it does not exist.
-
-        Raises:
-            RefusedError: the data source exists, but this user may not read it.
         """
         checkpoint = recovered.record
         remote = self.server.find_by_luid(recovered.luid) if recovered.luid else None
@@ -234,14 +226,16 @@ class Observer:
             remote = self._find_by_name(recovered, project_id)
             named = bool(remote and self._was_created(remote, recovered.creating))
         # Before anything is created: a second data source would leave the dashboards on the first.
-        strays = self._strays() if remote is None else ()
+        tag = self.declaration.tag
+        found = self.server.tagged(tag) if remote is None else ()
+        strays = tuple(each for each in found if tag in each.tags)
         remote = strays[0] if strays else remote
         if remote is None:
             return Base(remote=None, checkpoint=checkpoint)
         metadata = self.server.metadata(remote.luid)
         base = Base(
             remote=remote,
-            is_ours=named or self.declaration.tag in remote.tags,
+            is_ours=named or tag in remote.tags,
             strays=strays,
             other_instance=self._other_instance(remote),
             other_key=self._other_key(remote),
@@ -270,8 +264,17 @@ class Observer:
         self, base: Base, checkpoint: Checkpoint, recovered: Recovered, remote: RemoteDatasource
     ) -> Base:
         """Check whether the server holds what the checkpoint states: by stamp, or by content."""
-        sent = recovered.sent
-        unexplained = self._change(checkpoint, recovered, remote).unexplained(checkpoint.behaviour)
+        sent, change = recovered.sent, Change.since(checkpoint, remote)
+        if sent:
+            # The request that was interrupted may have led to it.
+            change = Change(
+                Window.of(self.server.job(sent.job_id)) if sent.job_id else None,
+                (sent.before, sent.before_revision) if sent.before else None,
+                remote.stamp,
+                revisions=revisions_of(checkpoint.behaviour, is_update=sent.mode is None),
+                published=remote.published,
+            )
+        unexplained = change.unexplained(checkpoint.behaviour)
         distrust = unexplained or checkpoint.distrust
         if distrust is None and sent is None:
             return base
@@ -296,17 +299,6 @@ class Observer:
         )
         self.log.warning("%s: %s", remote.name, warning)
         return replace(base, warnings=(*base.warnings, warning))
-
-    def _change(self, record: Checkpoint, recovered: Recovered, remote: RemoteDatasource) -> Change:
-        """The change since the record: none, or the request that led to it."""
-        sent = recovered.sent
-        if sent is None:
-            return Change.since(record, remote)
-        is_update = sent.mode is None
-        before = (sent.before, sent.before_revision) if sent.before else None
-        window = Window.of(self.server.job(sent.job_id)) if sent.job_id else None
-        revisions = revisions_of(record.behaviour, is_update=is_update)
-        return Change(window, before, remote.stamp, revisions=revisions, published=remote.published)
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         # Counting may download the whole file, which is wasted if no guard will ask.
@@ -365,10 +357,6 @@ class Observer:
         moved = f'Another user moved "{remote.name}" out of "{path}"'
         is_moved = project_id and remote.project_id != project_id
         return (renamed,) * (remote.name != name) + (moved,) * bool(is_moved)
-
-    def _strays(self) -> tuple[RemoteDatasource, ...]:
-        tag = self.declaration.tag
-        return tuple(each for each in self.server.tagged(tag) if tag in each.tags)
 
     def _move(
         self, record: Checkpoint, remote: RemoteDatasource, project_id: str | None

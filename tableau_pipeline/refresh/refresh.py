@@ -546,20 +546,16 @@ def _warned_of(setup: Setup, claim: HeldClaim | None) -> Generator[None]:
     except RefreshError as error:
         if claim and setup.declaration.quality_warning:
             setup.log.debug("Warning of %r", error)
-            _warn(setup, claim)
+            try:
+                if not claim.is_closed:
+                    # A refresh that has overtaken this one knows better.
+                    claim.check_fence()
+                record = read_history(setup.journal.records()).recovered.record
+                with setup.server() as site:
+                    warn_of_failure(setup.declaration, record, site)
+            except Exception as warning:  # noqa: BLE001 - nothing may hide what went wrong before
+                setup.log.warning("No data quality warning was set: %s", warning)
         raise
-
-
-def _warn(setup: Setup, claim: HeldClaim) -> None:
-    try:
-        if not claim.is_closed:
-            # A refresh that has overtaken this one knows better.
-            claim.check_fence()
-        record = read_history(setup.journal.records()).recovered.record
-        with setup.server() as site:
-            warn_of_failure(setup.declaration, record, site)
-    except Exception as error:  # noqa: BLE001 - nothing may hide what went wrong before
-        setup.log.warning("No data quality warning was set: %s", error)
 
 
 @contextmanager
