@@ -29,11 +29,18 @@ from tableau_pipeline.core.declaration import (
     megabytes,
 )
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot, Span
-from tableau_pipeline.extracts.desired import Models, cutoff_value, kept, literal, table_source
+from tableau_pipeline.extracts.desired import (
+    Models,
+    cutoff_value,
+    kept,
+    literal,
+    table_source,
+    type_of,
+)
 from tableau_pipeline.hyper.build import NEW, create_table
 from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
 from tableau_pipeline.hyper.process import is_out_of_memory
-from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, zone_of
+from tableau_pipeline.hyper.types import ROW_HASH, Column, zone_of
 
 _T = TypeVar("_T")
 Kind = Literal["keys", "expired", "values"]
@@ -77,13 +84,9 @@ class TableChange:
     published_rows: int
     whole: str | None = None
 
-    def column(self, name: str) -> Column:
-        """Return a column of the table."""
-        return next(column for column in self.columns if column.name == name)
-
     def type(self, name: str) -> str:
         """Return the Hyper type of a column."""
-        return hyper_type(self.column(name), table=self.table.name)
+        return type_of(self.columns, name)
 
     @property
     def published(self) -> TableVersion:
@@ -299,7 +302,8 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
     type_, found = change.type(column), list[tuple[KeyTable, list[str]]]()
     if spans:
         matches = KeyMatch(column, ">=", "start"), KeyMatch(column, "<", "end")
-        windows = _merged(spans, change.column(column))
+        (cut,) = (each for each in change.columns if each.name == column)
+        windows = _merged(spans, cut)
         rows = [f"({literal(start, type_)}, {literal(end, type_)})" for start, end in windows]
         found.append((KeyTable(change, "keys", matches), rows))
     if values:

@@ -60,7 +60,7 @@ def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:
 
 def cutoff_value(columns: Sequence[Column], cutoff: Cutoff) -> str:
     """Return the cutoff as SQL, in the type of its column."""
-    return literal(cutoff.value, _type(columns, cutoff.column))
+    return literal(cutoff.value, type_of(columns, cutoff.column))
 
 
 def fingerprint(connection: Connection, relation: str) -> Fingerprint:
@@ -137,25 +137,23 @@ def _cutoff(
     now: datetime,
 ) -> Cutoff | None:
     """Return the cutoff of a rolling window; None if there is no latest value to count from."""
+    rule = {"column": retain.column, "days": retain.days, "as_of": retain.as_of}
     if retain.as_of == "run":
-        value = str(now.date() - timedelta(days=retain.days))
-        return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=value)
-    rule = (retain.column, retain.days, retain.as_of)
+        return Cutoff(**rule, value=str(now.date() - timedelta(days=retain.days)))
     # Equal rows have the same latest value, so no file need be opened to find it.
     recorded = known.cutoff if known else None
-    if recorded and (recorded.column, recorded.days, recorded.as_of) == rule:
+    if recorded and recorded == Cutoff(**rule, value=recorded.value):
         return recorded
-    type_ = _type(snapshot.columns, retain.column)
+    type_ = type_of(snapshot.columns, retain.column)
     with connect(hyper()) as connection:
         last = connection.execute_scalar_query(
             f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
             f"AS {type_}) AS TEXT) FROM {select_sql(table_source(table, snapshot))} source"
         )
-    if last is None:
-        return None
-    return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=str(last))
+    return None if last is None else Cutoff(**rule, value=str(last))
 
 
-def _type(columns: Sequence[Column], name: str) -> str:
+def type_of(columns: Sequence[Column], name: str) -> str:
+    """Return the Hyper type of a column."""
     column = next(column for column in columns if column.name == name)
     return hyper_type(column, table="")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
-from tableau_pipeline.core.declaration import Declaration, Table, megabytes
+from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.project_root import root_of
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import Check
@@ -17,8 +17,6 @@ from tableau_pipeline.metadata.digest import Metadata
 from tableau_pipeline.metadata.publication import Merged, conflict_phrases
 from tableau_pipeline.refresh.observe import Base
 
-# Each sentence names the key of its guard. `publish_file` has none that could be changed.
-_REMEDY = "If that is right, run again with accept: [shrink]"
 # How many names of each kind, and how many data sources, a message lists.
 _LISTED, _SHOWN = 30, 5
 _SAVED = (
@@ -392,35 +390,28 @@ def guard_problems(
         published: rows by table; a table that is missing here is new. None if they are not
             known.
     """
-    return [
-        f'Table "{table.name}": model "{table.model}" has {problem}'
-        for table in declaration.tables
-        if (problem := _problem(table, desired[table.name].content.rows, published))
-    ]
-
-
-def _problem(table: Table, rows: int, published: Mapping[str, int] | None) -> str | None:
-    guard = table.guard
-    if rows < guard.min_rows:
-        return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,}). {_REMEDY}"
-    # Such a table passes before its rows are asked for, as counting them may take a download.
-    if guard.max_shrink >= 1:
-        return None
-    if published is None:
-        return (
-            f"{rows:,} rows, and how many are published is not known: no record of them is left, "
-            "the file is too large to count them (reconcile: max_mb) or may not be read, and the "
-            "server does not count them. "
-            f"guard.max_shrink cannot be checked. {_REMEDY}"
-        )
-    before = published.get(table.name, 0)
-    # As floats, 1 - 0.41 is not 0.59.
-    if before - rows > before * Fraction(str(guard.max_shrink)):
-        return (
-            f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
-            f"more than guard.max_shrink ({guard.max_shrink:.0%}). {_REMEDY}"
-        )
-    return None
+    problems = []
+    for table in declaration.tables:
+        guard, rows, problem = table.guard, desired[table.name].content.rows, None
+        before = published.get(table.name, 0) if published else 0
+        if rows < guard.min_rows:
+            problem = f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,})"
+        elif published is None and guard.max_shrink < 1:
+            problem = (
+                f"{rows:,} rows, and how many are published is not known: no record of them is "
+                "left, the file is too large to count them (reconcile: max_mb) or may not be read, "
+                "and the server does not count them. guard.max_shrink cannot be checked"
+            )
+        # As floats, 1 - 0.41 is not 0.59.
+        elif before - rows > before * Fraction(str(guard.max_shrink)):
+            problem = (
+                f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
+                f"more than guard.max_shrink ({guard.max_shrink:.0%})"
+            )
+        if problem:
+            has = f'Table "{table.name}": model "{table.model}" has {problem}'
+            problems.append(f"{has}. If that is right, run again with accept: [shrink]")
+    return problems
 
 
 def not_ours(declaration: Declaration, base: Base, options: Options) -> str | None:

@@ -35,7 +35,12 @@ def make_class_archive() -> Path | None:
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
         session = spark_session(master="local[2]")
         _typical_work(session, Path(scratch))
-        _end_java(session)
+        # Only in the regular way of ending does Java write the archive.
+        gateway = cast("JavaGateway", session.sparkContext._gateway)
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
         if not made.exists():
             return None
         made.replace(archive)
@@ -44,15 +49,14 @@ def make_class_archive() -> Path | None:
 
 def _typical_work(session: SparkSession, folder: Path) -> None:
     """Do what most models do: read files, join, aggregate, and store the result."""
-    columns = {
-        "id": "id",
-        "name": "concat('row ', id % 7)",
-        "amount": "cast(id / 3 as decimal(10, 2))",
-        "day": "date_add(date'2024-01-01', cast(id % 5 as int))",
-        "at": "timestamp_seconds(id)",
-        "rate": "if(id % 5 = 0, null, id / 7)",
-    }
-    made = session.range(1000).selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items()))
+    made = session.range(1000).selectExpr(
+        "id",
+        "concat('row ', id % 7) AS name",
+        "cast(id / 3 as decimal(10, 2)) AS amount",
+        "date_add(date'2024-01-01', cast(id % 5 as int)) AS day",
+        "timestamp_seconds(id) AS at",
+        "if(id % 5 = 0, null, id / 7) AS rate",
+    )
     made.write.parquet(str(folder / "parquet"))
     made.write.csv(str(folder / "csv"), header=True)
     rows = session.read.parquet(str(folder / "parquet"))
@@ -68,15 +72,6 @@ def _typical_work(session: SparkSession, folder: Path) -> None:
         asset_key="partitions",
         run_id="",
     )
-
-
-def _end_java(session: SparkSession) -> None:
-    """End Spark's process in the regular way: this is when it writes the archive."""
-    gateway = cast("JavaGateway", session.sparkContext._gateway)
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
 
 
 if __name__ == "__main__":
