@@ -12,8 +12,14 @@ from tableau_pipeline.core.journal import Recovered, read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefreshError, RefusedError, told
 from tableau_pipeline.extracts.compare import schema_changes
-from tableau_pipeline.metadata.merge import Values, merge
-from tableau_pipeline.metadata.publication import Merged, change_phrases, conflict_phrases
+from tableau_pipeline.metadata.merge import (
+    Values,
+    change_phrases,
+    conflict_phrases,
+    is_about,
+    merge,
+)
+from tableau_pipeline.metadata.publication import Merged
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import recorded
 from tableau_pipeline.refresh.plan import (
@@ -173,7 +179,8 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
     kind, size = "publish", before.size if before else None
     match report.plan:
         case NoChange():
-            others = "metadata" if report.to_set else "unchanged"
+            changes = report.merged.merge.changes if report.merged else ()
+            others = "metadata" if any(map(is_about, changes)) else "unchanged"
             kind, size = "move" if report.moves else others, 0
         case UpdateTables():
             kind, size = "update", report.extract.size if report.extract else None
@@ -222,7 +229,6 @@ def _notes(report: Report) -> Iterator[Note]:
     if merged and not isinstance(report.plan, Refuse):
         yield from (Note("metadata", change) for change in change_phrases(merged))
         yield from (Note("conflict", conflict) for conflict in conflict_phrases(merged))
-    yield from (Note("metadata", each) for each in report.to_set)
     for table, counts in report.tables.items():
         if len(report.tables) > 1 or counts.whole:
             why = f" (all rows: {counts.whole})" if counts.whole else ""

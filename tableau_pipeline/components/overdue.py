@@ -9,7 +9,7 @@ from tableau_pipeline.components.published_datasource import POOL, PublishedData
 from tableau_pipeline.components.standing import State, known, standing
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.project_root import below
-from tableau_pipeline.refresh.about import warn_of_failure
+from tableau_pipeline.publishing.about import warn_of_failure
 from tableau_pipeline.resources import TableauServerResource, tableau_project_root
 from tableau_pipeline.resources.services import as_failure
 

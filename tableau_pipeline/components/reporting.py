@@ -20,8 +20,8 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
+from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.metadata.merge import rows as field_rows
-from tableau_pipeline.metadata.publication import conflict_phrases
 from tableau_pipeline.refresh.plan import Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.report import Report, comparison, unmatched
 
@@ -45,8 +45,8 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
         described[RELATIONSHIPS] = "Every row finds its match in the related table."
     if declaration.reconcile:
         described[RECONCILIATION] = "The published data, counted or read back, equals the models."
-    if declaration.says or declaration.declares_metadata:
-        described[METADATA] = "The server says what is declared; what people changed is listed."
+    # What models say of their columns is known only once they have run.
+    described[METADATA] = "The server says what is declared; what people changed is listed."
     if has_deadline:
         text = "The newest version of every model meets `freshness`, and not only the refresh."
         described[DATA_AGE] = text
@@ -79,10 +79,9 @@ def check_results(
         yield _result(declaration, RELATIONSHIPS, found or None, metadata=rows)
     if declaration.reconcile:
         yield _reconciliation(declaration, report)
-    if declaration.says or declaration.declares_metadata:
-        conflicts = conflict_phrases(report.merged.merge) if report.merged else []
-        problem = "\n".join([*conflicts, *report.about])
-        yield _result(declaration, METADATA, problem or None, metadata=_field_table(report))
+    conflicts = conflict_phrases(report.merged.merge) if report.merged else []
+    problem = "\n".join(dict.fromkeys([*conflicts, *report.problems]))
+    yield _result(declaration, METADATA, problem or None, metadata=_field_table(report))
 
 
 def failed_checks(

@@ -97,9 +97,8 @@ class Checkpoint(Frozen):
         metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
         adopted: `metadata` of the user whose data source was taken over, until they were seen to
             have been kept.
-        about: what was last written about the data source: values by their paths.
-        written: names the values that the declaration has set in the `.tds`; the newest first, if
-            it is not known whether a publish took effect.
+        written: names the values of metadata that the declaration has set; the newest first, if it
+            is not known whether a publish took effect.
         updates: the number of updates since the last full publish.
         size: bytes of the file then.
         grown: bytes of the payloads since then.
@@ -123,7 +122,6 @@ class Checkpoint(Frozen):
     tables: dict[str, TableContent]
     metadata: str | None = None
     adopted: str | None = None
-    about: tuple[tuple[tuple[str, ...], str], ...] = ()
     written: tuple[str, ...] = ()
     updates: int = 0
     size: int | None = None

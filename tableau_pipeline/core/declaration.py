@@ -482,12 +482,6 @@ class Declaration(About):
         )
 
     @property
-    def declares_metadata(self) -> bool:
-        """Whether it says anything itself of what people see of fields."""
-        fields = any(table.fields for table in self.tables)
-        return bool(fields or self.calculations or self.hierarchies or self.folders)
-
-    @property
     def types(self) -> TypePolicy:
         """How to publish the types for which there is a choice."""
         return TypePolicy(self.timestamps, self.nested, self.floats)

@@ -1,6 +1,6 @@
 """What a data source says about itself beside its fields, and who may do what with it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal, Self
 
@@ -29,6 +29,8 @@ Capability = Literal[
 ]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
 CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
+# Only recorded: "yes" while a data quality warning is declared, or "refused", which is told once.
+WARNING = ("about", "quality warning")
 _LONGEST_TAG = 200
 
 
@@ -127,46 +129,22 @@ class About:
                 raise mistake(("permissions", number), problem)
         return self
 
-    @property
-    def says(self) -> bool:
-        """Whether anything is to be said of the data source."""
-        said = self.owner or self.tags or self.certify or self.permissions
-        return bool(said or self.description is not None)
+    def about(self, *, lineage: str, certified: bool) -> Values:
+        """Return the values that are declared of the data source itself.
 
-
-def wanted_about(about: About, *, lineage: str, certified: bool) -> Values:
-    """Return the values that are asked for.
-
-    Args:
-        lineage: where the data source comes from, which is added to its description.
-        certified: whether it is to be certified by now.
-    """
-    values: dict[Path, str] = {}
-    if about.description is not None:
-        values[DESCRIPTION] = "\n\n".join(filter(None, (about.description.strip(), lineage)))
-    if about.owner:
-        values[OWNER] = about.owner
-    if certified:
-        values[CERTIFIED] = "yes"
-        values |= {NOTE: about.certification_note} if about.certification_note else {}
-    values |= {("tag", tag): "yes" for tag in about.tags}
-    for each in about.permissions:
-        values |= {("permission", *each.grantee, name): mode for name, mode in each.modes}
-    return values
-
-
-def grantees(values: Values) -> Sequence[tuple[str, str]]:
-    """Return the groups and users that values are about: ("group", "Analysts")."""
-    found = [(path[1], path[2]) for path in values if path[0] == "permission"]
-    return list(dict.fromkeys([*found, *([("user", values[OWNER])] if OWNER in values else [])]))
-
-
-def about_name(path: Path) -> str:
-    """Such as "description", 'tag "finance"', or 'Read of group "Analysts"'."""
-    match path:
-        case ("tag", tag):
-            return f'tag "{tag}"'
-        case ("permission", kind, name, capability):
-            return f'{capability} of {kind} "{name}"'
-        case _:
-            return path[-1]
+        Args:
+            lineage: where the data source comes from, which is added to its description.
+            certified: whether it is to be certified by now, if that is declared.
+        """
+        values: dict[Path, str] = {}
+        if self.description is not None:
+            values[DESCRIPTION] = "\n\n".join(filter(None, (self.description.strip(), lineage)))
+        if self.owner:
+            values[OWNER] = self.owner
+        if certified and self.certify:
+            values[CERTIFIED] = "yes"
+            values |= {NOTE: self.certification_note} if self.certification_note else {}
+        values |= {("tag", tag): "yes" for tag in self.tags}
+        for each in self.permissions:
+            values |= {("permission", *each.grantee, name): mode for name, mode in each.modes}
+        return values

@@ -10,7 +10,9 @@ from typing import Literal
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 
 # ("field", table, column, "caption"), ("calculation", "Margin", "formula"),
-# ("hierarchy", "Route", "fields"): the tables have their names in the published file.
+# ("hierarchy", "Route", "fields"): the tables have their names in the published file. And of the
+# data source itself: ("about", "owner"), ("tag", "finance"),
+# ("permission", "group", "Analysts", "Read").
 Path = tuple[str, ...]
 # What is absent is as the products have it by default.
 Values = Mapping[Path, str]
@@ -33,11 +35,11 @@ class Merge:
     """What follows from the three.
 
     Attributes:
-        changes: values to set; None removes one. Empty if nothing is to be published.
+        changes: values to set; None removes one.
         kept: values that a person changed, and the declaration did not; None if removed.
         conflicts: reported whatever the policy. By `replace`, they are among the changes, but for
             calculations whose name somebody else's field has. By `refuse`, nothing may be sent.
-        written: to be recorded once the changes are published.
+        written: to be recorded once the changes are made.
     """
 
     changes: Mapping[Path, str | None]
@@ -76,10 +78,11 @@ def merge(
         elif not want:
             # What a person changed, and we no longer want, is theirs from now on.
             kept |= {} if taken else here
-        elif want == pasts[0] and not taken:
+        elif want == pasts[0] and not taken and unit[0] != "permission":
             kept |= {path: here.get(path) for path in differing}
             record |= want
         else:
+            # Of who may do what, a person's change is reported, too.
             path = (*unit, "formula") if unit[:1] + unit[2:] == ("calculation",) else unit
             conflicts.append(Conflict(path, want.get(path), here.get(path)))
             is_set = on_conflict == "replace" and not taken
@@ -107,6 +110,11 @@ def _parts(values: Values) -> Mapping[Path, Values]:
     return parts
 
 
+def is_about(path: Path) -> bool:
+    """Whether a value is of the data source itself, and not of what a `.tds` holds."""
+    return path[0] in ("about", "tag", "permission")
+
+
 def shown(path: Path) -> str:
     """Return a path in words: "caption of flights.net_amount", "hierarchy Route"."""
     match path:
@@ -114,6 +122,10 @@ def shown(path: Path) -> str:
             return f"{part} of {column if table == EXTRACT_SCHEMA else f'{table}.{column}'}"
         case ("hierarchy", name, _):
             return f"hierarchy {name}"
+        case ("tag", tag):
+            return f'tag "{tag}"'
+        case ("permission", kind, name, capability):
+            return f'{capability} of {kind} "{name}"'
         case _:
             return " of ".join(reversed(path[1:]))
 
@@ -123,17 +135,39 @@ def shown_value(path: Path, value: str | None) -> str:
     return " > ".join(json.loads(value)) if value and path[0] == "hierarchy" else value or ""
 
 
+def quoted(path: Path, value: str | None) -> str:
+    """Return a value in a sentence; of a description of the data source, its first line."""
+    if value is None:
+        return "none"
+    text = shown_value(path, value)
+    return f'"{text.splitlines()[0] if is_about(path) and text else text}"'
+
+
+def change_phrases(merged: Merge) -> list[str]:
+    """Such as 'caption of flights.delay becomes "Delay"'."""
+    return [
+        f"{shown(path)} becomes {quoted(path, value)}" for path, value in merged.changes.items()
+    ]
+
+
+def conflict_phrases(merged: Merge) -> list[str]:
+    """A phrase for each value that both the declaration and a person changed."""
+    return [
+        f"{shown(each.path)} is {quoted(each.path, each.wanted)} as declared, and "
+        f"{quoted(each.path, each.found)} on the server"
+        + ", which is replaced"
+        * (each.path in merged.changes)
+        for each in merged.conflicts
+    ]
+
+
 def rows(wanted: Values, found: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
     """Return what is declared beside what is there, and what becomes of it, as rows of a table."""
-    conflicts = {conflict.path for conflict in merged.conflicts}
-    fates = {
-        **dict.fromkeys(merged.changes, "to be published"),
-        **dict.fromkeys(merged.kept, "edited, stays"),
-        **{
-            path: f"conflict, {'to be replaced' if path in merged.changes else 'stays'}"
-            for path in conflicts
-        },
-    }
+    fates = dict.fromkeys(merged.changes, "to be published") | dict.fromkeys(
+        merged.kept, "edited, stays"
+    )
+    for path in [conflict.path for conflict in merged.conflicts]:
+        fates[path] = f"conflict, {'to be replaced' if path in merged.changes else 'stays'}"
     return [
         (
             shown(path),

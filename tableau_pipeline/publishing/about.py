@@ -1,12 +1,20 @@
 """What a site says of a data source beside its content: permissions, warnings, people."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from xml.etree import ElementTree
 
 import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.metadata.about import CERTIFIED, DESCRIPTION, NOTE, OWNER
+from tableau_pipeline.metadata.merge import Path, Values
 from tableau_pipeline.publishing import rest
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -18,6 +26,137 @@ _MANAGE = {
     "403004": "Its project locks the permissions, or this user lacks Set Permissions",
     "400009": "The site does not know one of these capabilities",
 }
+
+
+class AboutOnServer:
+    """The values of a data source itself on a server, read before anything is sent.
+
+    Attributes:
+        found: the values; permissions of those groups and users alone that are wanted, or were.
+
+    Args:
+        remote: None if it is not there yet.
+        wanted: the values that are declared, of whatever kind, like `written`.
+        written: those that we wrote last.
+
+    Raises:
+        RefusedError: a group or user is unknown.
+    """
+
+    def __init__(
+        self, site: TableauSite, remote: RemoteDatasource | None, wanted: Values, written: Values
+    ) -> None:
+        self._site, self._written = site, written
+        self._ours = {*wanted, *written}
+        self._has_rules = any(path[0] == "permission" for path in self._ours)
+        self._luids: dict[tuple[str, str], str] = {}
+        unknown = [each for each in sorted(_grantees(wanted)) if not self._find(*each)]
+        if unknown:
+            listed = ", no ".join(f'{kind} "{name}"' for kind, name in unknown)
+            raise RefusedError(
+                f"The site has no {listed}, which `permissions` or `owner` names: "
+                "correct the name, or create it. Nothing was sent"
+            )
+        for each in _grantees(written) - _grantees(wanted):
+            # Who is gone has no permissions left that could be taken away.
+            with suppress(RefusedError):
+                self._find(*each)
+        self._rules: Rules = {}
+        self.found: Values = {}
+        if remote:
+            self._rules = permissions(site, remote.luid) if self._has_rules else {}
+            # Whoever publishes a data source owns it from then on, which is nobody's wish.
+            owner = {OWNER: written[OWNER]} if OWNER in written else {}
+            self.found = {**owner, **self._values(remote)}
+
+    def _find(self, kind: str, name: str) -> bool:
+        luid = grantee(self._site, kind, name)
+        self._luids |= {(kind, name): luid} if luid else {}
+        return luid is not None
+
+    def _values(self, remote: RemoteDatasource) -> Values:
+        values: dict[Path, str] = {("tag", tag): "yes" for tag in remote.tags}
+        values |= {DESCRIPTION: remote.description} if remote.description else {}
+        if remote.certification is not None:
+            values[CERTIFIED] = "yes"
+            values |= {NOTE: remote.certification} if remote.certification else {}
+        names = {(kind, luid): (kind, name) for (kind, name), luid in self._luids.items()}
+        for (kind, luid, capability), mode in self._rules.items():
+            if who := names.get((kind, luid)):
+                values["permission", *who, capability] = mode
+        if owner := names.get(("user", remote.owner_id)):
+            values[OWNER] = owner[1]
+        elif remote.owner_id != self._site.user_id:
+            values[OWNER] = remote.owner_id
+            with suppress(RefreshError):
+                values[OWNER] = self._site.user(remote.owner_id)[0]
+            self._luids["user", values[OWNER]] = remote.owner_id
+        return values
+
+    def set(
+        self, remote: RemoteDatasource, aim: Mapping[Path, str | None], *, is_new: bool
+    ) -> tuple[int, Mapping[Path, str]]:
+        """Make the server say this, as far as it is declared or was.
+
+        Args:
+            remote: as it is now.
+            is_new: its metadata came with a file since, so that what people have set may be gone.
+
+        Returns:
+            The number of values that were to be set; and why some were not, by their paths.
+        """
+        try:
+            if is_new and self._has_rules:
+                self._rules = permissions(self._site, remote.luid)
+            before = self._values(remote)
+        except RefreshError as error:
+            return 0, dict.fromkeys(self._ours, str(error))
+        changes = {path: aim.get(path) for path in self._ours if aim.get(path) != before.get(path)}
+        failed: dict[Path, str] = {}
+        for paths, request in self._requests(remote.luid, changes, aim, before):
+            try:
+                request()
+            except RefreshError as error:
+                failed |= dict.fromkeys(paths, str(error))
+        return len(changes), failed
+
+    def _requests(
+        self,
+        luid: str,
+        changes: Mapping[Path, str | None],
+        aim: Mapping[Path, str | None],
+        before: Values,
+    ) -> Iterator[tuple[Collection[Path], Callable[[], None]]]:
+        """Yield the requests that are needed, each with the values that it sets."""
+        site, say = self._site, partial(describe, self._site, luid)
+        for is_added, call in ((True, site.tag), (False, site.untag)):
+            if tags := [p for p in changes if p[0] == "tag" and bool(changes[p]) == is_added]:
+                yield tags, partial(call, luid, [tag for _, tag in tags])
+        if DESCRIPTION in changes:
+            yield [DESCRIPTION], partial(say, description=aim.get(DESCRIPTION) or "")
+        if certification := changes.keys() & {CERTIFIED, NOTE}:
+            certified = {"isCertified": "true" if aim.get(CERTIFIED) else "false"}
+            yield certification, partial(say, **certified, certificationNote=aim.get(NOTE) or "")
+        if given := [path for path in changes if path[0] == "permission"]:
+            keys = {
+                path: (path[1], self._luids[path[1], path[2]], path[3])
+                for path in given
+                if (path[1], path[2]) in self._luids
+            }
+            rules = {key: mode for path, key in keys.items() if (mode := changes[path])}
+            remove = {key: before[path] for path, key in keys.items() if path in before}
+            yield given, partial(set_permissions, site, luid, rules, remove=remove)
+        # The last one: who gives a data source away may no longer change it.
+        if OWNER in changes:
+            name = changes[OWNER]
+            owner = self._luids.get(("user", name), name) if name else site.user_id
+            yield [OWNER], partial(say, owner=owner)
+
+
+def _grantees(values: Values) -> set[tuple[str, str]]:
+    """The groups and users that values are about: ("group", "Analysts")."""
+    found = {(path[1], path[2]) for path in values if path[0] == "permission"}
+    return found | ({("user", values[OWNER])} if OWNER in values else set())
 
 
 def grantee(site: TableauSite, kind: str, name: str) -> str | None:
@@ -96,19 +235,39 @@ def quality_warnings(site: TableauSite, luid: str) -> Sequence[tuple[str, str]]:
     return site.ask(f"Reading the data quality warnings of {luid}", read)
 
 
-def add_quality_warning(site: TableauSite, luid: str, message: str) -> None:
-    """Warn of old data."""
-    request = RequestFactory.DQW.add_req(TSC.DQWItem(TSC.DQWItem.WarningType.STALE, message))
-    endpoint, url = site.tsc.datasources, f"{_warnings(site)}/datasource/{luid}"
-    site.ask(
-        f"Adding a data quality warning to {luid}", lambda: endpoint.post_request(url, request)
-    )
+def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> bool:
+    """Make a text our only data quality warning, or have none; return whether that changed it.
+
+    Args:
+        tag: by it, ours are told from those of people.
+    """
+    message, endpoint = f"{text} ({tag})" if text else None, site.tsc.datasources
+    found = quality_warnings(site, luid)
+    ours = {each: message for each, message in found if message.endswith(f"({tag})")}
+    # TSC itself knows only how to remove all of them, with those of people.
+    for other in [each for each, known in ours.items() if known != message]:
+        url = f"{_warnings(site)}/{other}"
+        site.ask(f"Removing data quality warning {other}", partial(endpoint.delete_request, url))
+    if message and message not in ours.values():
+        request = RequestFactory.DQW.add_req(TSC.DQWItem(TSC.DQWItem.WarningType.STALE, message))
+        url = f"{_warnings(site)}/datasource/{luid}"
+        doing = f"Adding a data quality warning to {luid}"
+        site.ask(doing, partial(endpoint.post_request, url, request))
+    return set(ours.values()) != ({message} if message else set())
 
 
-def remove_quality_warning(site: TableauSite, warning: str) -> None:
-    """Remove a data quality warning; TSC itself knows only how to remove all of them."""
-    endpoint, url = site.tsc.datasources, f"{_warnings(site)}/{warning}"
-    site.ask(f"Removing data quality warning {warning}", lambda: endpoint.delete_request(url))
+def warn_of_failure(
+    declaration: Declaration,
+    record: Checkpoint | None,
+    site: TableauSite,
+    why: str = "The last refresh was refused or has failed",
+) -> None:
+    """Warn that a refresh did not come, if anything is published yet."""
+    if record and record.luid:
+        changed = record.changed_at
+        when = f" They last changed at {changed:%Y-%m-%d %H:%M} UTC." if changed else ""
+        text = f"{why}: the rows may be out of date.{when}"
+        set_warning(site, record.luid, declaration.tag, text)
 
 
 def _warnings(site: TableauSite) -> str:

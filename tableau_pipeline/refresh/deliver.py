@@ -13,20 +13,26 @@ from tableau_pipeline.core.checkpoint import (
     SiteBehaviour,
     TableContent,
 )
-from tableau_pipeline.core.declaration import file_name
+from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.errors import DriftError, RefusedError
+from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.publication import NOTHING, Declared, Merged, lost
+from tableau_pipeline.metadata.about import CERTIFIED, WARNING
+from tableau_pipeline.metadata.merge import Values, conflict_phrases, is_about
+from tableau_pipeline.metadata.publication import Declared, Merged, lost
 from tableau_pipeline.metadata.tds import pack
+from tableau_pipeline.metadata.written import NOTHING
+from tableau_pipeline.publishing.about import AboutOnServer, set_warning
+from tableau_pipeline.publishing.errors import SignInError
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.keep import check_kept, keep
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.report import phase
-from tableau_pipeline.refresh.send import Sender, Sent, completed, move, tag
+from tableau_pipeline.refresh.send import Sender, Sent, changed_since, completed, move, tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,6 @@ class Delivery:
             metadata=metadata,
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             written=self._written(plan),
-            about=before.about if before else (),
             orphans=dict(orphans),
             behaviour=before.behaviour if before else SiteBehaviour(),
             **history,
@@ -138,16 +143,19 @@ class Delivery:
 
     def _written(self, plan: NoChange | UpdateTables | Publish) -> tuple[str, ...]:
         """Names the values that will have been set; several, if the request may not succeed."""
-        before = self.base.checkpoint.written if self.base.checkpoint else ()
+        record, declared, merged = self.base.checkpoint, self.declared, self.merged
+        before = record.written if record and self.base.remote else ()
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
-        if is_whole and not plan.merged:
-            is_new = not before or plan.mode is PublishMode.CREATE
-            return () if is_new else (NOTHING, *before)
-        merged = self.merged
-        if merged is None or merged.problem or not (before or self.declared.wanted):
-            return before
-        now = self.declared.store(merged.merge.written)
-        return (now, *(before or (NOTHING,))) if is_whole else (now,)
+        # Those of the data source itself are set later.
+        now = {path: value for path, value in declared.past.items() if is_about(path)}
+        if not is_whole or plan.merged:
+            is_set = merged and not merged.problem
+            fields = merged.merge.written if merged and is_set else declared.past
+            now |= {path: value for path, value in fields.items() if not is_about(path)}
+        if not (now or before):
+            return ()
+        name = declared.stored.store(now)
+        return (name, *(before or (NOTHING,))) if is_whole else (name,)
 
     def _in_place(self) -> RemoteDatasource | None:
         """The data source, renamed or moved if its declaration changed since the last refresh."""
@@ -208,8 +216,10 @@ class Delivery:
             if plan.mode is not PublishMode.REPLACE or remote is None or base.metadata is None:
                 raise
             # A server that does not know the mode keeps the metadata if the file brings them.
-            held = self.merged or self.declared.merged(base.metadata, (), is_edited=True)
-            if held.tds is None:
+            held = self.merged
+            if held is None or held.tds is None:
+                held = self.declared.merged(base.metadata, None, is_edited=True)
+            if held is None or held.tds is None:
                 raise
             self.sender.jobs.log.warning("%s It is published with its metadata instead", error)
             sent = self._with_metadata(held, extract, target, remote)
@@ -252,7 +262,7 @@ class Delivery:
 
     def _declared_set(self, mode: PublishMode, sent: Sent, extract: Extract) -> Sent:
         """Set the declared metadata in those that the server has made of a file without any."""
-        if sent.distrust or sent.merged or not sent.target or not self.declared.wanted:
+        if sent.distrust or sent.merged or not sent.target or not self.declared.fields:
             return sent
         held = self.sender.server.metadata(sent.remote.luid)
         before = self.base.metadata
@@ -260,10 +270,12 @@ class Delivery:
             # Some servers drop them in this mode, too.
             return sent
         is_edited = held.digest != sent.target.metadata
-        merged = self.declared.merged(held, (), is_edited=is_edited)
-        if not merged.merge.changes:
+        merged = replace(self.declared, pasts=()).merged(held, None, is_edited=is_edited)
+        if merged is None or not merged.merge.changes:
             return sent
-        written = (self.declared.store(merged.merge.written), NOTHING)
+        about = {path: value for path, value in self.declared.past.items() if is_about(path)}
+        name = self.declared.stored.store({**merged.merge.written, **about})
+        written = (name, *(sent.target.written or (NOTHING,)))
         known: dict[str, Any] = {"written": written, "behaviour": sent.learnt}
         known["metadata"] = sent.target.metadata if is_edited else None
         target = completed(sent.target, sent.remote, **known)
@@ -281,3 +293,74 @@ class Delivery:
             if not found.problem and not found.skipped:
                 return replace(sent, distrust=None, warnings=(*sent.warnings, sent.distrust))
         return sent
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Makes a server say of a data source itself what is declared, once its rows are there.
+
+    Attributes:
+        about: what the server said before anything was sent.
+        late: returns why its data are late; None if they are not.
+    """
+
+    declaration: Declaration
+    server: TableauSite
+    declared: Declared
+    about: AboutOnServer
+    late: Callable[[], str | None]
+
+    def tell(self, sent: Sent, target: Checkpoint, *, equal: bool | None) -> Sent:
+        """Return what came of it; with its own warnings alone.
+
+        Args:
+            target: the checkpoint that was reached.
+            equal: whether the published rows were found equal to the models; None if nobody knows.
+        """
+        past, stored = self.declared.past, self.declared.stored
+        certified = CERTIFIED in past if equal is None else equal
+        result = self.declared.merged_about(self.about.found, certified=certified)
+        began, aim = self.server.now(), {**self.about.found, **result.changes}
+        is_new = bool(sent.intent and sent.intent.mode in NEW_METADATA)
+        changes, failed = self.about.set(sent.remote, aim, is_new=is_new)
+        written = {path: value for path, value in result.written.items() if path not in failed}
+        written |= {path: past[path] for path in failed.keys() & past.keys()}
+        warned, is_warned, warnings = self._warned(sent.remote, equal=equal)
+        fields = stored.read(target.written[0]) if target.written else {}
+        now = {path: value for path, value in fields.items() if not is_about(path)}
+        now |= {**written, **warned}
+        names = (stored.store(now),) if now or target.written else ()
+        sent = replace(
+            sent,
+            target=target.model_copy(update={"written": names}),
+            warnings=tuple(warnings),
+            problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
+        )
+        return self._looked(sent, began, changes + is_warned) if changes or is_warned else sent
+
+    def _warned(
+        self, remote: RemoteDatasource, *, equal: bool | None
+    ) -> tuple[Values, bool, list[str]]:
+        """Warn of late data, or no longer: what to record, whether it changed, and why not."""
+        is_declared, before = self.declaration.quality_warning, self.declared.past.get(WARNING)
+        if equal is False or not (is_declared or before == "yes"):
+            # A difference makes the refresh fail, which warns of it.
+            return {WARNING: before} if before else {}, False, []
+        try:
+            late = self.late() if is_declared else None
+            text = f"Out of date: {late}" if late else None
+            changed = set_warning(self.server, remote.luid, self.declaration.tag, text)
+        except RefreshError as error:
+            is_final = isinstance(error, RefusedError | SignInError)
+            told = [] if before == "refused" else [f"`quality_warning` has no effect: {error}"]
+            return {WARNING: "refused"} if is_final else {}, False, told
+        return {WARNING: "yes"} if is_declared else {}, changed, []
+
+    def _looked(self, sent: Sent, began: datetime, changes: int) -> Sent:
+        """What the server shows after our changes, so that they are no drift."""
+        try:
+            remote, distrust = changed_since(self.server, sent.remote, began, changes=changes)
+        except RefreshError as error:
+            distrust = f"what it shows since its description was changed is not known: {error}"
+            return replace(sent, distrust=sent.distrust or distrust)
+        return replace(sent, remote=remote, distrust=sent.distrust or distrust)

@@ -14,7 +14,8 @@ from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.metadata.digest import Metadata
-from tableau_pipeline.metadata.publication import Merged, conflict_phrases
+from tableau_pipeline.metadata.merge import conflict_phrases
+from tableau_pipeline.metadata.publication import Merged
 from tableau_pipeline.refresh.observe import Base
 
 # How many names of each kind, and how many data sources, a message lists.

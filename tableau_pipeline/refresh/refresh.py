@@ -39,15 +39,16 @@ from tableau_pipeline.extracts.compare import (
 )
 from tableau_pipeline.extracts.delta import Delta, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
-from tableau_pipeline.extracts.metadata import declared_metadata, merged_metadata
+from tableau_pipeline.extracts.metadata import declared_metadata
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.metadata.fields import Inherited
+from tableau_pipeline.metadata.merge import is_about
 from tableau_pipeline.metadata.publication import Declared, Merged
+from tableau_pipeline.publishing.about import AboutOnServer, warn_of_failure
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
-from tableau_pipeline.refresh.about import Seen, Teller, warn_of_failure
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.deliver import Delivery
+from tableau_pipeline.refresh.deliver import Delivery, Teller
 from tableau_pipeline.refresh.observe import Base, Observer, recorded, recover
 from tableau_pipeline.refresh.plan import (
     Accept,
@@ -106,6 +107,13 @@ class Setup:
     link: str | None = None
     late: Callable[[], str | None] = lambda: None
     inherited: Inherited = field(default_factory=dict)
+
+    @property
+    def written(self) -> Path | str:
+        """The folder, or its URL, of the values of metadata that refreshes have set."""
+        if isinstance(self.kept, str):
+            return f"{self.kept.rpartition('/')[0]}/metadata"
+        return self.kept.with_name("metadata")
 
     def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""
@@ -206,8 +214,7 @@ class _Phases:
         # What became of its name and its project, by "rename" and "move", in every attempt.
         self._moves: dict[str, str] = {}
         self._warnings: list[str] = []
-        self._seen: Seen | None = None
-        self._problems: Sequence[str] = ()
+        self._teller: Teller | None = None
 
     @property
     def _server(self) -> TableauSite:
@@ -234,11 +241,6 @@ class _Phases:
             log=self._setup.log,
             sleep=self._setup.sleep,
         )
-
-    @cached_property
-    def _teller(self) -> Teller:
-        setup, policy = self._setup, self._declaration.metadata
-        return Teller(self._declaration, self._server, policy.on_conflict, setup.link, setup.late)
 
     @cached_property
     def _sender(self) -> Sender:
@@ -305,33 +307,36 @@ class _Phases:
             moves=base.move.phrases if base.move else {},
             base=base,
             desired=desired,
-            wanted=declared.wanted,
+            wanted=declared.wanted(),
             merged=merged,
         )
         if not isinstance(plan, Refuse):
             # The refusal itself says it.
             self._setup.log.info(DECISION, report.decision, report.reason)
-            self._seen = None if self._options.offline else self._teller.look(base)
-        to_set = self._seen.phrases if self._seen else ()
-        report = replace(report, orphans=self._orphans(base, desired, plan), to_set=to_set)
+        report = replace(report, orphans=self._orphans(base, desired, plan))
         return Planned(base, desired, plan, report, declared, merged, deltas)
 
     def _metadata(
         self, desired: Mapping[str, TableContent], base: Base
     ) -> tuple[Declared, Merged | None]:
         """The declared metadata, and what becomes of those on the server."""
-        declaration = self._declaration
+        declaration, setup = self._declaration, self._setup
         declared = declared_metadata(
             declaration,
             desired,
+            base.checkpoint if base.remote else None,
             models=self._builder.models,
-            inherited=self._setup.inherited,
-            kept=self._setup.kept,
+            inherited=setup.inherited,
+            place=setup.written,
+            link=setup.link,
         )
-        record = base.checkpoint if base.remote else None
-        return declared, merged_metadata(
-            declaration, declared, base.metadata, record, is_edited=base.is_edited
-        )
+        about, wanted = None, declared.wanted(certified=True)
+        says = declaration.quality_warning or any(map(is_about, [*wanted, *declared.past]))
+        if says and not self._options.offline and not not_ours(declaration, base, self._options):
+            about = AboutOnServer(self._server, base.remote, wanted, declared.past)
+            self._teller = Teller(declaration, self._server, declared, about, setup.late)
+        found = about.found if about else None
+        return declared, declared.merged(base.metadata, found, is_edited=base.is_edited)
 
     def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
         """In what the tables of a data source that is taken over differ from ours."""
@@ -432,18 +437,16 @@ class _Phases:
 
     def tell(self, sent: Sent, found: Reconciliation | None) -> Sent:
         """Make the server say of the data source what is declared."""
-        if self._seen is None or sent.target is None:
+        if self._teller is None or sent.target is None:
             return sent
         is_known = not (found.skipped if found else sent.target.unreconciled)
+        equal = not (found and found.problem) if is_known else None
         with phase(self._seconds, "about"):
-            told = self._teller.tell(
-                sent, self._seen, equal=not (found and found.problem) if is_known else None
-            )
-        self._problems = told.problems
-        self._warnings += told.warnings
-        for text in (*told.problems, *told.warnings):
+            sent = self._teller.tell(sent, sent.target, equal=equal)
+        self._warnings += sent.warnings
+        for text in (*sent.problems, *sent.warnings):
             self._setup.log.warning("%s", text)
-        return told.sent
+        return sent
 
     def record(self, sent: Sent, found: Reconciliation | None) -> Checkpoint:
         """Close the claim with the checkpoint that was reached."""
@@ -482,7 +485,7 @@ class _Phases:
             warnings=tuple(dict.fromkeys(warnings)),
             job_id=sent.intent.job_id if sent.intent else None,
             moves=self._moves,
-            about=tuple(self._problems),
+            problems=sent.problems,
             merged=sent.merged or planned.merged,
         )
         return self._ended(done)

@@ -38,8 +38,7 @@ class Report:
         seconds: by phase; "total" once the refresh has ended.
         before: rows by table that were published before; empty if they are not known.
         moves: what becomes of its name and its project, by "rename" and "move".
-        to_set: what is to be set of the data source beside its fields, as phrases.
-        about: in what the server says other than is declared about the data source, as sentences.
+        problems: in what the server says other than is declared of the data source itself.
         base: what the server held before; None if only the file was to be built.
         desired: what each table is to hold; empty if that was not to be decided.
         wanted: the declared and inherited metadata.
@@ -60,8 +59,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     before: Mapping[str, int] = field(default_factory=dict)
     moves: Mapping[str, str] = field(default_factory=dict)
-    to_set: tuple[str, ...] = ()
-    about: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     base: Base | None = None
     desired: Mapping[str, TableContent] = field(default_factory=dict)
     wanted: Values = field(default_factory=dict)

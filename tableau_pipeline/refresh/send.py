@@ -44,6 +44,7 @@ class Sent:
         warnings: what a person should know although nothing is wrong.
         metadata: what the server holds now, if a file has brought it.
         merged: what was published of it, if that was not left to the server.
+        problems: in what the server says other than is declared of the data source itself.
     """
 
     target: Checkpoint | None
@@ -55,6 +56,7 @@ class Sent:
     warnings: tuple[str, ...] = ()
     metadata: Metadata | None = None
     merged: Merged | None = None
+    problems: tuple[str, ...] = ()
 
 
 def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> Checkpoint:

@@ -182,16 +182,17 @@ def test_quality_warnings(shop: Shop):
     site, luid = shop.site, shop.sales.luid
     item = site.tsc.datasources.get_by_id(luid)
     site.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
-    about.add_quality_warning(site, luid, "Old")
-    (hers, _), (ours, message) = about.quality_warnings(site, luid)
-    assert message == "Old"
-    about.remove_quality_warning(site, ours)
-    assert about.quality_warnings(site, luid) == [(hers, "Salaries")]
+    for text in ("Old", "Old", "Older"):
+        about.set_warning(site, luid, "ours", text)
+        said = [each for _, each in about.quality_warnings(site, luid)]
+        assert said == ["Salaries", f"{text} (ours)"]
+    assert about.set_warning(site, luid, "ours", None)
+    assert [each for _, each in about.quality_warnings(site, luid)] == ["Salaries"]
     with shop.sandbox.quirks(data_management=False):
         with pytest.raises(RefusedError, match="403157"):
             about.quality_warnings(site, luid)
         with pytest.raises(RefusedError, match="403157"):
-            about.add_quality_warning(site, luid, "Old")
+            about.set_warning(site, luid, "ours", "Old")
 
 
 AWKWARD = ("R&D, Europe", "a,b", "a&b", "100% + 1", "Räume: größer", "who's [there]?", 'say "x"')

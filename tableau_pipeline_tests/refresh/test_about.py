@@ -10,19 +10,15 @@ from uuid import uuid4
 import pytest
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, Reconcile
-from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.fields import MetadataPolicy
+from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.publishing import about
-from tableau_pipeline.refresh.about import Teller
-from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.send import Sent
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -69,7 +65,7 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     on = {"tags_move_stamp": moves, "edits_move_stamp": moves, "stamps_within_second": stamps}
     pipeline = new_pipeline(on=on, owner="ann", **SAID)
     report = pipeline.run()
-    assert (report.about, report.warnings) == ((), ())
+    assert (report.problems, report.warnings) == ((), ())
     told = said(pipeline)
     assert told["description"] == "Flights of a year\n\nBuilt from flights."
     assert (told["owner"], told["tags"]) == ("ann", {"finance", "to the board"})
@@ -91,7 +87,7 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     # What the first one has sent is no other user's, of whose changes the second would tell.
     for decision in ("update", "no change"):
         report = pipeline.run()
-        assert (report.decision, report.warnings, report.about) == (decision, (), ())
+        assert (report.decision, report.warnings, report.problems) == (decision, (), ())
     told = said(pipeline)
     assert told["description"] == "All flights\n\nBuilt from flights."
     assert (told["tags"], told["certified"]) == ({"finance"}, "")
@@ -133,11 +129,13 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     report = pipeline.run()
     assert said(pipeline) == theirs
     # Only who may do what is not left to people without a word.
-    assert report.about == ('Write of user "ann": declared is "Allow", and the server has none',)
+    assert report.problems == (
+        'Write of user "ann" is "Allow" as declared, and none on the server',
+    )
     pipeline.declare(description="Ours", tags=(), certify=None, certification_note=None)
     pipeline.declare(permissions=())
     report = pipeline.run()
-    assert report.about == ('description: declared is "Ours", and the server has "Hers"',)
+    assert report.problems == ('description is "Ours" as declared, and "Hers" on the server',)
     del theirs["rules"]["All Users", "Read"], theirs["rules"]["All Users", "VizqlDataApiAccess"]
     theirs["tags"] = {"hers"}
     assert said(pipeline) == theirs
@@ -150,13 +148,13 @@ def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
     before, site, luid = said(pipeline), pipeline.eyes, str(item_of(pipeline).id)
     rule = ("group", str(about.grantee(site, "group", "All Users")), "VizqlDataApiAccess")
     about.set_permissions(site, luid, {rule: "Allow"}, remove={rule: "Deny"})
-    changed = 'VizqlDataApiAccess of group "All Users": declared is "Deny", and the server has'
+    changed = 'VizqlDataApiAccess of group "All Users" is "Deny" as declared, and "Allow"'
     with pytest.raises(RefusedError, match=changed):
         pipeline.run()
     pipeline.declare(metadata=MetadataPolicy("replace"))
-    assert pipeline.run().about == (f'{changed} "Allow", which is replaced',)
+    assert pipeline.run().problems == (f"{changed} on the server, which is replaced",)
     assert said(pipeline) == before
-    assert pipeline.run().about == ()
+    assert pipeline.run().problems == ()
 
 
 def test_unknown_names(new_pipeline: NewPipeline):
@@ -195,7 +193,7 @@ def test_refused_by_the_server(new_pipeline: NewPipeline):
     for decision in ("publish (create)", "no change"):
         report = pipeline.run()
         assert report.decision == decision
-        assert re.search("Setting isCertified, certificationNote.*403032", *report.about)
+        assert re.search("Setting isCertified, certificationNote.*403032", *report.problems)
         assert pipeline.wrong() == []
     told = said(pipeline)
     assert (told["tags"], told["certified"]) == ({"finance"}, None)
@@ -205,15 +203,13 @@ def test_overwrite_that_forgets(new_pipeline: NewPipeline):
     """Prevents: after a publish, what is declared is gone, and taken for the wish of people."""
     pipeline = new_pipeline(owner="ann", **SAID)
     first = pipeline.run()
-    before, site, luid = said(pipeline), pipeline.eyes, first.remote.luid
-    teller = Teller(pipeline.declaration, site, "keep", None, pipeline.refresh().late)
-    seen = teller.look(Base(remote=first.remote, is_ours=True, checkpoint=first.checkpoint))
-    about.describe(site, luid, description="", isCertified="false", owner=site.user_id)
-    about.set_permissions(site, luid, {}, remove=about.permissions(site, luid))
-    intent = next(each for each in pipeline.journal.records() if isinstance(each, Intent))
-    intent = intent.model_copy(update={"mode": PublishMode.OVERWRITE})
-    told = teller.tell(Sent(first.checkpoint, site.find_by_luid(luid), intent), seen, equal=True)
-    assert (told.problems, told.sent.distrust) == ([], None)
+    before, site, remote = said(pipeline), pipeline.eyes, first.remote
+    values = Written(pipeline.refresh().written).read(*first.checkpoint.written)
+    on_server = about.AboutOnServer(site, remote, values, values)
+    about.describe(site, remote.luid, description="", isCertified="false", owner=site.user_id)
+    about.set_permissions(site, remote.luid, {}, remove=about.permissions(site, remote.luid))
+    now = site.find_by_luid(remote.luid)
+    assert on_server.set(now, on_server.found, is_new=True)[1] == {}
     del before["rules"]["All Users", "Connect"]
     assert said(pipeline) == before
 

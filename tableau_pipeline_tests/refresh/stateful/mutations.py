@@ -14,7 +14,7 @@ from tableau_pipeline.metadata.editing import Editing
 from tableau_pipeline.metadata.merge import Merge, merge
 from tableau_pipeline.metadata.publication import Declared
 from tableau_pipeline.metadata.tds import Tds
-from tableau_pipeline.refresh.about import Teller
+from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.deliver import Delivery
 from tableau_pipeline.refresh.observe import Base, Observer
@@ -61,12 +61,12 @@ def _telling(**other: Any) -> AbstractContextManager:
 
 
 def _setting_back() -> AbstractContextManager:
-    merged = Teller._merged
+    merged = Declared.merged_about
 
-    def careless(teller: Teller, *sides: Any) -> Merge:
-        return merged(replace(teller, on_conflict="replace"), *sides)
+    def careless(declared: Declared, *sides: Any, **more: Any) -> Merge:
+        return merged(replace(declared, on_conflict="replace"), *sides, **more)
 
-    return mock.patch.object(Teller, "_merged", careless)
+    return mock.patch.object(Declared, "merged_about", careless)
 
 
 def _without_calculations_of_people() -> AbstractContextManager:
@@ -109,7 +109,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     ),
     "conflicts of metadata": _without_conflicts,
     "refusal of conflicts": lambda: mock.patch(f"{_REFRESH}.plan._conflicts", return_value=[]),
-    "metadata that were last written": lambda: _without(Declared, "_stored", {}),
+    "metadata that were last written": lambda: _without(Written, "read", {}),
     "calculations of people": _without_calculations_of_people,
     "calculations of columns that go": lambda: _without(Declared, "_broken", ()),
     "folders": lambda: _without(Editing, "_set_folder"),

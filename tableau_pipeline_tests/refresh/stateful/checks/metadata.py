@@ -9,8 +9,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.metadata.about import about_name
-from tableau_pipeline.metadata.merge import shown as field_words
+from tableau_pipeline.metadata.merge import shown as words
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Sending
@@ -56,12 +55,6 @@ def wanted(declaration: Declaration, contents: Contents) -> Shown:
     for rule in declaration.permissions:
         found |= {("permission", *rule.grantee, name): mode for name, mode in rule.modes}
     return found
-
-
-def words(place: Place) -> str:
-    """How messages name a place."""
-    is_about = place[0] in ("about", "tag", "permission")
-    return about_name(place) if is_about else field_words(place)
 
 
 def check_work(history: Any, sending: Sending, before: Look, after: Look, job: Job) -> None:
@@ -129,7 +122,7 @@ def _may_replace(history: Any, actor: Actor, found: Datasource, place: Place) ->
 
 def check_metadata(history: Any, actor: Actor, report: Report) -> None:
     """What nobody else has set is as it is declared; and what is not so, is told."""
-    told = str((report.warnings, report.about))
+    told = str((report.warnings, report.problems))
     lost = [place for place in actor.replaced if words(place) not in told]
     require(not lost or actor.meddled, f"{lost} are replaced, and nobody is told: {told}")
     found, ledger = history.found(), history.ledger
