@@ -28,6 +28,7 @@ from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, note_meddling, note_rows
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
+from tableau_pipeline_tests.refresh.stateful.models import changes
 from tableau_pipeline_tests.refresh.stateful.scenarios import ROOT, Rules, related
 from tableau_pipeline_tests.refresh.stateful.server.other_user import CAPABILITIES
 from tableau_sandbox.faults import Cut, QueryFault
@@ -105,16 +106,22 @@ def later_release(history: Any, actor: Actor | None) -> None:
 
 
 def materialize(
-    history: Any, actor: Actor | None, table: int, changes: Sequence[Deed], again: bool
+    history: Any, actor: Actor | None, table: int, becomes: Sequence[Deed], again: bool
 ) -> None:
     """A model gets other rows; all of its partitions may be written again."""
     tables = history.declaration.tables
     model = history.models[tables[table % len(tables)].model]
-    for each in changes:
+    for each in becomes:
         history.note(f"{model.name}: {each}")
         model.become(each(model))
     history.store.store(model, again=again)
     history.store_feeds()
+
+
+def lose_column(history: Any, actor: Actor | None, table: int) -> None:
+    """Another user uses the last column of a table in a calculated field, and then it goes."""
+    meddle(history, actor, "edits", "calculation", table)
+    materialize(history, actor, table, (Deed(changes.drop_column),), False)
 
 
 def begin(history: Any, actor: Actor | None, models: Sequence[Deed]) -> None:
@@ -157,6 +164,8 @@ def meddle(history: Any, actor: Actor | None, what: str, how: str, table: int) -
             other.publishes(target, how, mode=mode, table=table)
         case "updates" | "sends an update":
             other.updates(target, how, table=table, at_once=what == "updates")
+        case "edits":
+            other.edits(target, how, table)
         case "cancels":
             other.cancels(history.chance)
         case "creates":
@@ -187,26 +196,26 @@ def say(
     """
     tables = list(history.declaration.tables)
     at, (part, _, column) = table % len(tables), what.partition(" ")
-    changes: dict[str, Any] = {"metadata": MetadataPolicy(on_conflict)}
+    said: dict[str, Any] = {"metadata": MetadataPolicy(on_conflict)}
     match part:
         case "calculation":
             formula = f"COUNT([t1.{column}]) + {ord(value[:1] or ' ')}"
-            changes["calculations"] = (Calculation(formula, "Margin"),) if value else ()
+            said["calculations"] = (Calculation(formula, "Margin"),) if value else ()
         case "hierarchy":
             fields = ("t1.k", "t1.cursor")[:: -1 if value == "A" else 1]
-            changes["hierarchies"] = (Members("Route", fields),) if value else ()
+            said["hierarchies"] = (Members("Route", fields),) if value else ()
         case "text":
-            changes["description"] = value or None
+            said["description"] = value or None
         case "tags":
-            changes["tags"] = (value,) if value else ()
+            said["tags"] = (value,) if value else ()
         case "certify":
             may = value and history.scenario.admin and history.declaration.reconcile
-            changes["certify"] = "after_reconcile" if may else None
+            said["certify"] = "after_reconcile" if may else None
         case "permissions":
             history.other_user.decides = True
             modes = {"allow": CAPABILITIES[:1], "deny": CAPABILITIES[1:]}
             modes = modes if value == "A" else {"deny": CAPABILITIES[:1]}
-            changes["permissions"] = (Permission("All Users", **modes),) if value else ()
+            said["permissions"] = (Permission("All Users", **modes),) if value else ()
         case _:
             known = {each.name: each for each in tables[at].fields}
             choices = {
@@ -220,8 +229,8 @@ def say(
             field = known.get(column) or FieldMetadata(column)
             known[column] = replace(field, **{part: choices.get(part, value)})
             tables[at] = replace(tables[at], fields=tuple(known.values()))
-            changes["tables"] = tuple(tables)
-    history.declaration = replace(history.declaration, **changes)
+            said["tables"] = tuple(tables)
+    history.declaration = replace(history.declaration, **said)
 
 
 def relate(history: Any, actor: Actor | None, count: int, chain: bool) -> None:
@@ -241,13 +250,16 @@ def place(history: Any, actor: Actor | None, name: str, project: str, taken: boo
     history.declaration = replace(history.declaration, name=name, project=project)
 
 
-def adopt(history: Any, actor: Actor | None, change: str, edited: str, forgotten: bool) -> None:
+def adopt(
+    history: Any, actor: Actor | None, change: str, edited: str, forgotten: bool, tables: int
+) -> None:
     """Another user deletes the data source, and publishes one of their own, to be adopted.
 
     Args:
         change: what becomes of its rows or columns; "" for nothing.
         edited: what they have changed of its metadata; "" for nothing.
         forgotten: no record tells of the first one.
+        tables: the number of tables that are declared from then on; 0 for those of before.
     """
     target = history.found()
     if target is None or history.ledger.in_flight():
@@ -259,6 +271,8 @@ def adopt(history: Any, actor: Actor | None, change: str, edited: str, forgotten
     note_rows(history, theirs)
     history.ledger.note_people(theirs.datasource.luid, theirs.shows)
     history.declaration = replace(history.declaration, adopt=True)
+    if tables:
+        relate(history, actor, tables, history.scenario.chain)
     if forgotten:
         history.logs["ours"].wipe()
 

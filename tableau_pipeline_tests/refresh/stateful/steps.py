@@ -110,8 +110,10 @@ def quiet(chance: Random, kind: int) -> Step:
     if kind == 3:
         column = Deed(changes.retype, *_column(chance))
         several = (chance.choice([Deed(changes.clear), Deed(changes.drop_column), column]),)
-        if chance.random() < 0.3:
-            return Step((Deed(deeds.place, "Stateful 2", "Default", True),), rehearsed=True)
+        place = Deed(deeds.place, "Stateful 2", "Default", True)
+        lose = Deed(deeds.lose_column, chance.randrange(3))
+        if chance.random() < 0.5:
+            return Step((chance.choice([place, lose]),), rehearsed=True)
     says = [_say(chance) for _ in range(2)] if kind == 2 else []
     rows = Deed(deeds.materialize, chance.randrange(3), several, False)
     return Step((rows, *says), rehearsed=True)
@@ -212,8 +214,9 @@ def _happening(chance: Random) -> Deed:
         {
             lambda: _meddle(chance): 18,
             lambda: Deed(deeds.declare, chance.randrange(3), rules(chance)): 8,
-            lambda: Deed(deeds.relate, pick([1, 2, 3]), yes(0.5)): 3,
+            lambda: Deed(deeds.relate, pick([1, 2, 3]), yes(0.5)): 6,
             lambda: _say(chance): 12,
+            lambda: Deed(deeds.lose_column, chance.randrange(3)): 6,
             lambda: Deed(deeds.collect): 8,
             lambda: Deed(deeds.wipe): 6,
             lambda: Deed(deeds.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
@@ -237,7 +240,8 @@ def _happening(chance: Random) -> Deed:
                 pick(["", "", *other_user.ROWS, *other_user.COLUMNS]),
                 pick(["", *_EDITS]),
                 yes(0.3),
-            ): 8,
+                pick([0, 0, 1, 2, 3]),
+            ): 12,
             lambda: Deed(
                 deeds.damage,
                 pick(["cut", "removed", "manifest"]),

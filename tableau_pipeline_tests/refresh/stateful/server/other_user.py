@@ -99,18 +99,23 @@ class OtherUser:
         if at_once:
             self.tableau.execute(self.tableau.job(_id(answer, "job id")))
 
-    def edits(self, target: Datasource, what: str) -> None:
+    def edits(self, target: Datasource, what: str, table: int = 0) -> None:
         """Download it, change what people see, in Desktop, and publish it again.
 
         Args:
-            what: a part of a column, and its name: "caption k"; or "calculation", "hierarchy" or
-                "folder" for a new one of the last column.
+            what: a part of a column of the table, and its name: "caption k"; or "calculation",
+                "hierarchy" or "folder" for a new one of the last column that may go.
         """
         self._count += 1
         root, (part, _, column) = ElementTree.fromstring(target.tds), what.partition(" ")
-        records = [*root.iterfind("./connection//metadata-record")]
-        named = [each for each in records if each.findtext("remote-name") == column]
-        record = (named or records[-1:])[0]
+        parent = f"[{self._tables(target)[table % len(self._tables(target))]}]"
+        records = {
+            each.findtext("remote-name", ""): each
+            for each in root.iterfind("./connection//metadata-record")
+            if each.findtext("parent-name") == parent
+        }
+        free = [each for name, each in records.items() if name[0] in "ve"]
+        record = records.get(column) or [*records.values(), *free][-1]
         local, type_ = record.findtext("local-name", ""), record.findtext("local-type", "")
         # Digits alone would be found within longer ones.
         name, at = f"Work_{self._count}_", [each.tag for each in root].index("aliases")
