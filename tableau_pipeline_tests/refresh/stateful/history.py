@@ -14,7 +14,6 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import Owner
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.refresh.plan import Options, Publish
 from tableau_pipeline.refresh.refresh import DECISION, Setup, refresh
@@ -38,6 +37,7 @@ from tableau_pipeline_tests.refresh.stateful.server.contents import (
     Published,
     Shown,
     held,
+    hyperd,
     shown,
 )
 from tableau_pipeline_tests.refresh.stateful.server.network import URL, Network, wired
@@ -249,12 +249,13 @@ class History:
             with signed_in(URL, credentials=credentials, log=LOG) as site:
                 yield site
 
+        hyperd.cache_clear()
         return Setup(
             declaration=actor.declaration,
             snapshots=actor,
             journal=SimulatedJournal(actor.log, actor.owner, self.point, actor.note_record),
             server=server,
-            hyper=hyper_process,
+            hyper=hyperd,
             folder=self.folder / actor.log.name,
             kept=self.kept,
             log=_listened_to(actor),

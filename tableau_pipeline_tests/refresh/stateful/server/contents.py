@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,6 +11,9 @@ from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline_tests.refresh.stateful.models.tables import published
 from tableau_sandbox.simulation import Datasource, Simulation
+
+# Whether it still answers is asked once a refresh: that takes as long as a small query.
+hyperd = cache(hyper_process)
 
 # By table, the names of its columns and its rows, sorted: neither has an order in Tableau.
 Published = Mapping[str, Sequence[tuple[str, ...]]]
@@ -110,7 +113,7 @@ def _without(mine: list[tuple], others: list[tuple]) -> list[tuple]:
 @lru_cache(maxsize=64)
 def _read(file: Path) -> Published:
     """Files of content never change, and no two have the same name."""
-    with open_hyper(file, hyper=hyper_process()) as opened:
+    with open_hyper(file, hyper=hyperd()) as opened:
         return {
             name.name.unescaped: rows(opened.read(name).to_pydict())
             for name in opened.table_names()

@@ -14,8 +14,8 @@ from xml.sax.saxutils import quoteattr
 
 from tableauhyperapi import CreateMode, HyperException, Name, TableName
 
-from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline_tests.refresh.stateful.server.contents import Shown
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline_tests.refresh.stateful.server.contents import Shown, hyperd
 from tableau_sandbox.options import Options, UserSeed
 from tableau_sandbox.simulation import Datasource, Exchange, Simulation
 
@@ -61,7 +61,7 @@ class OtherUser:
         """Publish a data source of their own under this name."""
         file = self._new_file("hyper")
         table = TableName("Extract", "Extract")
-        with connect(hyper_process(), file, CreateMode.CREATE) as connection:
+        with connect(hyperd(), file, CreateMode.CREATE) as connection:
             connection.catalog.create_schema("Extract")
             connection.execute_command(f"CREATE TABLE {table} AS SELECT 1 AS own")
         self._publish(name, project, file)
@@ -252,7 +252,7 @@ class OtherUser:
         shutil.copyfile(self.tableau.hyper_file(target), file)
         known = {each["name"]: each for each in json.loads(target.tables)}
         chosen = known[self._tables(target)[table % len(known)]]
-        with connect(hyper_process(), file) as connection:
+        with connect(hyperd(), file) as connection:
             connection.execute_command(_sql(chosen, change))
         return file
 
