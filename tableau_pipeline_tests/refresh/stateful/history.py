@@ -171,7 +171,9 @@ class History:
         self._runs += 1
         owner = Owner(run_id=f"run {self._runs}", step="stateful")
         log = self.logs[publisher]
-        declared, clock = replace(self.declaration, key=log.key), self.client_now
+        # Whoever meets the data source of another declaration is told to adopt it, and may do so.
+        adopt = self.declaration.adopt or publisher == "twin"
+        declared, clock = replace(self.declaration, key=log.key, adopt=adopt), self.client_now
         return Actor(owner, log, declared, self.store, clock, list(events), wiped=log.wiped)
 
     def refresh(self, actor: Actor, options: Options) -> Outcome:

@@ -89,7 +89,7 @@ def step(chance: Random) -> Step:
         metadata_only=chance.random() < 0.05,
         accept=chance.choice([frozenset(), frozenset(), frozenset(), ALL - {Accept.TAKEOVER}]),
     )
-    publisher = chance.choices(["ours", "other", "twin"], [90, 6, 4])[0]
+    publisher = chance.choices(["ours", "other", "twin"], [88, 6, 6])[0]
     if publisher != "ours" and chance.random() < 0.5:
         options = replace(options, accept=options.accept | {Accept.TAKEOVER})
     faults = _faults(chance)
