@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.actors import Event
@@ -106,17 +107,22 @@ def quiet(chance: Random, kind: int) -> Step:
     Args:
         kind: 0 and 1 for an update of rows; 2 if metadata come along; 3 for what may be refused.
     """
-    several = tuple(_row_change(chance) for _ in range(chance.choice([1, 2, 2])))
+    table = chance.randrange(3)
     if kind == 3:
         column = Deed(changes.retype, *_column(chance))
-        several = (chance.choice([Deed(changes.clear), Deed(changes.drop_column), column]),)
-        place = Deed(deeds.place, "Stateful 2", "Default", True)
-        lose = Deed(deeds.lose_column, chance.randrange(3))
-        if chance.random() < 0.5:
-            return Step((chance.choice([place, lose]),), rehearsed=True)
+        odd = chance.choice([Deed(changes.clear), Deed(changes.drop_column), column])
+        guarded = Deed(deeds.declare, table, replace(rules(chance), guard=Guard(min_rows=99)))
+        may = [
+            Deed(deeds.materialize, table, (odd,), False),
+            Deed(deeds.place, "Stateful 2", "Default", True),
+            Deed(deeds.lose_column, table),
+            guarded,
+            guarded,
+        ]
+        return Step((chance.choice(may),), rehearsed=True)
+    several = tuple(_row_change(chance) for _ in range(chance.choice([1, 2, 2])))
     says = [_say(chance) for _ in range(2)] if kind == 2 else []
-    rows = Deed(deeds.materialize, chance.randrange(3), several, False)
-    return Step((rows, *says), rehearsed=True)
+    return Step((Deed(deeds.materialize, table, several, False), *says), rehearsed=True)
 
 
 def _faults(chance: Random) -> tuple[Event, ...]:
