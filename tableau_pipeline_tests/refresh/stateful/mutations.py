@@ -104,11 +104,11 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "refusals of a dry run": _without_refusals,
     "rows that a dry run tells": lambda: _telling(tables={}),
     "metadata that a dry run tells": lambda: _telling(merged=None),
-    "question before an adoption": lambda: mock.patch(
-        f"{_REFRESH}.plan.must_overwrite", return_value=[]
-    ),
+    "question before an adoption": lambda: mock.patch(f"{_REFRESH}.plan._dropped", return_value=[]),
     "conflicts of metadata": _without_conflicts,
-    "refusal of conflicts": lambda: mock.patch(f"{_REFRESH}.plan._conflicts", return_value=[]),
+    "refusal of conflicts": lambda: mock.patch(
+        f"{_REFRESH}.plan.conflict_phrases", return_value=[]
+    ),
     "metadata that were last written": lambda: _without(Written, "read", {}),
     "calculations of people": _without_calculations_of_people,
     "calculations of columns that go": lambda: _without(Declared, "_broken", ()),
