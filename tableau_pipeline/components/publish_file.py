@@ -207,17 +207,17 @@ def publish_files(
             report = refresh(setup, config.options())
         except RefusedError as error:
             raise RefusedError(f"{config.table or config.path}: {error}") from error
-    bad = rows.read_rows.bad_rows if rows.read_rows else 0
-    if rows.read_rows and bad:
-        left_out = f"Left out {bad:,} row{'s' * (bad > 1)} that do not fit the columns"
+    bad = rows.read_rows.bad if rows.read_rows else None
+    if bad:
+        left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"
         # The closing line is above, and the last one is what is read.
-        context.log.warning("%s: %s: %s", declaration.name, left_out, rows.read_rows.sample)
+        context.log.warning("%s: %s: %s", declaration.name, left_out, "; ".join(bad.examples))
     tag_run(context, declaration, report.decision, dry_run=config.dry_run)
     if config.dry_run:
         context.log_event(dry_run_observation(declaration, report))
     elif report.checkpoint:
         found = published_result(context, declaration, report).metadata or {}
-        metadata = {**found, "bad rows": bad}
+        metadata = {**found, "bad rows": bad.total if bad else 0}
         context.log_event(dg.AssetMaterialization(declaration.key.split("/"), metadata=metadata))
         collect_snapshots(context, snapshots)
 

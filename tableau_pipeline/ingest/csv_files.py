@@ -74,11 +74,7 @@ class _Block(NamedTuple):
 
 
 def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
-    """Return the names of the columns by the first record.
-
-    Args:
-        check_sep: refuse a file with one column whose name has another separator.
-    """
+    """Return the names of the columns by the first record."""
     records = (record for block in _blocks(path, options) for _, record in block.records())
     if not (first := next(filter(None, records), "")):
         what = "header" if options.header else "rows"

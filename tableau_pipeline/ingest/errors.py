@@ -93,9 +93,7 @@ class BadRows:
         return ", ".join(problems)
 
     def message(self) -> str:
-        """Return the message for all bad rows, with the remedies; "" if there are none."""
-        if not self.total:
-            return ""
+        """Return the message for all bad rows, with the remedies."""
         described = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in self.schema)
         rows = "1 row does" if self.total == 1 else f"{self.total:,} rows do"
         more = self.total - len(self.examples)
@@ -109,25 +107,21 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The good rows of files as a Spark DataFrame, and the errors of the bad ones.
+    """The good rows of files as a Spark DataFrame.
 
     Attributes:
         digests: of each file, taken before it was read; empty if the rows are not from files.
-        bad_rows: the number of rows that are not in the frame.
-        sample: some of these, by file, line, column and value.
-        problem: how many there are, the first of them, and the remedies; "" if there are none.
+        bad: the rows of text files that are not in the frame; None if there are none.
     """
 
     frame: DataFrame
     digests: Mapping[Path, str] = field(default_factory=dict)
-    bad_rows: int = 0
-    sample: str = ""
-    problem: str = ""
+    bad: BadRows | None = None
 
     def check_rows(self) -> None:
         """Refuse bad rows."""
-        if self.problem:
-            raise RefusedError(self.problem)
+        if self.bad:
+            raise RefusedError(self.bad.message())
 
     def check_unchanged(self) -> None:
         """Refuse the rows if one of the files has changed since it was read."""

@@ -53,12 +53,7 @@ class FileStore:
     _written: dict[str, Snapshot] = field(default_factory=dict, init=False)
 
     def newest(self, asset_key: str) -> Snapshot:
-        """Read the files and store their rows; later calls return the same version.
-
-        Raises:
-            RefusedError: there is nothing to read, some rows are bad, their types cannot be
-                stored, or they cannot be added to the earlier rows. Nothing is stored.
-        """
+        """Read the files and store their rows, or refuse them; later calls return that version."""
         if asset_key not in self._written:
             reading = self.read()
             if not self.drop_bad_rows:

@@ -101,14 +101,12 @@ def _chunks(
         while chunk := [*islice(values, _AT_ONCE)]:
             objects, problems = [], []
             for place, value in chunk:
-                match value:
-                    case dict():
-                        objects.append((place, value))
-                    case ValueError():
-                        problems.append((place, str(value)))
-                    case _:
-                        shown = printable(_json(value)[:80])
-                        problems.append((place, f"{shown} is not an object"))
+                if isinstance(value, dict):
+                    objects.append((place, value))
+                elif isinstance(value, ValueError):
+                    problems.append((place, str(value)))
+                else:
+                    problems.append((place, f"{printable(_json(value)[:80])} is not an object"))
             yield objects, problems
 
 
@@ -157,8 +155,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'"{twice}" is repeated in one object')
+        raise ValueError(f'"{max(names, key=names.count)}" is repeated in one object')
     return found
 
 

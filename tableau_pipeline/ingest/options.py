@@ -1,7 +1,4 @@
-"""Which files are read, and how their bytes become text.
-
-The options of `reader` have the names that Spark's readers use.
-"""
+"""Which files are read, and how: the options of `reader`, named as in Spark, and encodings."""
 
 import bz2
 import codecs
@@ -72,11 +69,7 @@ def check_options(reader: Mapping[str, str], *formats: Format) -> None:
 
 
 def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = False) -> Options:
-    """Parse the options of `reader` for text files; refuse unknown ones, and unknown values.
-
-    Args:
-        tabs: values are separated by tabs unless `reader` sets another separator.
-    """
+    """Parse the options of `reader` for text files, which `tabs` separate unless it says else."""
     check_options(reader, format_)
     # As Spark does, this ignores the case of names.
     given = {name.lower(): (name, str(value)) for name, value in reader.items()}

@@ -79,8 +79,8 @@ def read_files(
     reading = load(spark, Files(paths, format or format_of(paths), reader or {}, columns), waiting)
     if bad_rows == "refuse":
         reading.check_rows()
-    elif reading.bad_rows:
-        _LOG.warning("%s: left out %s rows: %s", path, f"{reading.bad_rows:,}", reading.sample)
+    elif bad := reading.bad:
+        _LOG.warning("%s: left out %s rows: %s", path, f"{bad.total:,}", "; ".join(bad.examples))
     return reading.frame
 
 
@@ -103,7 +103,7 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
         type_ = T.StringType() if isinstance(each.dataType, STRINGS) else each.dataType
         stored.add(each.name, type_, metadata=each.metadata)
     frame = spark.read.schema(stored).parquet(*map(exact_path, written))
-    reading = Reading(frame, before, bad.total, "; ".join(bad.examples), bad.message())
+    reading = Reading(frame, before, bad if bad.total else None)
     # From here on the rows come from the copy, so a later change of the files does no harm.
     reading.check_unchanged()
     return reading
@@ -201,7 +201,6 @@ def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -
 
 # Of Spark, with what comes with it.
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
-_NANOSECONDS = "times finer than microseconds, which neither Spark nor Tableau supports"
 _PLAIN = {
     pa.float16(): pa.float32(),
     **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
@@ -267,24 +266,24 @@ def _plain_schema(path: Path, file: pq.ParquetFile) -> pa.Schema:
                 "which an extract made here cannot have: write them as text (WKT), or as columns "
                 "of longitude and latitude"
             )
-    return pa.schema([(each.name, _plain_type(path, each.name, each.type)) for each in schema])
-
-
-def _plain_type(path: Path, name: str, type_: pa.DataType) -> pa.DataType:
-    if isinstance(type_, pa.DictionaryType):
-        type_ = type_.value_type
-    if isinstance(type_, pa.BaseExtensionType):
-        type_ = type_.storage_type
-    of_time = pa.types.is_time(type_) or pa.types.is_duration(type_) or pa.types.is_interval(type_)
-    if of_time or (pa.types.is_decimal(type_) and type_.precision > 38):
-        raise RefusedError(
-            f'{path.name}: column "{name}" is of the type {type_}, which Spark cannot store: write '
-            "it as text or as a number"
-        )
-    # The cast to it refuses a value with nanoseconds, and does not cut them off.
-    return (
-        pa.timestamp("us", type_.tz) if pa.types.is_timestamp(type_) else _PLAIN.get(type_, type_)
-    )
+    plain = []
+    for name, type_ in zip(schema.names, schema.types, strict=True):
+        if isinstance(type_, pa.DictionaryType):
+            type_ = type_.value_type
+        if isinstance(type_, pa.BaseExtensionType):
+            type_ = type_.storage_type
+        of_time = (pa.types.is_time, pa.types.is_duration, pa.types.is_interval)
+        is_beyond = any(is_kind(type_) for is_kind in of_time)
+        if is_beyond or (pa.types.is_decimal(type_) and type_.precision > 38):
+            raise RefusedError(
+                f'{path.name}: column "{name}" is of the type {type_}, which Spark cannot store: '
+                "write it as text or as a number"
+            )
+        if pa.types.is_timestamp(type_):
+            # The cast to it refuses a value with nanoseconds, and does not cut them off.
+            type_ = pa.timestamp("us", type_.tz)
+        plain.append((name, _PLAIN.get(type_, type_)))
+    return pa.schema(plain)
 
 
 def _is_beyond_spark(file: pq.ParquetFile) -> bool:
@@ -309,8 +308,9 @@ def _rewrite(source: Path, file: pq.ParquetFile, schema: pa.Schema, target: Path
                 try:
                     arrays.append(column.cast(field.type))
                 except pa.ArrowException as error:
-                    is_time = pa.types.is_timestamp(field.type)
-                    why = _NANOSECONDS if is_time else f"values that do not fit {field.type}"
+                    why = f"values that do not fit {field.type}"
+                    if pa.types.is_timestamp(field.type):
+                        why = "times finer than microseconds, which neither Spark nor Tableau has"
                     raise RefusedError(
                         f'{source.name}: column "{field.name}" has {why}: {error}'
                     ) from error

@@ -140,12 +140,8 @@ class Guess:
         self._empty &= texts.null_count == len(texts)
         # Mostly a few values tell already.
         for some in (texts[:20], texts):
-            self._left = [
-                each
-                for each in self._left
-                if converted(some, each, self._options, as_written=True).null_count
-                == some.null_count
-            ]
+            tried = [(e, converted(some, e, self._options, as_written=True)) for e in self._left]
+            self._left = [each for each, values in tried if values.null_count == some.null_count]
 
     @property
     def type(self) -> T.DataType:
