@@ -62,7 +62,11 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
         field.name: str(field.metadata[_PHYSICAL_NAME]) if is_mapped else field.name
         for field in fields
     }
-    added = _added(table)
+    # pa.table would import pandas, which takes longer than reading the log.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+    # Without partition columns, the column "partition" is missing, or NULL.
+    wanted = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
+    added = actions.select(sorted(wanted)).to_pylist()
     # The log holds URLs.
     names = [file_name(unquote(each["path"]), path, table=_named(path)) for each in added]
     folder = folder_at(path, copies)
@@ -75,7 +79,7 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
         created_at=datetime.fromtimestamp(changed / 1000, UTC),
         columns=columns,
         files=[
-            _file(name, footer, columns, physical, each["partition"])
+            _file(name, footer, columns, physical, each.get("partition") or {})
             for name, footer, each in zip(names, found, added, strict=True)
         ],
         identity=str(table.metadata().id),
@@ -128,15 +132,6 @@ def _check_features(table: DeltaTable, path: str) -> None:
             "deleted rows. Run REORG TABLE ... APPLY (PURGE), and set the table property "
             "delta.enableDeletionVectors to false"
         )
-
-
-def _added(table: DeltaTable) -> list[dict[str, Any]]:
-    # pa.table would import pandas, which takes longer than reading the log.
-    actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
-    # Without partition columns, the column "partition" is missing, or NULL.
-    wanted = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
-    rows = actions.select(sorted(wanted)).to_pylist()
-    return [{**row, "partition": row.get("partition") or {}} for row in rows]
 
 
 def _file(

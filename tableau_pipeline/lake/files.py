@@ -84,7 +84,16 @@ def lake_snapshot(
         RefusedError: hyperd cannot read a column.
     """
     for column in columns:
-        _check_readable(folder.uri(""), column)
+        kind, is_nested, _ = column.type.partition("<")
+        problem = "has the name of the hashes of rows" if column.name == ROW_HASH else ""
+        if is_nested:
+            # Not even as JSON text, which only Spark writes into its snapshots.
+            problem = problem or f"is of the type {kind}, which is not read"
+        if problem:
+            raise RefusedError(
+                f'The table {folder.uri("")}: column "{column.name}" {problem}. Publish the table '
+                "through a Spark model that selects other columns from it"
+            )
     # The same files hold other rows once a column is dropped and added again under its name.
     layouts = {file.layout: repr(file.layout) for file in files}
     held = sorted((file.name, layouts[file.layout]) for file in files)
@@ -122,21 +131,6 @@ def partition_text(value: Any) -> str | None:
             return str(value)
 
 
-def _check_readable(folder: str, column: Column) -> None:
-    kind, is_nested, _ = column.type.partition("<")
-    if is_nested or column.name == ROW_HASH:
-        # Nested columns not even as JSON text, which only Spark writes into its snapshots.
-        problem = (
-            f"is of the type {kind}, which is not read"
-            if column.name != ROW_HASH
-            else "has the name of the hashes of rows"
-        )
-        raise RefusedError(
-            f'The table {folder}: column "{column.name}" {problem}. Publish the table through a '
-            "Spark model that selects other columns from it"
-        )
-
-
 # The files of a lake never change, and a refresh reads those of two versions.
 @lru_cache(maxsize=100_000)
 def _footer(uri: str) -> Footer:
@@ -146,15 +140,11 @@ def _footer(uri: str) -> Footer:
     else:
         end, size = read_footer(uri)
         metadata = pq.read_metadata(io.BytesIO(end))
-    columns = {
-        field.name: int((field.metadata or {}).get(_FIELD_ID, -1))
-        for field in metadata.schema.to_arrow_schema()
-    }
-    return Footer(
-        rows=metadata.num_rows,
-        size=size,
-        columns={name: None if id_ < 0 else id_ for name, id_ in columns.items()},
-    )
+    columns: dict[str, int | None] = {}
+    for field in metadata.schema.to_arrow_schema():
+        id_ = int((field.metadata or {}).get(_FIELD_ID, -1))
+        columns[field.name] = id_ if id_ >= 0 else None
+    return Footer(rows=metadata.num_rows, size=size, columns=columns)
 
 
 # Some writers write the path of a file on a disk as a URL.
@@ -162,11 +152,7 @@ _FILE = re.compile("^file:(//)?")
 
 
 def folder_at(location: str, copies: LocalCopies) -> Folder:
-    """Return the files of the table at a path or URL.
-
-    Args:
-        copies: the local copies of the files of an object store.
-    """
+    """Return the files of the table at a path or URL; `copies` of those in an object store."""
     if is_url(location, setting="source"):
         return ObjectFolder(*bucket_and_key(location), copies)
     return LocalFolder(Path(location))

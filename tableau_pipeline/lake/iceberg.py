@@ -20,7 +20,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IcebergType, NestedField
+from pyiceberg.types import IcebergType
 from pyiceberg.utils.config import Config
 
 from tableau_pipeline.core.lake_table import InCatalog
@@ -98,9 +98,13 @@ def read(
     place = _folder_of(table, location)
     names = [file_name(task.file.file_path, place, table=title) for task in tasks]
     folder = folder_at(place, copies)
-    fields = {each.field_id: (each.field_type, _column(each)) for each in schema.fields}
-    mapping = table.name_mapping()
-    known = mapping.root if mapping else ()
+    fields: dict[int, tuple[IcebergType, Column]] = {}
+    for each in schema.fields:
+        # Of nested types, only the kind is of interest: Tableau has none.
+        kind, is_nested, _ = str(each.field_type).replace(" ", "").partition("<")
+        column = Column(each.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
+        fields[each.field_id] = (each.field_type, column)
+    known = mapping.root if (mapping := table.name_mapping()) else ()
     ids = {name: each.field_id for each in known if each.field_id for name in each.names}
     found = footers(folder, names, table=title)
     return lake_snapshot(
@@ -136,12 +140,6 @@ def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> 
     return tasks
 
 
-def _column(field: NestedField) -> Column:
-    """Return a column with Spark's name of its type; of a nested type, its kind."""
-    kind, is_nested, _ = str(field.field_type).replace(" ", "").partition("<")
-    return Column(field.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
-
-
 def _file(
     name: str,
     footer: Footer,
@@ -155,13 +153,9 @@ def _file(
     """Return a file with how it holds the columns.
 
     Args:
-        title: names the table in messages.
         fields: the columns of the version, by field id.
         specs: how the table was partitioned at any time, by the number that files have.
         ids: the field ids of the columns of files that Iceberg did not write itself, by name.
-
-    Raises:
-        RefusedError: nothing tells which column of the file is which.
     """
     stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
     if not stored and not ids:
@@ -171,23 +165,18 @@ def _file(
         )
     stored = stored or {ids[name]: name for name in footer.columns if name in ids}
     # The files of a Hive table lack the columns of its partitions, and Iceberg takes them over.
-    values = {
-        each.source_id: _text(each.transform, fields[each.source_id][0], file.partition[number])
-        for number, each in enumerate(specs[file.spec_id].fields)
-        if isinstance(each.transform, IdentityTransform) and each.source_id in fields
-    }
+    values: dict[int, str | None] = {}
+    for number, each in enumerate(specs[file.spec_id].fields):
+        if isinstance(each.transform, IdentityTransform) and each.source_id in fields:
+            value, type_ = file.partition[number], fields[each.source_id][0]
+            is_ours = value is None or isinstance(value, bytes | Decimal)
+            as_text = each.transform.to_human_string
+            values[each.source_id] = partition_text(value) if is_ours else as_text(type_, value)
     layout = [
         StoredColumn(column, stored.get(id_), None if id_ in stored else values.get(id_))
         for id_, (_, column) in fields.items()
     ]
     return DataFile(name=name, rows=footer.rows, size=footer.size, layout=tuple(layout))
-
-
-def _text(transform: IdentityTransform, type_: IcebergType, value: Any) -> str | None:
-    """Return a value of a manifest as hyperd reads it."""
-    if value is None or isinstance(value, bytes | Decimal):
-        return partition_text(value)
-    return transform.to_human_string(type_, value)
 
 
 def _opened(location: str | InCatalog) -> StaticTable:
@@ -357,7 +346,16 @@ def _loaded(location: InCatalog) -> Table:
         RefusedError: pyiceberg knows no such catalog, or the catalog no such table.
         RefreshError: the catalog could not be asked.
     """
-    known = _configuration(location)
+    # Read afresh, as pyiceberg's own copy is as old as the process.
+    config, name = Config(), location.catalog
+    known: Any = config.get_catalog_config(name)
+    if known is None:
+        others = ", ".join(sorted(config.get_known_catalogs())) or "none"
+        raise RefusedError(
+            f'pyiceberg knows no catalog "{name}", where the Iceberg table {location.table} '
+            f"should be; it knows {others}. Correct `source`, or declare the catalog in "
+            f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI"
+        )
     try:
         with load_catalog(location.catalog, **{**known, **_PROPERTIES}) as catalog:
             return catalog.load_table(location.table)
@@ -374,19 +372,6 @@ def _loaded(location: InCatalog) -> Table:
             f"{location.table}: {_said(error, known)}. Check its configuration for pyiceberg and "
             "the network, then run again"
         ) from None
-
-
-def _configuration(location: InCatalog) -> Mapping[str, Any]:
-    # Read afresh, as pyiceberg's own copy is as old as the process.
-    config, name = Config(), location.catalog
-    if (found := config.get_catalog_config(name)) is None:
-        known = ", ".join(sorted(config.get_known_catalogs())) or "none"
-        raise RefusedError(
-            f'pyiceberg knows no catalog "{name}", where the Iceberg table {location.table} '
-            f"should be; it knows {known}. Correct `source`, or declare the catalog in "
-            f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI"
-        )
-    return found
 
 
 def _said(error: Exception, known: Mapping[str, Any]) -> str:
