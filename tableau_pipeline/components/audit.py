@@ -212,16 +212,14 @@ class AuditTime:
         default="UTC", description='Time zone of the cron expression: "Europe/Paris".'
     )
 
-
-def audit_definitions(time: AuditTime, declarations: Sequence[Declaration]) -> dg.Definitions:
-    """Return the job `audit` of these data sources, and its schedule."""
-    job = audit_job(AUDIT, declarations)
-    schedule = dg.ScheduleDefinition(
-        name=f"{AUDIT}_schedule",
-        job=job,
-        cron_schedule=time.cron,
-        execution_timezone=time.timezone,
-        default_status=default_status(dg.DefaultScheduleStatus),
-        description="Compares the published data sources with their models.",
-    )
-    return dg.Definitions(jobs=[job], schedules=[schedule])
+    def definitions(self, declarations: Sequence[Declaration]) -> dg.Definitions:
+        """Return the job `audit` of these data sources, and its schedule."""
+        schedule = dg.ScheduleDefinition(
+            name=f"{AUDIT}_schedule",
+            job=audit_job(AUDIT, declarations),
+            cron_schedule=self.cron,
+            execution_timezone=self.timezone,
+            default_status=default_status(dg.DefaultScheduleStatus),
+            description="Compares the published data sources with their models.",
+        )
+        return dg.Definitions(jobs=[schedule.job], schedules=[schedule])

@@ -235,14 +235,11 @@ def newest_records(instance: dg.DagsterInstance) -> Newest:
     latest = instance.event_log_storage.get_latest_storage_id_by_partition(
         JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
     )
-    ids = {number: partition for partition, number in latest.items()}
-    if not ids:
-        return {}
-    wanted = dg.AssetRecordsFilter(asset_key=JOURNAL, storage_ids=list(ids))
-    found = {
-        ids[each.storage_id]: _record_in(each, ids[each.storage_id])
-        for each in instance.fetch_observations(wanted, limit=len(ids)).records
-    }
+    found: dict[str, Record] = {}
+    if latest:
+        wanted = dg.AssetRecordsFilter(asset_key=JOURNAL, storage_ids=[*latest.values()])
+        for each in instance.fetch_observations(wanted, limit=len(latest)).records:
+            found[str(each.partition_key)] = _record_in(each)
     keys = {partition.partition(":")[2] for partition in found}
     return {key: (found.get(f"{_CLAIMS}{key}"), found.get(f"{_REQUESTS}{key}")) for key in keys}
 
@@ -253,12 +250,10 @@ def _page(
     """Return records, newest first, and the cursor of older ones; None if there are none."""
     filter_ = dg.AssetRecordsFilter(asset_key=JOURNAL, asset_partitions=[partition])
     page = instance.fetch_observations(filter_, limit=CLAIMS, cursor=cursor)
-    return [_record_in(each, partition) for each in page.records], (
-        page.cursor if page.has_more else None
-    )
+    return [*map(_record_in, page.records)], page.cursor if page.has_more else None
 
 
-def _record_in(event: dg.EventLogRecord, partition: str) -> Record:
+def _record_in(event: dg.EventLogRecord) -> Record:
     observation = event.asset_observation
     value = observation.metadata.get(_RECORD) if observation else None
     try:
@@ -267,7 +262,7 @@ def _record_in(event: dg.EventLogRecord, partition: str) -> Record:
     except RefusedError as error:
         raise RefusedError(
             f"The journal of this Dagster instance (asset {JOURNAL.to_user_string()}, partition "
-            f"{partition}) has a record that cannot be read: {error}"
+            f"{event.partition_key}) has a record that cannot be read: {error}"
         ) from error
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 import dagster as dg
 from pydantic import BeforeValidator, Field, model_validator
 
-from tableau_pipeline.components.audit import AuditTime, audit_definitions
+from tableau_pipeline.components.audit import AuditTime
 from tableau_pipeline.components.automation import triggers_of
 from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.overdue import overdue_definitions
@@ -124,6 +124,6 @@ class TableauPipeline(YamlComponent):
             executor=dg.in_process_executor if shared else None,
             sensors=[notification_sensor(self.notify, declared)] if self.notify else None,
         )
-        audit = audit_definitions(self.audit, declared) if self.audit else dg.Definitions()
+        audit = self.audit.definitions(declared) if self.audit else dg.Definitions()
         overdue = overdue_definitions(declared)
         return dg.Definitions.merge(mine, triggers_of(declared), audit, overdue)
