@@ -13,7 +13,7 @@ from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
 from benchmarks.bare import scan
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.defs.flights import models, sources
+from tableau_pipeline.defs.flights import models, raw
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.hyper.hyper_file import read_table
@@ -61,7 +61,7 @@ def compare_with_bare_sql() -> None:
 def _snapshots(folder: Path) -> dict[str, Snapshot]:
     spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
     models = {
-        name: getattr(models, name)(sources.read(spark, name))
+        name: getattr(models, name)(raw.read(spark, name))
         for name in ("flights", "airlines", "airports", "planes")
     }
     return {

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from benchmarks import lineitem
 from benchmarks.fresh_process import in_fresh_process
-from tableau_pipeline.defs.flights import models, sources
+from tableau_pipeline.defs.flights import models, raw
 from tableau_pipeline.snapshots.spark import spark_session
 
 
@@ -50,7 +50,7 @@ def write_flights(folder: Path) -> Input:
 
 def _write_flights(folder: Path) -> Input:
     spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
-    flights: Any = models.flights(sources.read(spark, "flights"))
+    flights: Any = models.flights(raw.read(spark, "flights"))
     kept = [name for name, type_ in flights.dtypes if not type_.startswith("timestamp")]
     target = folder / "flights"
     flights.select(*kept).dropna().write.parquet(target.as_uri())

