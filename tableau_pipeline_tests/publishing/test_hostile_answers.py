@@ -55,6 +55,11 @@ def rule(given: SimpleNamespace, mode: str) -> about.Rules:
     return {("user", given.site.user_id, "Write"): mode}
 
 
+def end_a_warning(given: SimpleNamespace) -> None:
+    for text in (fresh(), None):
+        about.set_warning(given.site, given.luid, "x", text)
+
+
 # What is called, and the request of it that gets the answer.
 ITEM = "sites/[^/]+/datasources/[^/]+"
 WARNINGS = "sites/[^/]+/dataQualityWarnings/datasource/[^/]+"
@@ -93,7 +98,7 @@ CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
         "GET", "sites/[^/]+/groups", lambda it: about.grantee(it.site, "group", "All Users")
     ),
     "name of a user": (
-        "GET", "sites/[^/]+/users/[^/]+", lambda it: about.user_name(it.site, it.site.user_id)
+        "GET", "sites/[^/]+/users/[^/]+", lambda it: it.site.user(it.site.user_id)
     ),
     "permissions": (
         "GET", f"{ITEM}/permissions", lambda it: about.permissions(it.site, it.luid)
@@ -107,10 +112,9 @@ CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
         lambda it: about.set_permissions(it.site, it.luid, {}, remove=rule(it, "Deny")),
     ),
     "warnings": ("GET", WARNINGS, lambda it: about.quality_warnings(it.site, it.luid)),
-    "warn": ("POST", WARNINGS, lambda it: about.add_quality_warning(it.site, it.luid, "Old")),
+    "warn": ("POST", WARNINGS, lambda it: about.set_warning(it.site, it.luid, "x", fresh())),
     "end a warning": (
-        "DELETE", "sites/[^/]+/dataQualityWarnings/[^/]+",
-        lambda it: about.remove_quality_warning(it.site, NO_SUCH),
+        "DELETE", "sites/[^/]+/dataQualityWarnings/[^/]+", end_a_warning
     ),
     "columns": (
         "POST", "vizql-data-service/read-metadata",
@@ -141,8 +145,9 @@ NO_ERRORS = {
         for answer in ("nothing", "empty", "endless_list", "other_clock")
         for call in ("untag", "cancel", "take permissions", "warn", "end a warning")
     ),
-    # A job that may not be cancelled is looked at.
+    # A job that may not be cancelled is looked at; a user who may not be, goes by the LUID.
     ("refusal", "cancel"),
+    ("refusal", "name of a user"),
 }
 
 
