@@ -90,11 +90,7 @@ class TableChange:
 
     @property
     def published(self) -> TableVersion:
-        """The published version.
-
-        Raises:
-            NotProvedError: its rows are not available.
-        """
+        """The published version; a NotProvedError if its rows are not available."""
         if self.old is None:
             raise NotProvedError("the snapshot that is published is gone")
         return self.old
@@ -280,11 +276,7 @@ def _from_cursor(
 
 
 def _changed_partitions(connection: Connection, change: TableChange, column: str) -> list[KeyTable]:
-    """Return the windows or values of the partitions that changed, vanished or are new.
-
-    Raises:
-        NotProvedError: the published version was not partitioned.
-    """
+    """Return the windows or values of the partitions that changed, vanished or are new."""
     before, now = (
         {part.partition: part for part in each.snapshot.parts}
         for each in (change.published, change.new)

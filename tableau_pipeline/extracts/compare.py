@@ -213,11 +213,7 @@ def compare(
 
 
 def select_model(name: str, table: TableContent, snapshots: Snapshots) -> str:
-    """Return SQL for the rows of a model that a table of this content holds.
-
-    Raises:
-        RefreshError: the snapshot of the model is gone.
-    """
+    """Return SQL for the rows of a model that a table of this content holds."""
     snapshot = snapshots.version(table.model, table.version)
     if snapshot and snapshot.fingerprint != table.all_rows:
         # The version may contain partitions that no longer belong to the model.

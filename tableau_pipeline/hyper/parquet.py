@@ -142,11 +142,7 @@ def names(columns: Sequence[str]) -> str:
 
 
 def select_sql(table: TableSource) -> str:
-    """Return a subquery with the columns of `table`, in their Hyper types.
-
-    Raises:
-        UnsupportedTypeError: names the table, the column, its type and what to do.
-    """
+    """Return a subquery with the columns of `table`, in their Hyper types."""
     values, stored = [], []
     for column in table.columns:
         type_ = hyper_type(column, table=table.name)

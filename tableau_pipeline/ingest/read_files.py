@@ -209,12 +209,7 @@ _PLAIN = {
 
 
 def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
-    """Load the rows of Parquet files; one that Spark cannot read is rewritten, if no value changes.
-
-    Raises:
-        RefusedError: the files differ in their columns, or a column has a type or values that
-            cannot be preserved. The message names file and column.
-    """
+    """Load the rows of Parquet files; what Spark cannot read is rewritten, if no value changes."""
     if files.columns:
         raise RefusedError(
             "columns cannot be declared for Parquet files, which contain their types: remove it"

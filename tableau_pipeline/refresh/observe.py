@@ -66,11 +66,7 @@ def _resolved(intent: Intent, jobs: Jobs, claim: HeldClaim | None) -> Intent:
 
 
 def _wait_for_unknown(intent: Intent, jobs: Jobs) -> None:
-    """Wait until a request can no longer run, whether the server received it or not.
-
-    Raises:
-        RefreshError: that is not certain yet.
-    """
+    """Wait until a request can no longer run, whether the server received it or not."""
     remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
     # A job is listed by the name of its data source, which another user may have changed.
     for name in {intent.name, remote.name if remote else intent.name}:

@@ -14,9 +14,8 @@ from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.types import string_literal
 from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA, ObjectReader
 from tableau_pipeline.objects.stores import ObjectFolder
-from tableau_pipeline.snapshots.row_hash import column
 from tableau_pipeline.snapshots.spark import plain_names, ship_by_value
-from tableau_pipeline.snapshots.write import exact_path
+from tableau_pipeline.snapshots.write import column, exact_path
 
 _NULLABLE = {"nullable", "containsNull", "valueContainsNull"}
 

@@ -139,11 +139,7 @@ def _listing(storage: Storage) -> tuple[float, Sequence[Entry]]:
 def _remove(
     store: SnapshotStore, name: str, model: _Model, expired: Sequence[int], before: float
 ) -> list[tuple[str, int]]:
-    """Remove versions of a model, and old files that no other version names.
-
-    Raises:
-        DamagedSnapshotError: one of its manifests cannot be read, and nothing was removed.
-    """
+    """Remove versions of a model, and old files that no other version names."""
     # A version that is committed after the listing names files of the newest one, or recent ones.
     numbers, old = sorted(model.versions), model.unchanged(before)
     if not expired and old and numbers:

@@ -96,7 +96,11 @@ def spark_session(
     settings = {**{key: value for key, value in given.items() if value}, **config, **_ALWAYS}
     try:
         if not remote:
-            settings |= _local_access(_start_java(settings))
+            # Only Spark's own start script finds and reads all that the user has configured, and
+            # only the process that it starts, unless it runs, can tell.
+            with _environment(_for_java()):
+                SparkContext._ensure_initialized(conf=SparkConf().setAll([*settings.items()]))
+            settings |= _local_access(SparkConf().setAll([*settings.items()]))
         builder = SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
@@ -113,16 +117,6 @@ def runs_here(session: object) -> bool:
     # The session of a Spark Connect server is of another class: that server may be anywhere.
     master = session.sparkContext.master if isinstance(session, SparkSession) else None
     return (master or "").startswith("local")
-
-
-def _start_java(settings: Mapping[str, str]) -> SparkConf:
-    """Start Spark's Java process, unless it runs; return these settings on top of the user's."""
-    pairs = list(settings.items())
-    # Only Spark's own start script finds and reads all that the user has configured, and only the
-    # process that it starts can tell.
-    with _environment(_for_java()):
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(pairs))
-    return SparkConf().setAll(pairs)
 
 
 def _for_java() -> dict[str, str]:

@@ -280,11 +280,7 @@ class SnapshotStore:
         return f"{model_key(asset_key)}/{_VERSIONS}/{number:09}.json"
 
     def files(self, asset_key: str, numbers: Iterable[int] | None = None) -> set[str]:
-        """Return the names of the files of these versions; by default of all existing ones.
-
-        Raises:
-            DamagedSnapshotError: as `version`.
-        """
+        """Return the names of the files of these versions; by default of all existing ones."""
         found: set[str] = set()
         for number in self.numbers(asset_key) if numbers is None else numbers:
             if (text := self.storage.read(self.manifest(asset_key, number))) is not None:

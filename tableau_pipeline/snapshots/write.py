@@ -10,7 +10,10 @@ from operator import attrgetter
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -21,7 +24,6 @@ from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text
 from tableau_pipeline.objects.arrow_files import REPORT, Writer
 from tableau_pipeline.objects.stores import ObjectFolder, StoreError
-from tableau_pipeline.snapshots.row_hash import json_values, row_hash, stored_fingerprint
 from tableau_pipeline.snapshots.spark import (
     plainly_named,
     runs_here,
@@ -42,6 +44,72 @@ def spark_path(path: Path) -> str:
 def exact_path(path: Path) -> str:
     """Escape a path so that Spark reads exactly this path."""
     return _GLOB.sub(r"\\\g<0>", spark_path(path))
+
+
+# The row hash is a 64-bit number that identifies the content of a row. Spark computes it.
+
+# In rows and bytes: without a buffer, pyarrow reads the hashes of a whole row group at once.
+_BATCH, _BUFFER = 65_536, 1 << 20
+_NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
+# By default, JSON would omit nulls and everything below milliseconds.
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def row_hash(schema: T.StructType) -> SparkColumn:
+    """Return the hash of a row with this schema.
+
+    Spark's hash functions skip NULLs, so (1, NULL) and (NULL, 1) would be equal. Therefore the hash
+    includes which values are NULL. The functions also ignore the bounds of arrays and refuse maps
+    and variants, so nested values are hashed as JSON text.
+    """
+    # Names and F.isnull, as each F.col and each method of a column is a dozen calls to the JVM.
+    nulls = [F.isnull(_quoted(field.name)) for field in schema.fields]
+    return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
+
+
+def stored_fingerprint(files: Iterable[Path]) -> Fingerprint:
+    """Return the fingerprint of all rows of Parquet files; needs the same memory for any size."""
+    rows = total = 0
+    for file in files:
+        with pq.ParquetFile(file, buffer_size=_BUFFER) as opened:
+            for batch in opened.iter_batches(_BATCH, columns=[ROW_HASH], use_threads=False):
+                rows += batch.num_rows
+                # A sum of 64-bit hashes does not fit into 64 bits.
+                hashes = batch.column(0).cast(pa.decimal128(38, 0))
+                total += int(pc.call_function("sum", [hashes]).as_py() or 0)
+    return Fingerprint(rows=rows, hash_sum=total)
+
+
+def json_values(schema: T.StructType) -> dict[str, SparkColumn]:
+    """Return the nested columns by name, as JSON text that differs for different values."""
+    nested = (field.name for field in schema.fields if isinstance(field.dataType, _NESTED))
+    return {name: _json(name) for name in nested}
+
+
+def column(name: str) -> SparkColumn:
+    """Return a column by its name, which may contain dots and backticks."""
+    return F.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _hashable(field: T.StructField) -> SparkColumn | str:
+    if isinstance(field.dataType, _NESTED):
+        return _json(field.name)
+    if isinstance(field.dataType, T.StringType) and field.dataType != T.StringType():
+        # Texts that a collation considers equal are still different rows.
+        return column(field.name).cast(T.StringType())
+    return _quoted(field.name)
+
+
+def _json(name: str) -> SparkColumn:
+    return F.to_json(column(name), _JSON)
 
 
 # The column by which Spark divides a write into folders.
@@ -69,9 +137,6 @@ def _with_partition(
         expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is the wall
             clock time in the partitions' zone, a `timestamp` is an instant.
         partitions: spans by key, or the keys that the expression itself returns.
-
-    Raises:
-        PartitionError: the type of the expression cannot be compared with spans.
     """
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
@@ -127,11 +192,7 @@ _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
 
 
 def _check_storable(schema: T.StructType, asset_key: str) -> None:
-    """Refuse types that Parquet cannot hold, and names that are empty, reserved or alike.
-
-    Raises:
-        UnstorableError: lists all problems.
-    """
+    """Refuse types that Parquet cannot hold, and names that are empty, reserved or alike."""
     reserved = {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
     problems += name_problems(schema.names)
@@ -206,42 +267,32 @@ def write_rows(
         a part for each key, whose version must still be set; and the number of rows that belong to
         none.
     """
-    match model:
-        case LocalFolder(path):
-            return _to_disk(hashed, path / folder, model=path, asset_key=asset_key, keys=keys)
-        case ObjectFolder():
-            return _to_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
-    raise TypeError(f"{model} is not written to")
-
-
-def _part(key: str | None, fingerprint: Fingerprint, files: Iterable[DataFile]) -> Part:
-    return Part(partition=key, version=0, fingerprint=fingerprint, files=tuple(files))
-
-
-def _to_disk(
-    hashed: DataFrame, folder: Path, *, model: Path, asset_key: str, keys: Sequence[str | None]
-) -> tuple[list[Part], int]:
+    if isinstance(model, ObjectFolder):
+        return _to_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
+    if not isinstance(model, LocalFolder):
+        raise TypeError(f"{model} is not written to")
+    target = model.path / folder
     # Spark only counts: it would need more time for the sum of the hashes than their reader does.
     # On this host no file can be lost on another disk, and counting costs a small model as much as
     # its hashes.
     counted = None if runs_here(hashed.sparkSession) else Observation()
     rows = hashed.observe(counted, F.count(F.lit(1)).alias("rows")) if counted else hashed
     writer = rows.write if None in keys else rows.write.partitionBy(PARTITION)
-    writer.parquet(spark_path(folder))
+    writer.parquet(spark_path(target))
     parts = []
     for key in keys:
         # As Spark names the folder of a partition.
         name = "".join(f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 else c for c in key or "")
-        files = _files(folder if key is None else folder / f"{PARTITION}={name}", model)
-        paths = (model / file.name for file in files)
-        parts.append(_part(key, stored_fingerprint(paths), files))
-    strays = sum(file.rows for file in _files(folder / f"{PARTITION}={NULL_KEY}", model))
+        files = _files(target if key is None else target / f"{PARTITION}={name}", model.path)
+        found = stored_fingerprint(model.path / file.name for file in files)
+        parts.append(Part(partition=key, version=0, fingerprint=found, files=files))
+    strays = sum(file.rows for file in _files(target / f"{PARTITION}={NULL_KEY}", model.path))
     stored = sum(file.rows for part in parts for file in part.files) + strays
     # Two counts of the same rows, Spark's and the files', detect lost files.
     if counted and stored != counted.get["rows"]:
         raise RuntimeError(
             f'Model "{asset_key}": Spark counted {counted.get["rows"]:,} rows, but the '
-            f"files in {folder} hold {stored:,}. Does every executor see that path?"
+            f"files in {target} hold {stored:,}. Does every executor see that path?"
         )
     return parts, strays
 
@@ -299,8 +350,11 @@ def _to_objects(
             f'Model "{asset_key}": Spark wrote {missing[0]}, but there is no such object as seen '
             "from here. Give the executors the same endpoint and credentials as this process."
         )
-    by_name = attrgetter("name")
-    return [_part(key, sums[key], sorted(files[key], key=by_name)) for key in keys], strays
+    parts = []
+    for key in keys:
+        named = tuple(sorted(files[key], key=attrgetter("name")))
+        parts.append(Part(partition=key, version=0, fingerprint=sums[key], files=named))
+    return parts, strays
 
 
 def write_snapshot(

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.types import ROW_HASH
-from tableau_pipeline.snapshots.row_hash import row_hash, stored_fingerprint
+from tableau_pipeline.snapshots.write import row_hash, stored_fingerprint
 from tableau_pipeline_tests.snapshots.support import store
 
 
