@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
@@ -389,44 +388,12 @@ def _one_side_problem(
     added = change.desired(change.unshared(change.new))
     if problem := key_problem(hyper, added, edge.key):
         return problem
-    if not _has_other_keys(hyper, edge, change):
+    if not has_other_keys(hyper, edge, change):
         return None
     return shared_key_problem(hyper, added, change.desired(change.shared), edge.key)
 
 
-def count_orphans(
-    hyper: HyperProcess,
-    declaration: Declaration,
-    sources: Mapping[str, TableSource],
-    *,
-    changes: Mapping[str, TableChange],
-    known: Mapping[str, int],
-) -> dict[str, int]:
-    """Count the rows without a match in the other table, by relationship of changed tables.
-
-    Tableau shows them without the fields of the other table. That deserves a warning, but is no
-    error.
-
-    Args:
-        changes: the tables that are updated; {} if the whole file is published.
-        known: the counts of what is published; relationships without orphans may be left out.
-    """
-    found = {}
-    for edge in declaration.relationships:
-        many, one = changes.get(edge.many), changes.get(edge.one)
-        before, matches = known.get(str(edge), 0), select_sql(sources[edge.one])
-        without = partial(orphans, hyper, one=matches, on=edge.on)
-        is_new = not changes or (one and (not one.old or _has_other_keys(hyper, edge, one)))
-        if not is_new and not many:
-            found[str(edge)] = before
-        elif is_new or not many or not many.old or not many.shared:
-            found[str(edge)] = without(select_sql(sources[edge.many]))
-        else:
-            found[str(edge)] = before + without(many.added_sql()) - without(many.removed_sql())
-    return found
-
-
-def _has_other_keys(hyper: HyperProcess, edge: Relationship, change: TableChange) -> bool:
+def has_other_keys(hyper: HyperProcess, edge: Relationship, change: TableChange) -> bool:
     """Whether the one side has lost a key or has a new one."""
     same = [(name, name) for name in edge.key]
     added, removed = change.added_sql(), change.removed_sql()

@@ -77,7 +77,10 @@ def differences(
     has_key = {each.name for each in columns}.issuperset(key)
     with connect(hyper, file) as connection:
         sides = _Sides(connection, published, model, columns, tuple(key) if has_key else ())
-        rows = sides.rows(exists=types is not None)
+        rows = (
+            rows_in(connection, published) if types is not None else 0,
+            rows_in(connection, f"{select_sql(model)} source"),
+        )
         if not columns:
             return Differences((), *rows, 0, 0)
         found, slices = sides.compared(rows, hyper.memory, progress)
@@ -106,12 +109,6 @@ class _Sides:
     @property
     def _others(self) -> list[str]:
         return [each.name for each in self.columns if each.name not in self.key]
-
-    def rows(self, *, exists: bool) -> tuple[int, int]:
-        """The number of rows of either side; the published table may not exist."""
-        published, model = self._relations
-        known = rows_in(self.connection, published) if exists else 0
-        return known, rows_in(self.connection, f"{model} source")
 
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]

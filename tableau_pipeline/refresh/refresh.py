@@ -369,17 +369,13 @@ class _Phases:
     def _orphans(
         self, base: Base, desired: Mapping[str, TableContent], plan: Plan
     ) -> Mapping[str, int]:
-        match plan:
-            case Refuse():
-                return {}
-            case NoChange():
-                return base.checkpoint.orphans if base.checkpoint else {}
-            case UpdateTables(tables):
-                changed, before = tables.keys(), base.checkpoint
-            case Publish():
-                changed, before = desired.keys(), None
+        if isinstance(plan, Refuse):
+            return {}
+        changed = plan.tables if isinstance(plan, UpdateTables) else ()
         with phase(self._seconds, "build"):
-            return self._builder.orphans(desired, changed=changed, base=before)
+            if isinstance(plan, Publish):
+                return self._builder.orphans(desired, changed=desired, base=None)
+            return self._builder.orphans(desired, changed=changed, base=base.checkpoint)
 
     def rehearse(self, planned: Planned) -> Report:
         """Report what would be done; the files of an update were built to measure it."""

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -56,8 +55,6 @@ _PROPERTIES = {
 _DRIVER_MEMORY = "2g"
 _LOOPBACK = "127.0.0.1"
 
-_NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
-
 JAVA_REMEDY = (
     "Spark could not start its Java process: install Java 17 or newer (Debian, Ubuntu: apt-get "
     "install openjdk-17-jre-headless; macOS: brew install openjdk@17), or point JAVA_HOME at one. "
@@ -70,7 +67,7 @@ def spark_session(
     master: str | None = None,
     remote: str | None = None,
     driver_memory: str | None = None,
-    config: Mapping[str, str] = _NOTHING_ELSE,
+    config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the Spark session of this process; start it if there is none.
 
@@ -93,7 +90,11 @@ def spark_session(
     remote = remote or os.environ.get("SPARK_REMOTE")
     given = {"spark.master": master, "spark.driver.memory": driver_memory}
     given = {"spark.remote": remote} if remote else given
-    settings = {**{key: value for key, value in given.items() if value}, **config, **_ALWAYS}
+    settings = {
+        **{key: value for key, value in given.items() if value},
+        **(config or {}),
+        **_ALWAYS,
+    }
     try:
         if not remote:
             # Only Spark's own start script finds and reads all that the user has configured, and
