@@ -90,11 +90,8 @@ def spark_session(
     remote = remote or os.environ.get("SPARK_REMOTE")
     given = {"spark.master": master, "spark.driver.memory": driver_memory}
     given = {"spark.remote": remote} if remote else given
-    settings = {
-        **{key: value for key, value in given.items() if value},
-        **(config or {}),
-        **_ALWAYS,
-    }
+    given = {key: value for key, value in given.items() if value}
+    settings = {**given, **(config or {}), **_ALWAYS}
     try:
         if not remote:
             # Only Spark's own start script finds and reads all that the user has configured, and
