@@ -71,21 +71,15 @@ class Builder:
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """Build the whole data source."""
-        declaration = self.declaration
         # Checked first: a refused refresh must leave the last file there to be looked at.
         self.check(desired)
+        name_of = self.declaration.published_name
+        sources = self._sources(desired, desired).items()
         extract = build_extract(
             self.hyper(),
             self._new(),
-            tables=[
-                table_source(
-                    declaration.published_name(table.name),
-                    self.models[table.model],
-                    desired[table.name].cutoff,
-                )
-                for table in declaration.tables
-            ],
-            relationships=declaration.relationships,
+            tables=[replace(source, name=name_of(name)) for name, source in sources],
+            relationships=self.declaration.relationships,
         )
         rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
         self.log.info("Built %s (%s): rows %s", extract.path, megabytes(extract.size), rows)
