@@ -90,23 +90,20 @@ class Reconciler:
             for table in self.declaration.tables
         }
         try:
-            found = self._counted(remote, names)
+            try:
+                # Without a checkpoint, only the server can tell the size.
+                with self._published(remote, self._rule, size=None) as connection:
+                    tables = extract_tables(connection)
+                    found = {each.name.unescaped: rows_in(connection, each) for each in tables}
+            except RefreshError:
+                if self._rule.by == "download":
+                    raise
+                # It may count too few, so a file that may be read is better.
+                found = self.server.count(remote.luid, dict.fromkeys(names))
         except (RefreshError, HyperException, ValueError) as error:
             self.log.warning("The published rows cannot be counted: %s", error)
             return None
         return {names[name]: rows for name, rows in found.items() if name in names}
-
-    def _counted(self, remote: RemoteDatasource, names: Mapping[str, str]) -> Mapping[str, int]:
-        try:
-            # Rows are counted where no checkpoint is left, so only the server can tell the size.
-            with self._published(remote, self._rule, size=None) as connection:
-                tables = extract_tables(connection)
-                return {each.name.unescaped: rows_in(connection, each) for each in tables}
-        except RefreshError:
-            if self._rule.by == "download":
-                raise
-            # It may count too few, so a file that may be read is better.
-            return self.server.count(remote.luid, dict.fromkeys(names))
 
     def _asked(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         """Have the server count; a different number is asked for once more, and is no proof."""
