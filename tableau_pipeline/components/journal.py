@@ -10,8 +10,9 @@ the data sources apart.
 import logging
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
@@ -27,6 +28,7 @@ from tableau_pipeline.core.journal import (
     CLAIMS,
     Claim,
     ClaimRelease,
+    History,
     Intent,
     Owner,
     Record,
@@ -41,6 +43,7 @@ from tableau_pipeline.core.project_root import below, key_below
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.fields import NOTHING, Inherited
+from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.refresh.refresh import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -353,26 +356,39 @@ def collect_snapshots(
 ) -> None:
     """Remove the expired snapshots of every model in the store, and what was copied from there.
 
+    So it does with the values of metadata that refreshes have set.
+
     What a data source of this instance may hold stays. Of the steps of a run, only the first one
     looks: what the others publish expires much later. An error is only logged as a warning: the
     refresh has succeeded, and the next run tries again.
     """
     instance = context.instance
 
-    def referenced() -> set[tuple[str, int]]:
+    def histories() -> Iterator[History]:
         partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
             JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
         )
         # In all environments, of whatever anything was ever sent.
         keys = [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
-        histories = (read_history(records_of(instance, key)) for key in keys)
-        return {version for history in histories for version in history.versions}
+        return (read_history(records_of(instance, key)) for key in keys)
+
+    def referenced() -> set[tuple[str, int]]:
+        return {version for history in histories() for version in history.versions}
 
     snapshots.copies.release()
+    before = datetime.now(UTC) - timedelta(days=snapshots.keep_days)
     try:
         removed = snapshots.collect(context.run.run_id, referenced)
+        if removed is None:
+            return
+        named = {name for history in histories() for name in history.written}
+        gone = Written(shared_place("metadata")).collect(named, before)
     except Exception as error:  # noqa: BLE001 - whatever it is
         context.log.warning("Old snapshots were not removed: %s", error)
     else:
-        if removed:
-            context.log.info("Removed %d old snapshots and unfinished writes", len(removed))
+        if removed or gone:
+            context.log.info(
+                "Removed %d old snapshots and unfinished writes, %d old files of metadata",
+                len(removed),
+                gone,
+            )

@@ -9,6 +9,7 @@ from tableau_pipeline.components.published_datasource import POOL, PublishedData
 from tableau_pipeline.components.standing import State, known, standing
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.project_root import below
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.about import warn_of_failure
 from tableau_pipeline.resources import TableauServerResource, tableau_project_root
 from tableau_pipeline.resources.services import as_failure
@@ -29,11 +30,17 @@ def overdue_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
 
     @dg.op(name="warn_of_overdue", pool=POOL, out=dg.Out(dg.Nothing))
     def warn(context: dg.OpExecutionContext, tableau: TableauServerResource) -> None:
+        problems = []
         with as_failure(context.log), tableau.session(context.log) as site:
             for each in watched:
                 # A refresh may have come since the sensor looked.
                 for why, record in _overdue(context.instance, [each]).values():
-                    warn_of_failure(below(each, tableau_project_root()), record, site, why)
+                    try:
+                        warn_of_failure(below(each, tableau_project_root()), record, site, why)
+                    except RefreshError as error:
+                        problems.append(f"{each.name}: {error}")
+            if problems:
+                raise RefreshError("\n".join(problems))
 
     @dg.job(name=_JOB, description="Warns of data sources whose refresh did not come.")
     def job() -> None:

@@ -312,6 +312,11 @@ class History:
         return {version for checkpoint in self._published for version in checkpoint.versions}
 
     @property
+    def written(self) -> set[str]:
+        """The names of all values of metadata that a refresh may have to merge with."""
+        return {name for checkpoint in self._published for name in checkpoint.written}
+
+    @property
     def _published(self) -> list[Checkpoint]:
         """The checkpoints that the server may hold, the newest first."""
         landed = [each.target for each in reversed(self.intents) if each.outcome in _LANDED]

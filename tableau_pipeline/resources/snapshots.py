@@ -174,11 +174,11 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     def collect(
         self, run_id: str, referenced: Callable[[], Collection[tuple[str, int]]]
-    ) -> list[tuple[str, int]]:
-        """Remove expired snapshots of all models, once a run; see `snapshots.retention.collect`."""
+    ) -> list[tuple[str, int]] | None:
+        """Remove expired snapshots of all models; None if this run has done so already."""
         store = self.store
         if not is_first(store, run_id):
-            return []
+            return None
         return collect(store, keep_days=self.keep_days, referenced=referenced)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:

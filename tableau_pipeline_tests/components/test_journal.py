@@ -1,5 +1,6 @@
 """What Dagster keeps of refreshes, how that keeps them apart, and which snapshots they leave."""
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -496,3 +497,14 @@ def test_keep_days_is_for_the_user_to_set(location: Location):
     assert location.stored() == [1, 2]
     assert location.refresh("weekly", keep_days=75).success
     assert location.stored() == [2]
+
+
+def test_values_of_metadata_stay_while_a_record_names_them(location: Location, tmp_path: Path):
+    """Prevents: files of metadata that nobody needs pile up, or one that is needed is gone."""
+    location.model()
+    for tag in ("first", "second", "second"):
+        assert location.refresh("said", declared={"tags": (tag,)}).success
+        files = [*(tmp_path / "metadata").iterdir()]
+        for each in files:
+            os.utime(each, (0, 0))
+    assert [each.stem for each in files] == [*location.checkpoint("said").written]

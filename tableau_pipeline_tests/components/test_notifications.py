@@ -243,3 +243,21 @@ def test_a_refresh_that_nobody_starts(location: Location):
         assert requests == [0, 1, 0]
         assert location.refresh("overdue", declared=SAID).success
         assert tick() == []
+
+
+def test_one_that_cannot_be_warned_of(location: Location):
+    """Prevents: after a data source that is gone, nobody is warned of the others."""
+    location.model()
+    watched = [location.declaration(key, SAID) for key in ("gone", "stale")]
+    for each in watched:
+        assert location.refresh(each.key, declared=SAID).success
+        last = location.instance.get_latest_materialization_event(dg.AssetKey(each.key))
+        location.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
+    resources = dg.Definitions(resources=location.resources())
+    made = dg.Definitions.merge(overdue_definitions(watched), resources)
+    gone, stale = (str(location.checkpoint(each.key).luid) for each in watched)
+    with session(location.sandbox) as site:
+        site.delete(gone)
+        job = made.resolve_job_def("quality_warnings")
+        assert not job.execute_in_process(instance=location.instance, raise_on_error=False).success
+        assert about.quality_warnings(site, stale)
