@@ -229,12 +229,8 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    match path.suffix.lower():
-        case ".gz":
-            return cast("BinaryIO", gzip.open(path))
-        case ".bz2":
-            return cast("BinaryIO", bz2.open(path))
-    return path.open("rb")
+    opens = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), Path.open)
+    return cast("BinaryIO", opens(path, "rb"))
 
 
 def _encoding(path: Path, start: bytes, given: str | None) -> str:
