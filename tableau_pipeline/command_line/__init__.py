@@ -79,7 +79,7 @@ class Project:
             snapshots=snapshots_of(declared, resources.snapshots, graph),
             hyper=resources.hyper,
             tableau=resources.tableau,
-            inherited=inherited_fields(declared, graph),
+            inherited=inherited_fields(declared, graph, declared.trigger),
         )
 
     @contextmanager

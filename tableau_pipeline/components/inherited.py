@@ -1,5 +1,6 @@
 """What the models' assets say of their columns already: in Dagster, and in dbt's manifest."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,21 +8,26 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from pydantic import ValidationError
+from upath import UPath
 
+from tableau_pipeline.components.triggers import DbtTrigger, Trigger
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 
 
-def inherited_fields(declaration: Declaration, graph: AssetGraph) -> Inherited:
+def inherited_fields(
+    declaration: Declaration, graph: AssetGraph, trigger: Trigger | None = None
+) -> Inherited:
     """Return what is said of columns, by model and column.
 
     A model's own asset comes first: its `dagster/column_schema`, which dagster-dbt fills from the
     descriptions in dbt, and `meta.tableau` of a column in dbt. Then come the dbt models that it
-    reads, for columns of the same name.
+    reads, for columns of the same name: those of its parents, or those of a `dbt` trigger.
 
     Raises:
         RefusedError: `meta.tableau` has an unknown key or value.
+        RefreshError: the manifest beside the `run_results.json` of the trigger cannot be read.
     """
     found: dict[tuple[str, str], FieldMetadata] = {}
     for model in declaration.models:
@@ -33,6 +39,14 @@ def inherited_fields(declaration: Declaration, graph: AssetGraph) -> Inherited:
         for metadata in (node.metadata, *(each for each in parents if _MANIFEST in each)):
             for column, said in _columns(metadata):
                 found.setdefault((model, column), said)
+    if isinstance(trigger, DbtTrigger):
+        nodes = _nodes_beside(trigger.dbt)
+        for model in declaration.models:
+            # Without names, all models of the dbt project feed it, in which names of columns recur.
+            for name in trigger.models or (model.split("/")[-1],):
+                for node in (each for each in nodes if name in (each, nodes[each].get("name"))):
+                    for column, said in _in_dbt(nodes, node):
+                        found.setdefault((model, column), said)
     return found
 
 
@@ -46,15 +60,28 @@ def _columns(metadata: Mapping[str, Any]) -> Iterator[tuple[str, FieldMetadata]]
         schema = schema.schema
     columns = schema.columns if isinstance(schema, dg.TableSchema) else ()
     described = {each.name: each.description or "" for each in columns}
-    tableau = dict(_in_dbt(metadata)) if _MANIFEST in metadata else {}
+    in_dbt = metadata[_MANIFEST].manifest["nodes"] if _MANIFEST in metadata else {}
+    tableau = dict(_in_dbt(in_dbt, metadata[_NODE])) if in_dbt else {}
     for name in described | tableau:
         said = tableau.get(name, FieldMetadata())
         yield name, replace(said, description=said.description or described.get(name, ""))
 
 
-def _in_dbt(metadata: Mapping[str, Any]) -> Iterator[tuple[str, FieldMetadata]]:
-    node = metadata[_NODE]
-    for name, column in metadata[_MANIFEST].manifest["nodes"][node]["columns"].items():
+def _nodes_beside(run_results: str) -> Mapping[str, Any]:
+    """Return the nodes of the manifest that dbt wrote beside this file; none if it wrote none."""
+    manifest = UPath(run_results).with_name("manifest.json")
+    try:
+        return json.loads(manifest.read_bytes())["nodes"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError) as error:
+        raise RefreshError(
+            f"{manifest} cannot be read, perhaps because dbt is writing it: {error}. Run again"
+        ) from error
+
+
+def _in_dbt(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, FieldMetadata]]:
+    for name, column in nodes[node].get("columns", {}).items():
         meta = column.get("meta") or column.get("config", {}).get("meta") or {}
         try:
             said = FieldMetadata(**meta.get("tableau", {}))

@@ -161,7 +161,7 @@ def refresh_assets(
                 snapshots=snapshots_of(declaration, snapshots, graph),
                 hyper=hyper,
                 tableau=tableau,
-                inherited=inherited_fields(declaration, graph),
+                inherited=inherited_fields(declaration, graph, trigger),
                 keep_files=config.build_only,
             )
             try:

@@ -1,8 +1,10 @@
 """What Dagster shows of a refresh: checks that cannot be got round, the result, and metadata."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -13,8 +15,9 @@ from tableau_pipeline.components.inherited import inherited_fields
 from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import check_specs
+from tableau_pipeline.components.triggers import DbtTrigger
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Reconcile, Table
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.fields import Calculation, FieldMetadata
@@ -397,9 +400,10 @@ def dbt(columns: Mapping[str, Any]) -> dg.AssetSpec:
     )
 
 
-def inherited(*specs: dg.AssetSpec) -> Mapping[tuple[str, str], FieldMetadata]:
+def inherited(*specs: dg.AssetSpec, trigger: DbtTrigger | None = None):
     declaration = Declaration(name="Shop", project="Default", tables=(Table("orders", "orders"),))
-    return inherited_fields(declaration, dg.Definitions(assets=specs).resolve_asset_graph())
+    graph = dg.Definitions(assets=specs).resolve_asset_graph()
+    return inherited_fields(declaration, graph, trigger)
 
 
 def test_what_models_say_already():
@@ -414,6 +418,27 @@ def test_what_models_say_already():
         ("orders", "id"): FieldMetadata(description="Number of the order."),
         ("orders", "net"): FieldMetadata(description="Net.", caption="Net amount"),
     }
+
+
+@pytest.mark.parametrize("models", [None, ("raw_orders", "model.shop.orders")])
+def test_what_dbt_says_that_runs_elsewhere(tmp_path: Path, models: tuple[str, ...] | None):
+    """Prevents: descriptions that only dbt in Dagster passes on, or those of other models."""
+    said = {"orders": "Key.", "raw_orders": "Raw key.", "customers": "Customer."}
+    nodes = {
+        f"model.shop.{name}": {"name": name, "columns": {f"{name[0]}_id": {"description": text}}}
+        for name, text in said.items()
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps({"nodes": nodes}))
+    trigger = DbtTrigger(str(tmp_path / "run_results.json"), models)
+    expected = {("orders", "o_id"): FieldMetadata(description="Key.")}
+    if models:
+        expected["orders", "r_id"] = FieldMetadata(description="Raw key.")
+    assert inherited(dg.AssetSpec("orders"), trigger=trigger) == expected
+    (tmp_path / "manifest.json").write_text('{"nodes": {')
+    with pytest.raises(RefreshError, match=r"manifest.json cannot be read, perhaps because dbt"):
+        inherited(dg.AssetSpec("orders"), trigger=trigger)
+    (tmp_path / "manifest.json").unlink()
+    assert not inherited(dg.AssetSpec("orders"), trigger=trigger)
 
 
 def test_mistakes_in_dbt():
