@@ -158,6 +158,32 @@ def _schedules(definitions: dg.Definitions, datasources: Sequence[Datasource]) -
             yield f"{each.at('trigger', 'upstream')}: {problem}"
 
 
+def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
+    """Tell which assets Dagster passes over, because their file has a function `@dg.definitions`.
+
+    Of such a file, Dagster takes only what that function returns.
+    """
+    taken = [each for each in definitions.assets or () if isinstance(each, dg.AssetsDefinition)]
+    keys = {key for asset in taken for key in asset.keys}
+    # The function may have given an asset another key.
+    steps = {id(asset.node_def) for asset in taken if asset.is_executable}
+    for module in list(sys.modules.values()):
+        file, found = getattr(module, "__file__", None) or "", vars(module).values()
+        if not file.startswith(f"{folder}{os.sep}") or not any(
+            isinstance(each, dg.Definitions | LazyDefinitions) for each in found
+        ):
+            continue
+        for asset in found:
+            is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
+            if is_made and not keys & set(asset.keys) and id(asset.node_def) not in steps:
+                name = asset.node_def.name
+                yield (
+                    f"{file}: Dagster passes over `{name}`: of a file with @dg.definitions, it "
+                    f"takes only what that function returns. Return `{name}` there, too, or move "
+                    "one of them to another file"
+                )
+
+
 def misspelled(definitions: dg.Definitions, declared: PublishedDatasource) -> Iterator[str]:
     """Tell which models no asset makes whose name is almost that of one."""
     assets = _other_assets(definitions)
@@ -283,11 +309,13 @@ def load_definitions(folder: Path) -> dg.Definitions:
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
     _refuse(definitions, datasources, *_REPEATED, _models, _schedules)
+    warnings = _passed_over(definitions, folder)
     # It reads each model's newest snapshot, which is too slow for every run. A change of a model
     # and of what publishes it comes before the run of the model, so it is no mistake.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
-        for warning in _column_problems(definitions, datasources):
-            _LOG.warning("%s", warning)
+        warnings = chain(warnings, _column_problems(definitions, datasources))
+    for warning in warnings:
+        _LOG.warning("%s", warning)
     models = {model for each in datasources for model in each.component.models}
 
     def with_kinds(spec: dg.AssetSpec) -> dg.AssetSpec:

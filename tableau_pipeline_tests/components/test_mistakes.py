@@ -204,6 +204,25 @@ def test_a_name_that_a_model_has(project: Project):
     assert re.search(rf"^{file}:3: .*models.py:\d+ has too", mistakes(project))
 
 
+PREFIXED = 'dg.load_assets_from_current_module(key_prefix="dbt")'
+
+
+@pytest.mark.parametrize("returned", ["[]", "[orders]", PREFIXED])
+def test_an_asset_beside_definitions(
+    project: Project, returned: str, caplog: pytest.LogCaptureFixture
+):
+    """Prevents: models of dbt that are nowhere to be seen, because their file has a resource."""
+    text = f"""
+@dg.definitions
+def mine() -> dg.Definitions:
+    return dg.Definitions(assets={returned})
+"""
+    file = project.write("models.py", MODEL + text)
+    load_definitions(project.package)
+    expected = [f"{file}: Dagster passes over `orders`"] if returned == "[]" else []
+    assert [message.partition(": of a")[0] for message in caplog.messages] == expected
+
+
 def test_columns_that_no_snapshot_has(
     project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
