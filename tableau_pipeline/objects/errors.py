@@ -126,6 +126,9 @@ def in_words(
 def described(error: Exception, doing: str, url: str) -> str:
     """Return one line: what failed, the cause, what the store said, and the remedy."""
     text, scheme = str(error), url.partition(":")[0]
+    if "://" not in url:
+        first = text.partition("\n")[0].rstrip(".")
+        return f"{doing} {url} failed: {first}. Check the disk, and the rights to its folder"
     cause, remedy = next(
         ((cause, remedy) for pattern, cause, remedy in _CAUSES if re.search(pattern, text)),
         ("", "Check {endpoint}, and {credentials}"),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.core.declaration import Diff, Reconcile
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.fields import MetadataPolicy
@@ -197,6 +198,19 @@ def test_refused_by_the_server(new_pipeline: NewPipeline):
         assert pipeline.wrong() == []
     told = said(pipeline)
     assert (told["tags"], told["certified"]) == ({"finance"}, None)
+
+
+def test_values_that_cannot_be_stored(new_pipeline: NewPipeline):
+    """Prevents: a full or read-only disk for which the store's credentials are blamed."""
+    pipeline = new_pipeline(description="Flights of a year")
+    place = Path(pipeline.refresh().written)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("no folder")
+    with pytest.raises(RefreshError, match=rf"Writing {place}/.* Check the disk, and the rights"):
+        pipeline.run()
+    place.unlink()
+    assert pipeline.run().problems == ()
+    assert said(pipeline)["description"].startswith("Flights of a year")
 
 
 def test_overwrite_that_forgets(new_pipeline: NewPipeline):
