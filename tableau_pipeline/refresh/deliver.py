@@ -332,7 +332,7 @@ class Teller:
         names = (stored.store(now),) if now or target.written else ()
         sent = replace(
             sent,
-            target=target.model_copy(update={"written": names}),
+            target=completed(target, sent.remote, written=names),
             warnings=tuple(warnings),
             problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
         )
