@@ -107,7 +107,7 @@ def test_one_fact_does_not_end_the_others(sandbox: Sandbox, server: tsc.Server):
     sandbox.control.add(Cut(bytes=30, path="sites/*/datasources/*/content", times=None))
     path = "sites/*/datasources/*"
     sandbox.control.add(Refuse(status=503, method="DELETE", path=path, times=None))
-    facts = "downloaded_rows or new_upload or app_signs_in or another_site or viewer or creator"
+    facts = "downloaded_rows or new-upload or app_signs_in or another_site or viewer or creator"
     text = report(sandbox, *WRITING, facts)
     assert "1 of 2   all" in text
     for needed in ("CONNECTED_APP_CLIENT_ID", "OTHER_SITE", "VIEWER_TOKEN_NAME"):

@@ -64,11 +64,11 @@ def test_relationships_are_a_warning_with_a_count(star: Location):
         passed, severity, words = found.pop("relationships")
         assert (passed, severity) == (False, "WARN")
         assert words == "flights -> airlines: 4 rows without a match"
-        assert sorted(found) == ["guard", "keys", "reconciliation", "schema"]
+        assert sorted(found) == ["guard", "keys", "metadata", "reconciliation", "schema"]
         assert all(passed for passed, _, _ in found.values())
     snapshot(star.root, airlines("UA", "AA"), asset_key="airlines")
     repaired = checks(star.refresh("warned", declared=STAR))
-    assert [passed for passed, _, _ in repaired.values()] == [True] * 5
+    assert [passed for passed, _, _ in repaired.values()] == [True] * 6
 
 
 @pytest.mark.few_variants(1)

@@ -99,7 +99,8 @@ def test_the_web_shows_what_the_demo_published(tmp_path: Path):
     variables = {"PIPELINE_DATA_DIR": str(tmp_path / "data"), "SANDBOX_PORT": str(free_port())}
     output = subprocess.run(
         [sys.executable, "-m", "tableau_pipeline.demo"], cwd=ROOT, check=True,
-        env={**os.environ, **variables, "DAGSTER_HOME": str(home)}, capture_output=True, text=True,
+        env={**os.environ, **variables, "DAGSTER_HOME": str(home)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ).stdout  # fmt: skip
     lines = output.splitlines()
     assert output.count("Starting Spark, which takes some seconds") == 1
