@@ -73,6 +73,14 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
     assert f'x.csv, line 3: column "v": "{text}" is not a valid {type_}' in str(refused.value)
 
 
+def test_a_number_with_too_many_digits(file: Path):
+    """Prevents: a remedy that publishes 1.005 as 1005."""
+    written(file, "v\n1.005\n")
+    with pytest.raises(RefusedError, match=r'"1\.005" is not a valid decimal\(10,2\)') as refused:
+        read(file, columns="v decimal(10,2)")
+    assert 'thousands: "."' not in str(refused.value)
+
+
 @pytest.mark.parametrize("type_", ["bigint", "double"])
 def test_a_number_that_is_too_large(file: Path, type_: str):
     """Prevents: a search through the options of the reader, where only another type helps."""
