@@ -205,19 +205,22 @@ class Sender:
             self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise
         with phase(self.seconds, "job"):
-            return self._took_effect(intent, before, call, doing=doing, actions=actions)
+            try:
+                job_id = call()
+            except RefusedError as error:
+                self._record(intent, outcome=Outcome.REFUSED, note=str(error))
+                raise
+            # The server may have received the request or not, so the intent stays open.
+            if job_id is None:
+                raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
+            self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
+            intent = self._record(intent, job_id=job_id)
+            return self._took_effect(intent, before, doing=doing, actions=actions)
 
     def _took_effect(
-        self,
-        intent: Intent,
-        before: RemoteDatasource | None,
-        call: Callable[[], str | None],
-        *,
-        doing: str,
-        actions: str,
+        self, intent: Intent, before: RemoteDatasource | None, *, doing: str, actions: str
     ) -> Sent:
-        """Send the request, wait for the server's job, and look at what it has left."""
-        intent = self._called(intent, call, doing)
+        """Wait for the server's job, and look at what it has left."""
         seen: list[datetime] = []
 
         def look() -> None:
@@ -240,23 +243,6 @@ class Sender:
             )
         self.claim.check_effect(intent)
         return self._done(intent, before, Window.of(status), seen)
-
-    def _called(self, intent: Intent, call: Callable[[], str | None], doing: str) -> Intent:
-        """Send the request; return the intent with its job.
-
-        Raises:
-            RefreshError: the server may have received the request or not; the intent stays
-                open.
-        """
-        try:
-            job_id = call()
-        except RefusedError as error:
-            self._record(intent, outcome=Outcome.REFUSED, note=str(error))
-            raise
-        if job_id is None:
-            raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
-        self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
-        return self._record(intent, job_id=job_id)
 
     def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
         """Check that the data source is still as it was when the refresh was planned.
@@ -283,12 +269,16 @@ class Sender:
         seen: Collection[datetime],
     ) -> Sent:
         """What the data source shows once the request has taken effect."""
-        remote, target = located(self.server, intent), intent.target
-        metadata = None
+        server, target, metadata = self.server, intent.target, None
+        if intent.luid:
+            remote = found(server, intent.luid)
+        else:
+            named = server.find_by_name(intent.name, project_id=intent.project_id)
+            remote = _there(named, f'"{intent.name}"')
         if target and intent.mode in NEW_METADATA:
             # Read the metadata before the stamp, which shows whether another user changed it.
-            metadata = self.server.metadata(remote.luid)
-            remote = found(self.server, remote.luid)
+            metadata = server.metadata(remote.luid)
+            remote = found(server, remote.luid)
         is_update = intent.mode is None
         behaviour = target.behaviour if target else SiteBehaviour()
         if is_update and before:
@@ -312,7 +302,7 @@ class Sender:
         intent = self._record(
             intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
         )
-        remote, of_tags = tag(self.server, remote, self.tags)
+        remote, of_tags = tag(server, remote, self.tags)
         learnt = change.learnt(behaviour, is_update=is_update)
         return Sent(target, remote, intent, distrust or of_tags, learnt, metadata=metadata)
 
@@ -387,32 +377,20 @@ def changed_since(
     return now, change.unexplained(SiteBehaviour())
 
 
-def located(server: TableauSite, intent: Intent) -> RemoteDatasource:
-    """The data source of a request that has taken effect.
+def _there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
+    """Return a data source that was looked for by its name or LUID.
 
     Raises:
-        RefreshError: the data source was removed since.
+        RefreshError: it was removed from the server meanwhile.
     """
-    if intent.luid:
-        return found(server, intent.luid)
-    remote = server.find_by_name(intent.name, project_id=intent.project_id)
     if remote is None:
         raise RefreshError(
-            f'"{intent.name}" was published, but no longer exists. The next run publishes it again.'
+            f"{what} was removed from the server during the refresh. The next run publishes it "
+            "again."
         )
     return remote
 
 
 def found(server: TableauSite, luid: str) -> RemoteDatasource:
-    """The data source with this LUID.
-
-    Raises:
-        RefreshError: the data source was removed from the server meanwhile.
-    """
-    remote = server.find_by_luid(luid)
-    if remote is None:
-        raise RefreshError(
-            f"Data source {luid} was removed from the server during the refresh. The next run "
-            "publishes it again."
-        )
-    return remote
+    """The data source with this LUID; it raises what `_there` does."""
+    return _there(server.find_by_luid(luid), f"Data source {luid}")
