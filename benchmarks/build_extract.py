@@ -60,13 +60,13 @@ def compare_with_bare_sql() -> None:
 
 def _snapshots(folder: Path) -> dict[str, Snapshot]:
     spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
-    models = {
+    rows = {
         name: getattr(models, name)(raw.read(spark, name))
         for name in ("flights", "airlines", "airports", "planes")
     }
     return {
-        name: write_snapshot(model, SnapshotStore(folder), asset_key=name, run_id="bench")
-        for name, model in models.items()
+        name: write_snapshot(frame, SnapshotStore(folder), asset_key=name, run_id="bench")
+        for name, frame in rows.items()
     }
 
 

@@ -3,8 +3,9 @@
 import codecs
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -13,6 +14,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.errors import Chunk, printable
 from tableau_pipeline.ingest.options import Options, open_text
 
+_T = TypeVar("_T")
 # Twice as many take a fifth more memory, which larger files then fill.
 _BLOCK = 1 << 21
 _SEPARATORS = (";", "\t", "|", ",")
@@ -73,6 +75,19 @@ class _Block(NamedTuple):
             line += _line_ends(found.group())
 
 
+def ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """Yield the items; while one is used, a thread makes the next."""
+
+    def following() -> _T | None:
+        return next(items, None)
+
+    with ThreadPoolExecutor(1) as thread:
+        made = thread.submit(following)
+        while (item := made.result()) is not None:
+            made = thread.submit(following)
+            yield item
+
+
 def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
     """Return the names of the columns by the first record."""
     records = (record for block in _blocks(path, options) for _, record in block.records())
@@ -102,7 +117,7 @@ def csv_chunks(path: Path, options: Options, width: int) -> Iterator[Chunk]:
     A quote out of place refuses the file, as nothing tells where its record ends.
     """
     names, header = [str(number) for number in range(width)], options.header
-    for block in _blocks(path, options):
+    for block in ahead(_blocks(path, options)):
         counts: dict[int, int] = {}
         read = pa_csv.ReadOptions(column_names=names, use_threads=False)
         columns = _split(block.text, options, names, read, counts)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest.csv_files import csv_chunks, csv_names
+from tableau_pipeline.ingest.csv_files import ahead, csv_chunks, csv_names
 from tableau_pipeline.ingest.errors import BadRows, Chunk, Reading
 from tableau_pipeline.ingest.json_files import check_seen, json_chunks, json_schema
 from tableau_pipeline.ingest.options import (
@@ -153,21 +153,19 @@ def _write(
         values = converted(texts, field.dataType, options)
         return values, do("and_", texts.is_valid(), values.is_null())
 
-    def following() -> Chunk | None:
-        return next(chunks, None)
-
     # Nothing but Spark reads it, once and whole.
-    parquet = pq.ParquetWriter(target, schema, write_statistics=False)
+    parquet = pq.ParquetWriter(target, schema, write_statistics=False, use_dictionary=False)
     with parquet as writer, ThreadPoolExecutor() as pool:
-        ahead = pool.submit(following)
-        while chunk := ahead.result():
-            # The next chunk is split into values while this one is converted and written.
-            ahead = pool.submit(following)
+        # While a chunk is converted, the next one is split into values and the last one written.
+        written = pool.submit(lambda: None)
+        for chunk in ahead(chunks):
             arrays, wrong = zip(*pool.map(column, chunk.columns, fields), strict=True)
             rows = pa.RecordBatch.from_arrays([*arrays], schema=schema)
             if chunk.problems or any(each.true_count for each in wrong):
                 rows = rows.filter(bad.add(path, chunk, wrong))
-            writer.write_batch(rows)
+            written.result()
+            written = pool.submit(writer.write_batch, rows)
+        written.result()
 
 
 def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -> T.StructType:
