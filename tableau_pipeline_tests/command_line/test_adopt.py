@@ -143,6 +143,7 @@ def test_proposals(world: World, sales: str):
     assert star["tables"]["customers"]["refresh"] == {"diff": {"key": ["id"]}}
 
 
+@pytest.mark.slow
 def test_adoption_to_the_end(world: World, sales: str, tmp_path: Path):
     """Prevents: a proposal that leads to other rows, or to the loss of what people made."""
     assert world.run("adopt", "--project", "Default", "--write").code == 1

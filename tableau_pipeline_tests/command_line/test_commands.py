@@ -166,6 +166,7 @@ def test_diff(morning: World):
     assert morning.run("diff", "planes").code == 2
 
 
+@pytest.mark.slow
 def test_a_refresh_does_what_the_plan_told(morning: World):
     """Prevents: a merge on the strength of a plan that the next refresh does not follow; or who
     distrusts what is published cannot have it replaced."""
@@ -183,6 +184,7 @@ def test_a_refresh_does_what_the_plan_told(morning: World):
     assert full["decision"] == "publish (replace)"
 
 
+@pytest.mark.slow
 def test_a_dry_run_and_a_build_are_no_refreshes(morning: World):
     """Prevents: a refused data source that seems well again, because somebody has tried it out."""
     for option in ("--dry-run", "--build-only"):
@@ -202,6 +204,7 @@ def test_wrong_usage(morning: World, args: tuple[str, ...]):
         assert 'No data source is called "fligths": did you mean "flights"?' in told.errors
 
 
+@pytest.mark.slow
 def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: data sources that count as equal although nobody has looked."""
     with monkeypatch.context() as wrong:
@@ -233,6 +236,7 @@ def test_what_nothing_declares(morning: World):
     assert "This instance last refreshed it at" in found["why"]
 
 
+@pytest.mark.slow
 def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a traceback for who has just begun."""
     project(tmp_path, "nothing_yet")

@@ -192,6 +192,7 @@ def queries(world: World, *args: str) -> int:
     return len(asked)
 
 
+@pytest.mark.slow
 def test_an_open_sending(review: World):
     """Prevents: a plan that is certain of what a job of the server may still change."""
     review.model("arrivals", flights(9))

@@ -109,6 +109,7 @@ def test_a_large_file_is_counted_by_the_server(location: Location):
     assert "| equal | count on the server | 8 / 8 |" in found["report"]
 
 
+@pytest.mark.slow
 def test_what_nobody_can_judge_is_green_with_warnings(location: Location):
     """Prevents: a red audit each night because of a refresh that runs, or one to come."""
     location.model()

@@ -244,6 +244,7 @@ def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):
         declared(freshness=freshness)
 
 
+@pytest.mark.slow
 def test_a_page_of_the_web_ui_and_old_rows_are_told(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):

@@ -82,6 +82,7 @@ def test_a_root_that_is_no_path_is_refused(location: Location, monkeypatch: pyte
         location.refresh("both")
 
 
+@pytest.mark.slow
 def test_what_a_person_moved_is_not_taken_over(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: production that goes on with what a pull request has published, because it has the
     right name in the right project."""
@@ -112,6 +113,7 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
         assert location.refresh("busy").success
 
 
+@pytest.mark.slow
 def test_without_a_home_no_takeover_comes_first(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):

@@ -68,6 +68,7 @@ def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
     assert location.wrong("busy") == []
 
 
+@pytest.mark.slow
 def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
     """Prevents: 1,000 rows that become one, unasked, because no record of the 1,000 is left."""
     location.publish("busy")
@@ -160,6 +161,7 @@ def check_never_forgotten(
     assert location.wrong("busy", {"name": "busier"}) == []
 
 
+@pytest.mark.slow
 def test_checkpoint_is_found_after_60_refusals(location: Location, reads: list[int]):
     """Prevents: a type change that was refused for days is published by itself; twins."""
     check_never_forgotten(location, reads, others=30, own=60)
@@ -253,6 +255,7 @@ def newer(record: Record) -> dg.AssetObservation:
 CLAIM = Claim(refresh=7, owner=Owner(run_id="newer"))
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     "record", [CLAIM, Recovered(refresh=7, through=6)], ids=["claim", "requests"]
 )
@@ -426,6 +429,7 @@ def test_instances_that_keep_nothing_are_one_deployment(location: Location):
 KEEP_NOTHING = 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "published", [pytest.param(False, marks=pytest.mark.slow), True], ids=["first publish", "later"]
 )
@@ -451,6 +455,7 @@ def test_what_an_open_intent_is_about_stays(
     assert location.stored() == [4]
 
 
+@pytest.mark.slow
 def test_a_run_of_many_data_sources_collects_once(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):

@@ -137,6 +137,7 @@ def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.Monk
         assert len(web.got) == len(mail.got) == 2
 
 
+@pytest.mark.slow
 def test_who_does_not_answer_is_asked_again(location: Location):
     """Prevents: a message that is lost, or that everybody else gets twice."""
     with telling(location, Web, Web) as (tick, good, bad):
@@ -149,6 +150,7 @@ def test_who_does_not_answer_is_asked_again(location: Location):
         assert len(good.got) == len(bad.got) == 1
 
 
+@pytest.mark.slow
 def test_what_the_audit_finds(location: Location):
     """Prevents: rows that somebody else has changed, which only the list of runs shows."""
     with telling(location, Web) as (tick, web):
@@ -211,6 +213,7 @@ def test_a_model_that_failed_runs_again():
 SAID = {"quality_warning": True, "freshness": {"within": "24h"}}
 
 
+@pytest.mark.slow
 def test_a_refresh_that_nobody_starts(location: Location):
     """Prevents: analysts trust rows that are days old, since no run was there to warn them."""
     location.publish("overdue", declared=SAID)
@@ -245,6 +248,7 @@ def test_a_refresh_that_nobody_starts(location: Location):
         assert tick() == []
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_warned_of(location: Location):
     """Prevents: after a data source that is gone, nobody is warned of the others."""
     location.model()

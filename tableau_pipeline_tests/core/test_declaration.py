@@ -80,6 +80,7 @@ def test_digest_changes_with_the_data_model(changes: dict):
     assert replace(STAR, **changes).digest() != STAR.digest()
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=40))
 def test_keys_are_those_of_dagster_tableau(name: str):
     """Prevents: a data source beside the one that dagster-tableau's sheets are downstream of."""

@@ -94,6 +94,7 @@ with only_session(sys.argv[1], token="token", timeout=0, log=logging.getLogger()
 """
 
 
+@pytest.mark.slow
 def test_a_paused_process_is_named(temp: Path, caplog: pytest.LogCaptureFixture):
     # Prevents: two hours of waiting for a process that was stopped, and no word of which.
     caplog.set_level(logging.INFO, LOG.name)

@@ -208,6 +208,7 @@ def test_server_that_upgrades_to_https(sign_in: SignIn, tmp_path: Path):
             assert site.find_project("Default")
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("answer", [hostile.slow, hostile.slow_headers], ids=lambda it: it.__name__)
 def test_slow_answer_by_tls(sign_in: SignIn, tmp_path: Path, answer: hostile.Answer):
     """Prevents: what a deadline ends on a plain connection goes on for ever on an encrypted one."""

@@ -58,6 +58,7 @@ def said(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("moves", [True, False])
 def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     """Prevents: it is said wrongly or not at all; or again each night; or taken for drift."""

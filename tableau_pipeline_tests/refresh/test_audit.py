@@ -201,6 +201,7 @@ def test_by_key(pipeline: Pipeline):
     assert found.percent_equal == {"carrier": 66.67, "delay": 100.0}
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("policy", [Diff(("flight_id",)), Append("flight_id")])
 def test_whole_rows(pipeline: Pipeline, policy: Policy):
     """Prevents: a row that is there twice counts as one, or pairs with two."""
@@ -212,6 +213,7 @@ def test_whole_rows(pipeline: Pipeline, policy: Policy):
     assert found == Differences((), 1, 1, 7, 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [Diff(("flight_id",)), Append("flight_id")])
 def test_little_memory(pipeline: Pipeline, policy: Policy):
     """Prevents: a comparison in slices that loses rows, or counts them twice."""

@@ -197,6 +197,7 @@ class Zombie:
         return self.pipeline.refresh(around_journal=lambda _: journal, **around)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("stop", ["overtaken", "no network"])
 def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pipeline], stop: str):
     """Prevents: for a user who may not list jobs, the next run waits for hours for a request that
@@ -218,6 +219,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a zombie that is paused between its last look and its call changes newer rows, and
     nobody ever notices where neither time stamp nor revision shows an update."""

@@ -320,6 +320,7 @@ def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_adopted_extract_of_a_database(pipeline: Pipeline):
     """Prevents: the second refresh of what was an extract drops the work that the first kept, or
     sends an update that no server applies to an extract."""
@@ -358,6 +359,7 @@ def test_adoption_names_what_it_would_drop(star: Pipeline):
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("killed", [None, "job", "outcome", "closing"])
 def test_adoption_by_a_server_that_keeps_nothing_is_red(
     new_pipeline: Callable[..., Pipeline], killed: str | None

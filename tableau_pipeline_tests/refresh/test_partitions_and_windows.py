@@ -65,7 +65,7 @@ def windows(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(
     "zone", [PARIS, *(pytest.param(zone, marks=pytest.mark.slow) for zone in OTHER_ZONES)]
@@ -98,6 +98,7 @@ def test_partitions_come_and_go(windows: Pipeline):
     assert ships(windows) == RowCounts(deleted=1, inserted=0)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("is_null", [False, True], ids=["beside", "null"])
 def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
     """Prevents: a row that lies in another partition's window is deleted with it; one without a
@@ -167,7 +168,7 @@ def published(pipeline: Pipeline, *, after: int = 0) -> int:
     return report.checkpoint.tables["flights"].content.rows
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_window_over_a_model_that_stands_still(pipeline: Pipeline, policy: Policy):
     """Prevents: rows stay for ever once nothing new comes, those without a day go with them, or
@@ -245,6 +246,7 @@ def parted(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("retain", [None, Retain("day", 5)], ids=["all", "window"])
 def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
     """Prevents: an update that costs as much as the model is large, however little changed."""
@@ -278,6 +280,7 @@ def publish_in_parts(star: Pipeline, policy: Policy) -> None:
     star.run()
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("policy", [Diff(("carrier",)), Partitions("part")], ids=["diff", "parts"])
 def test_a_key_that_another_partition_has(star: Pipeline, policy: Policy):
     """Prevents: sums that are twice too large, as only changed files are read."""

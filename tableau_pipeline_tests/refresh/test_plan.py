@@ -218,6 +218,7 @@ def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
 UNREADABLE = Reconcile(max_mb=1e-6, by="download")
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("rule", "parts"),
     [
@@ -462,7 +463,7 @@ def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Pa
     assert star.run().decision == "no change"
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("damage", [cut, newer_release, zeros])
 def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
     """Prevents: a manifest that was cut off makes each refresh fail, without a word which; older

@@ -159,6 +159,7 @@ def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline):
     assert pipeline.extract_files() == [report.extract.path]
 
 
+@pytest.mark.slow
 def test_full_disk_sends_nothing(pipeline: Pipeline):
     """Prevents: a file that lost its tables to a full disk is sent, and readers find no rows."""
     pipeline.run()

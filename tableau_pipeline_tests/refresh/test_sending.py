@@ -80,7 +80,7 @@ def test_killed_for_real(pipeline: Pipeline):
     assert_at_rest(pipeline)
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
 @pytest.mark.parametrize("step", ["update", "job"])
 def test_nothing_is_sent_beside_a_job_that_may_run(
@@ -290,6 +290,7 @@ def publishes(pipeline: Pipeline) -> Callable[[], object]:
     return lambda: other_users.publishes(pipeline, flights(3), user=ADMIN)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("before", "moment", "on"),
     [

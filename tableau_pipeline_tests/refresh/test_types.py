@@ -37,7 +37,7 @@ def published(pipeline: Pipeline, column: str = "departs", by: str = "flight_id"
     return published_rows(pipeline.eyes, str(item.id)).sort_by(by)[column].to_pylist()
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("zone", "policy", "more"),
     [
@@ -162,7 +162,7 @@ def rows(keys: Sequence[Any], type_: pa.DataType, *, new: str) -> pa.Table:
     return table([(key, new) for key in keys], id=type_, word=pa.string())
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("type_", "keys"),
     [

@@ -56,6 +56,7 @@ def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> N
     assert snapshot.size == sum(path.stat().st_size for path in stored)
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("emptied", ["no rows", "no partitions", "all filtered out"])
 def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, storage: Storage) -> None:
     """Prevents a hang or a failure where Spark optimizes the whole job away, or readers that fail

@@ -233,6 +233,7 @@ def _of_stored(stored: DataFrame) -> Fingerprint:
 _MANY = 3_000_000
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     """Prevents a driver that holds the hashes of a whole partition."""
     needed = []

@@ -355,7 +355,7 @@ def test_files_without_field_ids(pipeline: Pipeline, catalog: SqlCatalog):
 ROWS = values_of_all_types().drop_columns(["tiny", "small"])
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("column", ROWS.schema.names[1:])
 def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatalog, column: str):
     """Prevents: NULL in place of the value that only the path of a Hive table's file had."""

@@ -44,7 +44,7 @@ from tableau_pipeline_tests.refresh.lakes.tables import (
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 from tableau_pipeline_tests.refresh.support.shipping import refused
 
-LAKES = (Delta, Mapped, Iceberg)
+LAKES = (Delta, Iceberg, Mapped)
 SHIPPED = [
     ("append", {40, 41}, RowCounts(deleted=0, inserted=2)),
     ("merge", {1, 99}, RowCounts(deleted=1, inserted=2)),
@@ -79,6 +79,7 @@ def accepted(pipeline: Pipeline, today: datetime = FIRST_DAY) -> None:
         pipeline.run(Accept.SCHEMA, around={"now": today})
 
 
+@pytest.mark.few_variants(2)
 def test_changed_rows_are_sent(pipeline: Pipeline, lake: Any):
     """Prevents: a table that goes whole whenever some of its rows change, or is rewritten; a
     comparison with another version of the table, or with files that it has left."""
@@ -172,6 +173,7 @@ def _kept(rows: pa.Table, window: Retain | None, today: datetime) -> pa.Table:
     return rows.filter(pc.invert(pc.fill_null(is_old, False)))
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("lake", [Delta, Iceberg], indirect=True)
 def test_a_base_that_is_gone_costs_a_whole_publish(pipeline: Pipeline, lake: Any):
     """Prevents: a refresh that fails for ever once the published files or snapshots are gone."""
@@ -193,6 +195,7 @@ def test_another_table_in_its_place(pipeline: Pipeline, lake: Delta):
     assert published(pipeline) == in_order(lake.rows())
 
 
+@pytest.mark.slow
 @only_delta
 def test_a_restored_table(pipeline: Pipeline, lake: Delta):
     """Prevents: a restored version taken for that of its number."""
@@ -204,6 +207,7 @@ def test_a_restored_table(pipeline: Pipeline, lake: Delta):
     assert published(pipeline) == in_order(lake.rows())
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("lost", [True, False], ids=["a key is lost", "rows were not compared"])
 @only_delta
 def test_an_update_is_proved(
@@ -245,6 +249,7 @@ def write_iceberg(rows: pa.Table, by: Sequence[str], folder: Path, catalog: SqlC
     return in_catalog(made), lambda: made.scan().to_arrow()
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(("format_", "write"), [("delta", write_delta), ("iceberg", write_iceberg)])
 def test_types_and_partitions(
     pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path, format_: Any, write: Callable

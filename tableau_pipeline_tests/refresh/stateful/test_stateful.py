@@ -13,7 +13,7 @@ from tableau_pipeline_tests.refresh.stateful.replay import Case, play
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
 # A history takes some two seconds of a processor: FEW suit `make test`, MANY all that CI runs.
-FEW, MANY = 8, 124
+FEW, MANY = 4, 124
 # Many histories take their time.
 pytestmark = pytest.mark.timeout(3600)
 in_parts = pytest.mark.parametrize(
