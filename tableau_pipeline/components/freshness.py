@@ -106,12 +106,12 @@ class Freshness:
         return None
 
 
-def old_models(
+def data_age(
     declaration: Declaration, freshness: Freshness, snapshots: Snapshots
-) -> tuple[str, dict[str, float]]:
-    """Why the data are late although they were refreshed, "" if they are not; and the models' ages.
+) -> dg.AssetCheckResult:
+    """Return whether the newest versions of the models meet the deadline; if not, a warning.
 
-    Ages are in hours since the newest version of each model that counts was written.
+    The first line of its description is shown to analysts, too.
     """
     problems, hours, now = [], {}, datetime.now(UTC)
     for model in declaration.models if freshness.models is None else freshness.models:
@@ -121,20 +121,13 @@ def old_models(
             if freshness.late(at, now):
                 when = f"{at:%Y-%m-%d %H:%M} UTC"
                 problems.append(f'the newest version of the model "{model}" is of {when}')
-    return "; ".join(problems), hours
-
-
-def data_age(
-    declaration: Declaration, freshness: Freshness, snapshots: Snapshots
-) -> dg.AssetCheckResult:
-    """Return whether the newest versions of the models meet the deadline; if not, a warning."""
-    problems, hours = old_models(declaration, freshness, snapshots)
+    old = f"Older than freshness allows: {'; '.join(problems)}."
     remedy = "Run these models, or see why their sources have nothing new"
     return dg.AssetCheckResult(
         asset_key=dg.AssetKey.from_user_string(declaration.key),
         check_name=DATA_AGE,
         passed=not problems,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"Older than freshness allows: {problems}. {remedy}" if problems else None,
+        description=f"{old}\n{remedy}" if problems else None,
         metadata={f"age in hours/{model}": age for model, age in hours.items()},
     )

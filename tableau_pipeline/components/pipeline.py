@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from tableau_pipeline.components.audit import AuditTime
 from tableau_pipeline.components.automation import triggers_of
 from tableau_pipeline.components.notifications import Notify, notification_sensor
-from tableau_pipeline.components.overdue import overdue_definitions
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.quality_warnings import warning_definitions
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.resources import resources_from_env
@@ -125,5 +125,5 @@ class TableauPipeline(YamlComponent):
             sensors=[notification_sensor(self.notify, declared)] if self.notify else None,
         )
         audit = self.audit.definitions(declared) if self.audit else dg.Definitions()
-        overdue = overdue_definitions(declared)
-        return dg.Definitions.merge(mine, triggers_of(declared), audit, overdue)
+        warnings = warning_definitions(declared)
+        return dg.Definitions.merge(mine, triggers_of(declared), audit, warnings)

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from inspect import isclass
 from pathlib import Path
 from string import Template
@@ -14,11 +13,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster.components.core.decl import ComponentLoaderDecl
 from pydantic import Field, field_validator, model_validator
 
-from tableau_pipeline.components.freshness import (
-    Freshness,
-    data_age,
-    old_models,
-)
+from tableau_pipeline.components.freshness import Freshness, data_age
 from tableau_pipeline.components.inherited import inherited_fields
 from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
 from tableau_pipeline.components.reporting import (
@@ -165,9 +160,6 @@ def refresh_assets(
                 keep_files=config.build_only,
             )
             try:
-                if freshness:
-                    aged = partial(old_models, declaration, freshness, setup.snapshots)
-                    setup = replace(setup, late=lambda: aged()[0] or None)
                 report = refresh(setup, config.options())
             except RefreshError as error:
                 tag_run(context, declaration, error.decision)

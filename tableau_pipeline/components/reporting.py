@@ -12,7 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
 
 from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.core.checkpoint import Checkpoint
@@ -115,13 +118,18 @@ def _refused(
         last = instance.event_log_storage.get_asset_check_execution_history(
             spec.key, limit=1, status=evaluated
         )
-        event = last[0].event.dagster_event if last and last[0].event else None
-        before = event.asset_check_evaluation_data if event else None
+        before = evaluation(last[0]) if last else None
         said = (before.description or "" if before else "").removeprefix(_NOT_REACHED).strip()
         note = f"{_NOT_REACHED} {said}".strip()
         # A warning, unless it passed.
         fails = before is None or not before.passed
         yield _result(declaration, spec.name, note if fails else None, note=note)
+
+
+def evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
+    """Return what a check found, if it has come so far."""
+    event = record.event.dagster_event if record and record.event else None
+    return event.asset_check_evaluation_data if event else None
 
 
 def _reconciliation(declaration: Declaration, report: Report) -> dg.AssetCheckResult:

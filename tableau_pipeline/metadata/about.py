@@ -29,8 +29,6 @@ Capability = Literal[
 ]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
 CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
-# Only recorded: "yes" while a data quality warning is declared, or "refused", which is told once.
-WARNING = ("about", "quality warning")
 _LONGEST_TAG = 200
 
 
@@ -114,8 +112,8 @@ class About:
     )
     quality_warning: bool = Field(
         default=False,
-        description="While a refresh is refused or fails, or the data source is late, warn those "
-        "who use it by a data quality warning. Needs a site with Data Management.",
+        description="While a refresh is refused or fails, or the data source is late, let a "
+        "sensor warn those who use it by a data quality warning. Needs Data Management.",
     )
 
     @model_validator(mode="after")

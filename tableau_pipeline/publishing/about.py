@@ -9,8 +9,6 @@ from xml.etree import ElementTree
 import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
-from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.about import CERTIFIED, DESCRIPTION, NOTE, OWNER
@@ -235,8 +233,8 @@ def quality_warnings(site: TableauSite, luid: str) -> Sequence[tuple[str, str]]:
     return site.ask(f"Reading the data quality warnings of {luid}", read)
 
 
-def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> bool:
-    """Make a text our only data quality warning, or have none; return whether that changed it.
+def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> None:
+    """Make a text our only data quality warning, or have none.
 
     Args:
         tag: by it, ours are told from those of people.
@@ -253,21 +251,6 @@ def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> boo
         url = f"{_warnings(site)}/datasource/{luid}"
         doing = f"Adding a data quality warning to {luid}"
         site.ask(doing, partial(endpoint.post_request, url, request))
-    return set(ours.values()) != ({message} if message else set())
-
-
-def warn_of_failure(
-    declaration: Declaration,
-    record: Checkpoint | None,
-    site: TableauSite,
-    why: str = "The last refresh was refused or has failed",
-) -> None:
-    """Warn that a refresh did not come, if anything is published yet."""
-    if record and record.luid:
-        changed = record.changed_at
-        when = f" They last changed at {changed:%Y-%m-%d %H:%M} UTC." if changed else ""
-        text = f"{why}: the rows may be out of date.{when}"
-        set_warning(site, record.luid, declaration.tag, text)
 
 
 def _warnings(site: TableauSite) -> str:

@@ -13,19 +13,18 @@ from tableau_pipeline.core.checkpoint import (
     SiteBehaviour,
     TableContent,
 )
-from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.declaration import file_name
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.about import CERTIFIED, WARNING
-from tableau_pipeline.metadata.merge import Values, conflict_phrases, is_about
+from tableau_pipeline.metadata.about import CERTIFIED
+from tableau_pipeline.metadata.merge import conflict_phrases, is_about
 from tableau_pipeline.metadata.publication import Declared, Merged, lost
 from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.metadata.written import NOTHING
-from tableau_pipeline.publishing.about import AboutOnServer, set_warning
-from tableau_pipeline.publishing.errors import SignInError
+from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.keep import check_kept, keep
 from tableau_pipeline.refresh.observe import Base
@@ -301,14 +300,11 @@ class Teller:
 
     Attributes:
         about: what the server said before anything was sent.
-        late: returns why its data are late; None if they are not.
     """
 
-    declaration: Declaration
     server: TableauSite
     declared: Declared
     about: AboutOnServer
-    late: Callable[[], str | None]
 
     def tell(self, sent: Sent, target: Checkpoint, *, equal: bool | None) -> Sent:
         """Return what came of it; with its own warnings alone.
@@ -325,36 +321,17 @@ class Teller:
         changes, failed = self.about.set(sent.remote, aim, is_new=is_new)
         written = {path: value for path, value in result.written.items() if path not in failed}
         written |= {path: past[path] for path in failed.keys() & past.keys()}
-        warned, is_warned, warnings = self._warned(sent.remote, equal=equal)
         fields = stored.read(target.written[0]) if target.written else {}
         now = {path: value for path, value in fields.items() if not is_about(path)}
-        now |= {**written, **warned}
+        now |= written
         names = (stored.store(now),) if now or target.written else ()
         sent = replace(
             sent,
             target=completed(target, sent.remote, written=names),
-            warnings=tuple(warnings),
+            warnings=(),
             problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
         )
-        return self._looked(sent, began, changes + is_warned) if changes or is_warned else sent
-
-    def _warned(
-        self, remote: RemoteDatasource, *, equal: bool | None
-    ) -> tuple[Values, bool, list[str]]:
-        """Warn of late data, or no longer: what to record, whether it changed, and why not."""
-        is_declared, before = self.declaration.quality_warning, self.declared.past.get(WARNING)
-        if equal is False or not (is_declared or before == "yes"):
-            # A difference makes the refresh fail, which warns of it.
-            return {WARNING: before} if before else {}, False, []
-        try:
-            late = self.late() if is_declared else None
-            text = f"Out of date: {late}" if late else None
-            changed = set_warning(self.server, remote.luid, self.declaration.tag, text)
-        except RefreshError as error:
-            is_final = isinstance(error, RefusedError | SignInError)
-            told = [] if before == "refused" else [f"`quality_warning` has no effect: {error}"]
-            return {WARNING: "refused"} if is_final else {}, False, told
-        return {WARNING: "yes"} if is_declared else {}, changed, []
+        return self._looked(sent, began, changes) if changes else sent
 
     def _looked(self, sent: Sent, began: datetime, changes: int) -> Sent:
         """What the server shows after our changes, so that they are no drift."""

@@ -28,7 +28,7 @@ from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
 from tableau_pipeline.core.journal import History, Journal, Recovered, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
-from tableau_pipeline.errors import Check, DriftError, RefreshError, RefusedError
+from tableau_pipeline.errors import Check, DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
 from tableau_pipeline.extracts.compare import (
@@ -44,7 +44,7 @@ from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.metadata.fields import Inherited
 from tableau_pipeline.metadata.merge import is_about
 from tableau_pipeline.metadata.publication import Declared, Merged
-from tableau_pipeline.publishing.about import AboutOnServer, warn_of_failure
+from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
@@ -88,7 +88,6 @@ class Setup:
         sleep: takes seconds.
         takeover: take over data sources that another deployment publishes.
         link: the address of the asset in Dagster's web UI; None if that is not known.
-        late: returns why the data are late; None if they are not.
         inherited: what is said of the models' columns elsewhere, by model and column.
     """
 
@@ -105,7 +104,6 @@ class Setup:
     sleep: Callable[[float], None] = time.sleep
     takeover: bool = False
     link: str | None = None
-    late: Callable[[], str | None] = lambda: None
     inherited: Inherited = field(default_factory=dict)
 
     @property
@@ -331,10 +329,10 @@ class _Phases:
             link=setup.link,
         )
         about, wanted = None, declared.wanted(certified=True)
-        says = declaration.quality_warning or any(map(is_about, [*wanted, *declared.past]))
+        says = any(map(is_about, [*wanted, *declared.past]))
         if says and not self._options.offline and not not_ours(declaration, base, self._options):
             about = AboutOnServer(self._server, base.remote, wanted, declared.past)
-            self._teller = Teller(declaration, self._server, declared, about, setup.late)
+            self._teller = Teller(self._server, declared, about)
         found = about.found if about else None
         return declared, declared.merged(base.metadata, found, is_edited=base.is_edited)
 
@@ -527,7 +525,6 @@ def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
         elif not options.build_only:
             # Before the models, as a refresh does: a dry run tells of the same problem first.
             history = read_history(setup.journal.records())
-        stack.enter_context(_warned_of(setup, claim))
         builder = (
             # An audit compares what is published with its own versions, whatever came since.
             setup.builder({}) if options.audit else stack.enter_context(newest_models(setup))
@@ -535,26 +532,6 @@ def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
         if not options.build_only and not options.offline:
             site = stack.enter_context(setup.server())
         yield _Phases(setup, options, builder, site, claim, history)
-
-
-@contextmanager
-def _warned_of(setup: Setup, claim: HeldClaim | None) -> Generator[None]:
-    """Let the data source warn of a refresh in the block that was refused or has failed."""
-    try:
-        yield
-    except RefreshError as error:
-        if claim and setup.declaration.quality_warning:
-            setup.log.debug("Warning of %r", error)
-            try:
-                if not claim.is_closed:
-                    # A refresh that has overtaken this one knows better.
-                    claim.check_fence()
-                record = read_history(setup.journal.records()).recovered.record
-                with setup.server() as site:
-                    warn_of_failure(setup.declaration, record, site)
-            except Exception as warning:  # noqa: BLE001 - nothing may hide what went wrong before
-                setup.log.warning("No data quality warning was set: %s", warning)
-        raise
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Telling people of incidents: by web, by mail, and by warnings at data sources."""
+"""Telling people of incidents: by web and by mail."""
 
 import json
 from collections.abc import Generator
@@ -12,13 +12,10 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.notifications import Notify, notification_sensor
-from tableau_pipeline.components.overdue import overdue_definitions
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.standing import failure_of, remedy
-from tableau_pipeline.publishing import about
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.support.models import flights
-from tableau_pipeline_tests.refresh.support.pipeline import session
 
 
 class Web(BaseHTTPRequestHandler):
@@ -67,13 +64,6 @@ URLS = {
     Web: "json://127.0.0.1:{}/hook",
     Mail: "mailto://127.0.0.1:{}?from=us@example.com&to=team@example.com&mode=insecure",
 }
-
-
-def grow_old(location: Location, key: str) -> None:
-    """Let the last refresh of a data source be two days old."""
-    last = location.instance.get_latest_materialization_event(dg.AssetKey(key))
-    assert last
-    location.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
 
 
 @contextmanager
@@ -173,7 +163,7 @@ def test_what_failed_and_what_is_late(location: Location):
         telling(location, Web) as (tick, web),
         telling(location, Web, on=("failed",)) as (only, few),
     ):
-        grow_old(location, "busy")
+        location.grow_old("busy")
         tick()
         location.sandbox.stop()
         assert not location.refresh("busy", full=True).success
@@ -208,60 +198,3 @@ def test_a_model_that_failed_runs_again():
     run = dg.materialize([sales_rows, sales], instance=instance, raise_on_error=False)
     told = remedy("sales", failure_of(instance, run.run_id, "sales"))
     assert told == "tableau-pipeline refresh sales --models"
-
-
-SAID = {"quality_warning": True, "freshness": {"within": "24h"}}
-
-
-@pytest.mark.slow
-def test_a_refresh_that_nobody_starts(location: Location):
-    """Prevents: analysts trust rows that are days old, since no run was there to warn them."""
-    location.publish("overdue", declared=SAID)
-    datasource = location.declaration("overdue", SAID)
-    assert isinstance(datasource, PublishedDatasource)
-    resources = dg.Definitions(resources=location.resources())
-    made = dg.Definitions.merge(overdue_definitions([datasource]), resources)
-    sensor = made.resolve_sensor_def("quality_warnings")
-    job = made.resolve_job_def("quality_warnings")
-    requests: list[int] = []
-    cursor: str | None = None
-    with session(location.sandbox) as site:
-        luid = str(location.checkpoint("overdue").luid)
-
-        def tick() -> list[str]:
-            nonlocal cursor
-            with dg.build_sensor_context(location.instance, cursor=cursor) as context:
-                result = sensor.evaluate_tick(context)
-            cursor = result.cursor
-            requests.append(len(result.run_requests or ()))
-            if requests[-1]:
-                assert job.execute_in_process(instance=location.instance).success
-            return [text for _, text in about.quality_warnings(site, luid)]
-
-        assert tick() == []
-        grow_old(location, "overdue")
-        for _ in range(2):
-            (text,) = tick()
-            assert text.startswith("These data are late: the rows may be out of date.")
-        assert requests == [0, 1, 0]
-        assert location.refresh("overdue", declared=SAID).success
-        assert tick() == []
-
-
-@pytest.mark.slow
-def test_one_that_cannot_be_warned_of(location: Location):
-    """Prevents: after a data source that is gone, nobody is warned of the others."""
-    location.model()
-    watched = [location.declaration(key, SAID) for key in ("gone", "stale")]
-    for each in watched:
-        assert location.refresh(each.key, declared=SAID).success
-        last = location.instance.get_latest_materialization_event(dg.AssetKey(each.key))
-        location.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
-    resources = dg.Definitions(resources=location.resources())
-    made = dg.Definitions.merge(overdue_definitions(watched), resources)
-    gone, stale = (str(location.checkpoint(each.key).luid) for each in watched)
-    with session(location.sandbox) as site:
-        site.delete(gone)
-        job = made.resolve_job_def("quality_warnings")
-        assert not job.execute_in_process(instance=location.instance, raise_on_error=False).success
-        assert about.quality_warnings(site, stale)

@@ -186,7 +186,7 @@ def test_quality_warnings(shop: Shop):
         about.set_warning(site, luid, "ours", text)
         said = [each for _, each in about.quality_warnings(site, luid)]
         assert said == ["Salaries", f"{text} (ours)"]
-    assert about.set_warning(site, luid, "ours", None)
+    about.set_warning(site, luid, "ours", None)
     assert [each for _, each in about.quality_warnings(site, luid)] == ["Salaries"]
     with shop.sandbox.quirks(data_management=False):
         with pytest.raises(RefusedError, match="403157"):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,8 +17,6 @@ from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.publishing import about
-from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -227,51 +224,3 @@ def test_overwrite_that_forgets(new_pipeline: NewPipeline):
     assert on_server.set(now, on_server.found, is_new=True)[1] == {}
     del before["rules"]["All Users", "Connect"]
     assert said(pipeline) == before
-
-
-def warnings_on(pipeline: Pipeline) -> list[str]:
-    return [text for _, text in about.quality_warnings(pipeline.eyes, str(item_of(pipeline).id))]
-
-
-def test_warning_while_refused(new_pipeline: NewPipeline):
-    """Prevents: analysts trust old rows; or are warned for ever; or the refusal is hidden."""
-    pipeline = new_pipeline(quality_warning=True)
-    pipeline.run()
-    item = item_of(pipeline)
-    pipeline.eyes.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
-    pipeline.model("flights", flights(0))
-    told = []
-    for _ in range(2):
-        with pytest.raises(RefusedError, match="min_rows"):
-            pipeline.run()
-        told.append(warnings_on(pipeline))
-    (hers, ours), again = told
-    assert [hers, ours] == again
-    assert hers == "Salaries"
-    assert re.search(r"refused.* UTC\. \(tableau-pipeline:", ours)
-    pipeline.missing.add("flights")
-    with pytest.raises(RefusedError, match="has no snapshot"):
-        pipeline.run()
-    pipeline.missing.clear()
-    pipeline.model("flights", flights(9))
-    report = pipeline.run()
-    assert warnings_on(pipeline) == ["Salaries"]
-    assert (report.warnings, pipeline.run().decision) == ((), "no change")
-
-
-def test_site_without_the_license(new_pipeline: NewPipeline):
-    """Prevents: no refresh, or a warning each night, where the site has no such warnings."""
-    pipeline = new_pipeline(quality_warning=True, on={"data_management": False})
-    assert re.search("`quality_warning` has no effect: .*403157", *pipeline.run().warnings)
-    assert pipeline.run().warnings == pipeline.run().warnings == ()
-    pipeline.model("flights", flights(0))
-    with pytest.raises(RefusedError, match="min_rows"):
-        pipeline.run()
-
-
-def test_warning_while_the_models_are_old(new_pipeline: NewPipeline):
-    """Prevents: a refresh of old models takes the warning away, and the rows pass for new."""
-    pipeline = new_pipeline(quality_warning=True)
-    for late, expected in (("it is of May", ["Out of date: it is of May"]), (None, [])):
-        refresh(replace(pipeline.refresh(), late=lambda late=late: late), Options())
-        assert [text.partition(" (tab")[0] for text in warnings_on(pipeline)] == expected

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -83,6 +83,20 @@ class Location:
     def days_pass(self, days: float = 20) -> None:
         """Let all that is stored be that much older."""
         age(self.root, days)
+
+    def grow_old(self, key: str) -> None:
+        """Let the last refresh of a data source be two days old."""
+        last = self.instance.get_latest_materialization_event(dg.AssetKey(key))
+        assert last
+        self.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
+
+    def grow_old_model(self, model: str = MODEL, *, days: float) -> None:
+        """Let the newest version of a model be that old."""
+        newest = self.store.newest(model)
+        assert newest
+        older = newest.model_copy(update={"created_at": newest.created_at - timedelta(days=days)})
+        manifest = self.root / self.store.manifest(model, newest.number)
+        manifest.write_text(older.manifest(), "utf-8")
 
     def stored(self, asset_key: str = MODEL) -> list[int]:
         """The versions of a model that are there."""

@@ -1,0 +1,104 @@
+"""A sensor and a job that keep data quality warnings at data sources whose rows may be old."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import dagster as dg
+
+from tableau_pipeline.components.freshness import DATA_AGE
+from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
+from tableau_pipeline.components.reporting import evaluation
+from tableau_pipeline.components.standing import State, known, standing
+from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.project_root import below
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.about import set_warning
+from tableau_pipeline.publishing.errors import SignInError
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.resources import TableauServerResource, tableau_project_root
+from tableau_pipeline.resources.services import as_failure
+
+_JOB = "quality_warnings"
+_INTERVAL, _RETRY = 60, 900
+# The reason itself is for the pipeline's people alone, as it may name values of rows.
+_STOPPED = "The last refresh was refused or has failed"
+_WHY = {
+    State.REFUSED: _STOPPED,
+    State.FAILED: _STOPPED,
+    State.LATE: "These data are late",
+}
+
+
+def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
+    """Return the job and its sensor for those of these data sources that declare the warning."""
+    watched = {each.key: each for each in datasources if each.quality_warning}
+    if not watched:
+        return dg.Definitions()
+
+    @dg.op(name="set_quality_warnings", pool=POOL, out=dg.Out(dg.Nothing))
+    def set_all(context: dg.OpExecutionContext, tableau: TableauServerResource) -> None:
+        with as_failure(context.log), tableau.session(context.log) as site:
+            if problems := [*_set(site, context.instance, watched)]:
+                raise RefreshError("\n".join(problems))
+
+    @dg.job(name=_JOB, description="Sets and removes warnings at data sources.")
+    def job() -> None:
+        set_all()
+
+    @dg.sensor(
+        name=_JOB,
+        job=job,
+        minimum_interval_seconds=_INTERVAL,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Starts the job when a data source becomes old, or is fresh again.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        before = json.loads(context.cursor or "{}")
+        # Of those that are being refreshed, nothing is known before the end.
+        now = before | dict(_texts(context.instance, watched))
+        is_changed = any(before.get(key) != text for key, text in now.items())
+        for last in context.instance.get_run_records(dg.RunsFilter(job_name=_JOB), limit=1):
+            has_failed = last.dagster_run.status is dg.DagsterRunStatus.FAILURE
+            is_changed |= has_failed and time.time() - (last.end_time or 0) > _RETRY
+        return dg.SensorResult([dg.RunRequest()] if is_changed else [], cursor=json.dumps(now))
+
+    return dg.Definitions(jobs=[job], sensors=[sensor])
+
+
+def _set(
+    site: TableauSite, instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
+) -> Iterator[str]:
+    """Set and remove warnings; yield what another try may mend."""
+    # Looks again: a refresh may have come since the sensor did.
+    for key, text in _texts(instance, watched):
+        record = read_history(DagsterJournal(instance, key).records()).recovered.record
+        if record is None or record.luid is None:
+            continue
+        try:
+            tag = below(watched[key], tableau_project_root()).tag
+            set_warning(site, record.luid, tag, text)
+        except (RefusedError, SignInError) as error:
+            # Such as on a site without the license.
+            site.log.warning("quality_warning of %s has no effect: %s", key, error)
+        except RefreshError as error:
+            yield f"{key}: {error}"
+
+
+def _texts(
+    instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
+) -> Iterator[tuple[str, str | None]]:
+    """Yield by key what is to stand at a data source, if anything; not while it is refreshed."""
+    found = known(instance, watched)
+    checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
+    ages = instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks.values()])
+    for key, datasource in watched.items():
+        state, last = standing(datasource, found[key]).state, found[key].last
+        age = evaluation(ages.get(checks[key]))
+        if why := _WHY.get(state):
+            when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""
+            yield key, f"{why}: the rows may be out of date.{when}"
+        elif state is not State.RUNNING:
+            said = age.description if age and not age.passed else None
+            yield key, said.partition("\n")[0] if said else None

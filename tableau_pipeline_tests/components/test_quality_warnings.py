@@ -1,0 +1,114 @@
+"""Warnings at data sources whose rows may be old."""
+
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import dagster as dg
+import pytest
+import tableauserverclient as TSC
+
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.quality_warnings import warning_definitions
+from tableau_pipeline.publishing import about
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.components.support.location import MODEL, Location
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.faults import Refuse
+
+SAID = {"quality_warning": True, "freshness": {"within": "24h"}}
+
+
+@contextmanager
+def watching(
+    location: Location, *keys: str
+) -> Generator[tuple[TableauSite, Callable[[], bool | None]]]:
+    """What evaluates the sensor as the daemon does, and carries out the job that it requests."""
+    declared = [location.declaration(key, SAID) for key in keys]
+    watched = [each for each in declared if isinstance(each, PublishedDatasource)]
+    resources = dg.Definitions(resources=location.resources())
+    made = dg.Definitions.merge(warning_definitions(watched), resources)
+    sensor = made.resolve_sensor_def("quality_warnings")
+    job = made.resolve_job_def("quality_warnings")
+    cursor = None
+
+    def tick() -> bool | None:
+        """Whether the job succeeded; None if it was not requested."""
+        nonlocal cursor
+        with dg.build_sensor_context(location.instance, cursor=cursor) as context:
+            result = sensor.evaluate_tick(context)
+        cursor = result.cursor
+        if not result.run_requests:
+            return None
+        return job.execute_in_process(instance=location.instance, raise_on_error=False).success
+
+    with session(location.sandbox) as site:
+        yield site, tick
+
+
+def on_server(location: Location, site: TableauSite, key: str) -> list[str]:
+    found = about.quality_warnings(site, str(location.checkpoint(key).luid))
+    return [text.partition(" (tableau-pipeline:")[0] for _, text in found]
+
+
+def test_warnings_while_rows_may_be_old(location: Location):
+    """Prevents: analysts trust old rows, are warned for ever, or lose the warnings of others."""
+    location.publish("old", declared=SAID)
+    with watching(location, "old") as (site, tick):
+        assert (tick(), tick()) == (None, None)
+        item = site.tsc.datasources.get_by_id(str(location.checkpoint("old").luid))
+        site.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
+        when = r" They were last refreshed at .* UTC\."
+        refused = rf"The last refresh was refused or has failed: .* out of date\.{when}"
+        late = rf"These data are late: the rows may be out of date\.{when}"
+        models = rf'Older than .*: the newest version of the model "{MODEL}" is of .* UTC\.'
+
+        def told(expected: str | None) -> None:
+            assert (tick(), tick()) == (True, None)
+            others, *ours = on_server(location, site, "old")
+            assert (others, len(ours)) == ("Salaries", 1 if expected else 0)
+            assert not expected or re.fullmatch(expected, *ours)
+
+        location.model(flights(0))
+        assert not location.refresh("old", declared=SAID).success
+        told(refused)
+        location.model(flights(9))
+        assert location.refresh("old", declared=SAID).success
+        told(None)
+        location.grow_old("old")
+        told(late)
+        location.grow_old_model(days=2)
+        assert location.refresh("old", declared=SAID).success
+        told(models)
+        location.model(flights(8))
+        assert location.refresh("old", declared=SAID).success
+        told(None)
+
+
+@pytest.mark.slow
+def test_sites_without_such_warnings(location: Location, caplog: pytest.LogCaptureFixture):
+    """Prevents: a job that fails again and again where no try can help."""
+    location.publish("alone", declared=SAID)
+    location.grow_old("alone")
+    with watching(location, "alone") as (_, tick), location.sandbox.quirks(data_management=False):
+        assert (tick(), tick()) == (True, None)
+    assert "quality_warning of alone has no effect" in caplog.text
+
+
+@pytest.mark.slow
+def test_one_that_cannot_be_warned_of(location: Location, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: after a data source that is gone, or an outage, nobody is warned of the others."""
+    location.model()
+    for key in ("gone", "stale"):
+        assert location.refresh(key, declared=SAID).success
+        location.grow_old(key)
+    with watching(location, "gone", "stale") as (site, tick):
+        site.delete(str(location.checkpoint("gone").luid))
+        with location.sandbox.armed(
+            Refuse(path="sites/*/dataQualityWarnings/**", status=500, times=None)
+        ):
+            assert (tick(), tick()) == (False, None)
+        monkeypatch.setattr("tableau_pipeline.components.quality_warnings._RETRY", -1)
+        assert (tick(), tick()) == (True, None)
+        assert on_server(location, site, "stale")
