@@ -12,23 +12,34 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from lxml import etree
 from lxml.etree import _Element as Element
 
-from tableau_pipeline.metadata.columns import (
+from tableau_pipeline.metadata.columns import Following, Tables
+from tableau_pipeline.metadata.document import (
     AGGREGATIONS,
-    Tables,
+    Document,
+    attributes_of,
     default_role,
-    folder_items,
-    follow,
-    local_names,
+    insert,
+    label,
+    local_name,
+    parsed,
+    place,
+    plain,
+    set_type,
 )
-from tableau_pipeline.metadata.digest import attributes_of, label, parsed, plain, records
-from tableau_pipeline.metadata.editing import ATTRIBUTES, LINE_END, Editing, Names, local_name
-from tableau_pipeline.metadata.formulas import fields_in, unquoted, with_fields
+from tableau_pipeline.metadata.formulas import fields_in, quoted, unquoted, with_fields
 from tableau_pipeline.metadata.merge import TAKEN, Path, Values
 
 _NONE: Values = MappingProxyType({})
 _BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
 # The name of a column that a view or filter uses, with its aggregation and kind.
 _INSTANCE = re.compile(r"\w+:(.*):\w+", re.DOTALL)
+# The feature that brought folders for dimensions and measures alike.
+_FOLDERS = "SchemaViewerObjectModel"
+# What Tableau writes before the end of a line in formatted text.
+_LINE_END = "\u00c6"
+_ATTRIBUTES = MappingProxyType(
+    {"caption": "caption", "format": "default-format", "hidden": "hidden"}
+)
 
 
 class Tds:
@@ -64,7 +75,7 @@ class Tds:
         """
         root = parsed(self.content)
         before = etree.tostring(root.getroottree())
-        follow(root, tables)
+        Following(root).follow(tables)
         Editing(root, changes).apply()
         if etree.tostring(root.getroottree()) == before:
             return self.content
@@ -77,60 +88,48 @@ class Tds:
             name: table and column, or the name of a declared calculation.
             but: paths of formulas and hierarchies that change, and no longer use it then.
         """
-        columns = local_names(self._root)
-        local = columns.get((name[0], name[1])) if len(name) == 2 else local_name(name[0])
-        return tuple(dict.fromkeys(_users(self._root, local, frozenset(but)))) if local else ()
+        document = Document(self._root)
+        local = document.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
+        return tuple(dict.fromkeys(_users(document, local, frozenset(but)))) if local else ()
 
 
-class _Reading:
+class _Reading(Document):
     """The values of a `.tds`, as the merge with two other sides needs them."""
 
     def __init__(self, root: Element, wanted: Values, written: Sequence[Values]) -> None:
-        self._root, self._wanted, self._written = root, wanted, written
         sides = (wanted, *written)
-        self._calculations = dict.fromkeys(
-            path[1] for side in sides for path in side if path[0] == "calculation"
-        )
-        self._names = Names(root, self._calculations)
-        self._items = folder_items(root)
-        self._columns = {each.get("name", ""): each for each in root if plain(each) == "column"}
+        named = [path[1] for side in sides for path in side if path[0] == "calculation"]
+        super().__init__(root, named)
+        self._calculations = dict.fromkeys(named)
+        self._wanted, self._written = wanted, written
 
     def values(self) -> Iterator[tuple[Path, str]]:
         """Yield path and value."""
-        locals_ = local_names(self._root)
-        for table, column, texts in records(self._root):
-            local = locals_[table, column]
-            path = ("field", table, column)
-            element = self._columns.get(local)
-            yield from self._field(path, local, element, texts.get("local-type", ""))
+        for each in self.records:
+            yield from self._field(("field", each.table, each.column), each.local, each.type)
         for name in self._calculations:
-            yield from self._calculation(name)
-        for hierarchy in self._root.iterfind("./drill-paths/drill-path"):
-            members = [self._names.shown(each.text or "") for each in hierarchy.iterfind("field")]
-            yield (
-                ("hierarchy", hierarchy.get("name", ""), "fields"),
-                json.dumps(members, ensure_ascii=False),
-            )
+            yield from self._calculation(("calculation", name), name)
+        for name, element in self.hierarchies.items():
+            local = [each.text or "" for each in element.iterfind("field")]
+            members = [self.names.get(each, each) for each in local]
+            yield ("hierarchy", name, "fields"), json.dumps(members, ensure_ascii=False)
 
-    def _field(
-        self, path: Path, local: str, element: Element | None, datatype: str
-    ) -> Iterator[tuple[Path, str]]:
-        if element is not None:
-            for part, attribute in ATTRIBUTES.items():
-                if (value := element.get(attribute, "")) and (part, value) != ("hidden", "false"):
-                    yield (*path, part), value
-            if text := _description(element):
-                yield (*path, "description"), text
-        for item in self._items.get(local, ())[:1]:
+    def _field(self, path: Path, local: str, datatype: str) -> Iterator[tuple[Path, str]]:
+        element = self.columns.get(local)
+        attributes = attributes_of(element)
+        for part, attribute in _ATTRIBUTES.items():
+            if (value := attributes.get(attribute)) and (part, value) != ("hidden", "false"):
+                yield (*path, part), value
+        if element is not None and (text := _description(element)):
+            yield (*path, "description"), text
+        for item in self.items.get(local, ())[:1]:
             folder = item.getparent()
             if folder is not None and (name := folder.get("name")):
                 yield (*path, "folder"), name
-        attributes = {} if element is None else attributes_of(element)
         datatype = attributes.get("datatype", datatype)
-        role = attributes.get("role", default_role(datatype))
-        yield from self._unless(default_role(datatype), (*path, "role"), role)
-        usual = AGGREGATIONS.get(datatype, "Count")
-        yield from self._unless(usual, (*path, "aggregation"), attributes.get("aggregation", usual))
+        aggregation = AGGREGATIONS.get(datatype, "Count")
+        for part, usual in {"role": default_role(datatype), "aggregation": aggregation}.items():
+            yield from self._unless(usual, (*path, part), attributes.get(part, usual))
 
     def _unless(self, default: str, path: Path, value: str) -> Iterator[tuple[Path, str]]:
         """The value, unless it is the products' default, and the other sides do not name it."""
@@ -138,35 +137,183 @@ class _Reading:
         if value != default or self._wanted.get(path) == value or is_named:
             yield path, value
 
-    def _calculation(self, name: str) -> Iterator[tuple[Path, str]]:
-        local, path = local_name(name), ("calculation", name)
-        element = self._columns.get(local)
-        inner = None if element is None else element.find("calculation")
-        if element is not None and inner is not None:
-            formula = with_fields(inner.get("formula", ""), self._names.shown_in_brackets)
-            yield (*path, "formula"), formula
-            datatype = element.get("datatype", "")
+    def _calculation(self, path: Path, name: str) -> Iterator[tuple[Path, str]]:
+        ours = self.columns.get(local_name(name))
+        if ours is not None and (inner := ours.find("calculation")) is not None:
+            yield (*path, "formula"), self._written_by_people(inner.get("formula", ""))
+            datatype = ours.get("datatype", "")
             yield from self._unless("real", (*path, "type"), datatype)
-            yield from self._field(path, local, element, datatype)
+            yield from self._field(path, local_name(name), datatype)
             return
-        for other, column in self._columns.items():
+        for other, column in self.columns.items():
             if label(column) == name:
                 inner = column.find("calculation")
                 formula = other if inner is None else inner.get("formula", other)
-                yield (*path, "formula"), with_fields(formula, self._names.shown_in_brackets)
+                yield (*path, "formula"), self._written_by_people(formula)
                 yield (*path, TAKEN), other
                 return
+
+    def _written_by_people(self, formula: str) -> str:
+        names = self.names
+        return with_fields(formula, lambda each: quoted(names[each]) if each in names else each)
 
 
 def _description(column: Element) -> str:
     """The text of a description, in which products write the end of a line in a way of theirs."""
     runs = column.iterfind("./desc/formatted-text/run")
-    return "".join(run.text or "" for run in runs).replace(f"{LINE_END}\n", "\n").strip()
+    return "".join(run.text or "" for run in runs).replace(f"{_LINE_END}\n", "\n").strip()
 
 
-def _users(root: Element, local: str, but: frozenset[Path]) -> Iterator[str]:
-    changed = {local_name(path[1]) for path in but if path[::2] == ("calculation", "formula")}
-    for each in root:
+class Editing(Document):
+    """Changes of a `.tds` in place."""
+
+    def __init__(self, root: Element, changes: Mapping[Path, str | None]) -> None:
+        super().__init__(root, [path[1] for path in changes if path[0] == "calculation"])
+        self._changes = changes
+        self._named = {name: local for local, name in self.names.items()}
+        self._types = {each.local: each.type for each in self.records}
+        tags = {plain(each) for each in root}
+        self._has_old_folders = "folder" in tags and "folders-common" not in tags
+
+    def apply(self) -> None:
+        """Make the changes."""
+        formulas = {path[1]: value for path, value in self._changes.items() if _is_formula(path)}
+        for name, formula in formulas.items():
+            if formula and local_name(name) not in self.columns:
+                self.add(local_name(name), "real").set("caption", name)
+        # The role depends on the type.
+        for path, value in sorted(self._changes.items(), key=lambda each: each[0][-1] != "type"):
+            if path[0] == "hierarchy":
+                self._set_hierarchy(path[1], json.loads(value) if value else ())
+            elif local := self._known(path):
+                self._set(local, path[-1], value)
+        self.drop({local_name(name) for name, formula in formulas.items() if not formula})
+
+    def _known(self, path: Path) -> str | None:
+        """The local name of a field; None if the published file does not have it."""
+        if path[0] == "field":
+            return self.locals.get((path[1], path[2]))
+        ours = local_name(path[1])
+        return ours if ours in self.columns else None
+
+    def _set(self, local: str, part: str, value: str | None) -> None:
+        if part == "folder":
+            self._set_folder(local, value)
+            return
+        column = self.columns.get(local)
+        if column is None:
+            if value is None:
+                return
+            column = self.add(local, self._types.get(local) or "string")
+        match part:
+            case "description":
+                _describe(column, value)
+            case "type":
+                set_type(column, value or "real")
+            case "role":
+                datatype = column.get("datatype", "")
+                set_type(column, datatype, value or default_role(datatype))
+            case "formula":
+                inner = column.find("calculation")
+                if inner is None:
+                    inner = etree.Element("calculation", {"class": "tableau"})
+                    place(column, 0, inner)
+                named = with_fields(value or "", lambda each: self._local(unquoted(each)) or each)
+                inner.set("formula", named)
+            case _:
+                attribute = _ATTRIBUTES.get(part, part)
+                if value is None:
+                    column.attrib.pop(attribute, None)
+                else:
+                    column.set(attribute, value)
+
+    def _local(self, name: str) -> str | None:
+        """The local name of what people write; None if there is no such field of ours."""
+        # It may be a calculation of ours that does not change.
+        ours = local_name(name)
+        return self._named.get(name, ours if ours in self.columns else None)
+
+    def _set_folder(self, local: str, name: str | None) -> None:
+        for item in self.items.pop(local, ()):
+            self.take_out(item)
+        if name is None:
+            return
+        folders = self.root if self._has_old_folders else self._section("folders-common", _FOLDERS)
+        folder = _child(folders, "folder", name)
+        if self._has_old_folders:
+            # They hold either dimensions or measures.
+            role = attributes_of(self.columns.get(local)).get("role")
+            folder.set("role", f"{role or default_role(self._types.get(local, ''))}s")
+        item = etree.Element("folder-item", {"name": local, "type": "field"})
+        place(folder, len(folder), item)
+        self.items[local] = [item]
+
+    def _set_hierarchy(self, name: str, members: Sequence[str]) -> None:
+        path = _child(self._section("drill-paths"), "drill-path", name)
+        for each in path.findall("field"):
+            path.remove(each)
+        # A person's description of it comes after its fields.
+        for position, member in enumerate(members):
+            field = etree.Element("field")
+            field.text = self._local(member) or member
+            path.insert(position, field)
+        if not members:
+            self.take_out(path)
+
+    def _section(self, tag: str, feature: str | None = None) -> Element:
+        """The part of the data source; it is made if there is none."""
+        found = next((each for each in reversed(self.root) if plain(each) == tag), None)
+        if found is None:
+            prefix = self._prefix(feature) if feature else ""
+            found = etree.Element(f"{prefix}{tag}")
+            insert(self.root, found)
+        return found
+
+    def _prefix(self, feature: str) -> str:
+        """What products write before elements of a feature, which the file must list."""
+        manifest = self._section("document-format-change-manifest")
+        listed = {str(each.tag) for each in manifest}
+        prefix = f"_.fcp.{feature}.true..."
+        # Products in which all of this is new write such prefixes.
+        is_new = any(
+            name.startswith(("_.fcp.ObjectModelEncapsulateLegacy", prefix)) for name in listed
+        )
+        prefix = prefix if is_new and feature not in listed else ""
+        if f"{prefix}{feature}" not in listed:
+            place(manifest, len(manifest), etree.Element(f"{prefix}{feature}"))
+        return prefix
+
+
+def _is_formula(path: Path) -> bool:
+    return path[::2] == ("calculation", "formula")
+
+
+def _child(parent: Element, tag: str, name: str) -> Element:
+    """The child of this name, which is made if there is none."""
+    for each in parent:
+        if plain(each) == tag and each.get("name") == name:
+            return each
+    child = etree.Element(tag, {"name": name})
+    if parent.tag == "datasource":
+        insert(parent, child)
+    else:
+        place(parent, len(parent), child)
+    return child
+
+
+def _describe(column: Element, text: str | None) -> None:
+    for each in column.findall("desc"):
+        column.remove(each)
+    if text is not None:
+        desc = etree.Element("desc")
+        place(column, len(column), desc)
+        run = etree.SubElement(etree.SubElement(desc, "formatted-text"), "run")
+        run.text = text.replace("\n", f"{_LINE_END}\n")
+
+
+def _users(document: Document, local: str, but: frozenset[Path]) -> Iterator[str]:
+    changed = {local_name(path[1]) for path in but if _is_formula(path)}
+    for each in document.root:
         inner = each.find("calculation")
         kind, name = plain(each), each.get("name", "")
         if kind == "column" and inner is not None and name not in {*changed, local}:
@@ -176,8 +323,7 @@ def _users(root: Element, local: str, but: frozenset[Path]) -> Iterator[str]:
             yield f'group or set "{label(each)}"'
         elif kind == "filter" and _names(each, local):
             yield "a filter"
-    for hierarchy in root.iterfind("./drill-paths/drill-path"):
-        name = hierarchy.get("name", "")
+    for name, hierarchy in document.hierarchies.items():
         members = [each.text for each in hierarchy.iterfind("field")]
         if local in members and ("hierarchy", name, "fields") not in but:
             yield f'hierarchy "{name}"'
@@ -201,11 +347,8 @@ def pack(tds: bytes, hyper: File, into: File) -> None:
         ValueError: the `.tds` has no connection to such a file.
     """
     root = parsed(tds)
-    found = [
-        *root.iterfind("./extract//connection[@class='hyper']"),
-        *root.iterfind("./connection//connection[@class='hyper']"),
-        *root.iterfind("./connection[@class='hyper']"),
-    ]
+    parts = ("./extract//connection", "./connection//connection", "./connection")
+    found = [each for part in parts for each in root.iterfind(f"{part}[@class='hyper']")]
     if not found:
         raise ValueError("it has no connection to a .hyper file")
     path = PurePosixPath(found[0].get("dbname", "").replace("\\", "/"))

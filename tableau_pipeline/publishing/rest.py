@@ -21,7 +21,7 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.server import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.metadata.digest import LARGEST
+from tableau_pipeline.metadata.document import LARGEST
 
 # The largest page that Tableau returns.
 _PAGE_SIZE = 1000

@@ -10,7 +10,7 @@ from lxml import etree
 
 from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.digest import read_metadata
-from tableau_pipeline.metadata.editing import ORDER
+from tableau_pipeline.metadata.document import ORDER
 from tableau_pipeline.metadata.merge import TAKEN, Values, merge
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline_tests.metadata.test_digest import TDS

@@ -16,8 +16,7 @@ from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.columns import Tables
-from tableau_pipeline.metadata.digest import parsed, records
-from tableau_pipeline.metadata.editing import local_name
+from tableau_pipeline.metadata.document import Document, local_name, parsed
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing.rest import tds_in
@@ -137,7 +136,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         f"{path.name} {number}": etree.tostring(each)
         for path in workbooks
         for number, each in enumerate(parsed_workbook(path).iterfind("./datasources/datasource"))
-        if records(each)
+        if Document(each).records
     }
     assert len(found) >= 8
     return found
@@ -156,9 +155,10 @@ def test_files_of_others_survive(files: dict[str, bytes]):
     """Prevents: what Tableau writes, and our own examples lack, is lost or garbled."""
     for name, content in files.items():
         tables: dict[str, list[tuple[str, str]]] = {}
-        for table, column, texts in records(parsed(content)):
-            type_ = HYPER_TYPES.get(texts.get("local-type", ""), "TEXT")
-            tables.setdefault(table, []).append((column, type_))
+        for each in Document(parsed(content)).records:
+            tables.setdefault(each.table, []).append(
+                (each.column, HYPER_TYPES.get(each.type, "TEXT"))
+            )
         file = Tds(content)
         assert file.edited({}, tables) is content, name
         table, columns = next(iter(tables.items()))
@@ -175,7 +175,7 @@ def test_files_of_others_survive(files: dict[str, bytes]):
         tables[table].pop()
         back = {path: file.values().get(path) for path in wanted}
         again = etree.fromstring(edited.edited(back, tables))
-        field = next(texts["local-name"] for _, _, texts in records(again))
+        field = Document(again).records[0].local
         if all(each.get("name") != field for each in etree.fromstring(content).iterfind("column")):
             # To have had a caption, it needed an element, which says what its type does.
             for each in again.findall("column"):

@@ -10,10 +10,9 @@ from unittest import mock
 from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.metadata.editing import Editing
 from tableau_pipeline.metadata.merge import Merge, merge
 from tableau_pipeline.metadata.publication import Declared
-from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline.metadata.tds import Editing, Tds
 from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.deliver import Delivery
