@@ -19,7 +19,6 @@ from tableau_pipeline.metadata.merge import (
     is_about,
     merge,
 )
-from tableau_pipeline.metadata.publication import Merged
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import recorded
 from tableau_pipeline.refresh.plan import (
@@ -123,7 +122,7 @@ def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
     merged = None
     with suppress(RefusedError):
         was = _wanted(before)
-        merged = Merged(merge(_wanted(now), [was], was, on_conflict="keep"), was)
+        merged = merge(_wanted(now), [was], was, on_conflict="keep")
     plan = decide(Facts(now, desired, base, metadata=merged), Options())
     if isinstance(plan, NoChange):
         plan = NoChange("what is declared otherwise changes no rows by itself")
@@ -131,7 +130,7 @@ def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
         plan = UpdateTables({}, f"new content in {', '.join(plan.tables)}")
     moves = base.move.phrases if base.move else {}
     report = Report(plan, base=base, moves=moves, desired=desired)
-    changes = change_phrases(merged.merge) if merged else ()
+    changes = change_phrases(merged) if merged else ()
     notes = tuple(Note("metadata", each) for each in changes)
     return replace(foreseen(now, report), rows=0, notes=notes)
 
@@ -179,7 +178,7 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
     kind, size = "publish", before.size if before else None
     match report.plan:
         case NoChange():
-            changes = report.merged.merge.changes if report.merged else ()
+            changes = report.merged.changes if report.merged else ()
             others = "metadata" if any(map(is_about, changes)) else "unchanged"
             kind, size = "move" if report.moves else others, 0
         case UpdateTables():
@@ -225,7 +224,7 @@ def _notes(report: Report) -> Iterator[Note]:
     if base.checkpoint:
         for change in schema_changes(report.desired, base.checkpoint.tables):
             yield Note("schema", change)
-    merged = report.merged.merge if report.merged else None
+    merged = report.merged
     if merged and not isinstance(report.plan, Refuse):
         yield from (Note("metadata", change) for change in change_phrases(merged))
         yield from (Note("conflict", conflict) for conflict in conflict_phrases(merged))

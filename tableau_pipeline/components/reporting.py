@@ -82,7 +82,7 @@ def check_results(
         yield _result(declaration, RELATIONSHIPS, found or None, metadata=rows)
     if declaration.reconcile:
         yield _reconciliation(declaration, report)
-    conflicts = conflict_phrases(report.merged.merge) if report.merged else []
+    conflicts = conflict_phrases(report.merged) if report.merged else []
     problem = "\n".join(dict.fromkeys([*conflicts, *report.problems]))
     yield _result(declaration, METADATA, problem or None, metadata=_field_table(report))
 
@@ -205,7 +205,7 @@ def _column_metadata(
 def _field_table(report: Report) -> dict[str, Any]:
     """Return the declared metadata beside what the server held before, if there is any."""
     merged, is_sent = report.merged, report.checkpoint is not None
-    if merged is None or not (found := field_rows(report.wanted, merged.found, merged.merge)):
+    if merged is None or not (found := field_rows(report.wanted, merged)):
         return {}
     rows = [
         [*map(escaped, (*cells, fate.replace("to be ", "") if is_sent else fate))]

@@ -32,20 +32,49 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What follows from the three.
+    """What follows from the three, and for a `.tds` from its changes.
 
     Attributes:
+        found: what the server held of the values.
         changes: values to set; None removes one.
         kept: values that a person changed, and the declaration did not; None if removed.
         conflicts: reported whatever the policy. By `replace`, they are among the changes, but for
             calculations whose name somebody else's field has. By `refuse`, nothing may be sent.
         written: to be recorded once the changes are made.
+        tds: with the changes, for the desired tables; None if the server was not asked, or
+            `problem`.
+        problem: why what it holds of fields cannot be kept when a file with the desired tables is
+            published, as a phrase; None if it can be.
+        broken: phrases for what people have made of columns that go.
     """
 
+    found: Values
     changes: Mapping[Path, str | None]
     kept: Mapping[Path, str | None]
     conflicts: tuple[Conflict, ...]
     written: Values
+    tds: bytes | None = None
+    problem: str | None = None
+    broken: tuple[str, ...] = ()
+
+    @property
+    def of_fields(self) -> Mapping[Path, str | None]:
+        """The changes that a file is to bring along."""
+        return {path: value for path, value in self.changes.items() if not is_about(path)}
+
+    @property
+    def phrase(self) -> str:
+        """The same in words: "metadata: caption of flights.delay"; "" for nothing."""
+        named = ", ".join(map(shown, self.of_fields))
+        return f"metadata: {named}" if named and not self.problem else ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know of it, in sentences."""
+        found = conflict_phrases(self)
+        if self.problem and self.of_fields:
+            found.append(f"What is declared of metadata cannot be set: {self.problem}")
+        return found
 
 
 def merge(
@@ -88,7 +117,7 @@ def merge(
             is_set = on_conflict == "replace" and not taken
             changes |= differing if is_set else {}
             record |= want if is_set else pasts[0]
-    return Merge(changes, kept, tuple(conflicts), record)
+    return Merge(found, changes, kept, tuple(conflicts), record)
 
 
 def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable[Path]:
@@ -161,18 +190,17 @@ def conflict_phrases(merged: Merge) -> list[str]:
     ]
 
 
-def rows(wanted: Values, found: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
+def rows(wanted: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
     """Return what is declared beside what is there, and what becomes of it, as rows of a table."""
-    fates = dict.fromkeys(merged.changes, "to be published") | dict.fromkeys(
-        merged.kept, "edited, stays"
-    )
+    fates = dict.fromkeys(merged.changes, "to be published")
+    fates |= dict.fromkeys(merged.kept, "edited, stays")
     for path in [conflict.path for conflict in merged.conflicts]:
         fates[path] = f"conflict, {'to be replaced' if path in merged.changes else 'stays'}"
     return [
         (
             shown(path),
             shown_value(path, wanted.get(path)),
-            shown_value(path, found.get(path)),
+            shown_value(path, merged.found.get(path)),
             fates.get(path, ""),
         )
         for path in dict.fromkeys([*wanted, *fates])

@@ -44,7 +44,7 @@ class AboutOnServer:
     def __init__(
         self, site: TableauSite, remote: RemoteDatasource | None, wanted: Values, written: Values
     ) -> None:
-        self._site, self._written = site, written
+        self.site, self._written = site, written
         self._ours = {*wanted, *written}
         self._has_rules = any(path[0] == "permission" for path in self._ours)
         self._luids: dict[tuple[str, str], str] = {}
@@ -68,7 +68,7 @@ class AboutOnServer:
             self.found = {**owner, **self._values(remote)}
 
     def _find(self, kind: str, name: str) -> bool:
-        luid = grantee(self._site, kind, name)
+        luid = grantee(self.site, kind, name)
         self._luids |= {(kind, name): luid} if luid else {}
         return luid is not None
 
@@ -84,10 +84,10 @@ class AboutOnServer:
                 values["permission", *who, capability] = mode
         if owner := names.get(("user", remote.owner_id)):
             values[OWNER] = owner[1]
-        elif remote.owner_id != self._site.user_id:
+        elif remote.owner_id != self.site.user_id:
             values[OWNER] = remote.owner_id
             with suppress(RefreshError):
-                values[OWNER] = self._site.user(remote.owner_id)[0]
+                values[OWNER] = self.site.user(remote.owner_id)[0]
             self._luids["user", values[OWNER]] = remote.owner_id
         return values
 
@@ -105,7 +105,7 @@ class AboutOnServer:
         """
         try:
             if is_new and self._has_rules:
-                self._rules = permissions(self._site, remote.luid)
+                self._rules = permissions(self.site, remote.luid)
             before = self._values(remote)
         except RefreshError as error:
             return 0, dict.fromkeys(self._ours, str(error))
@@ -126,7 +126,7 @@ class AboutOnServer:
         before: Values,
     ) -> Iterator[tuple[Collection[Path], Callable[[], None]]]:
         """Yield the requests that are needed, each with the values that it sets."""
-        site, say = self._site, partial(describe, self._site, luid)
+        site, say = self.site, partial(describe, self.site, luid)
         for is_added, call in ((True, site.tag), (False, site.untag)):
             if tags := [p for p in changes if p[0] == "tag" and bool(changes[p]) == is_added]:
                 yield tags, partial(call, luid, [tag for _, tag in tags])

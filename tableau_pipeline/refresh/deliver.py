@@ -18,14 +18,12 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
+from tableau_pipeline.extracts.metadata import Declared, lost
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.about import CERTIFIED
-from tableau_pipeline.metadata.merge import conflict_phrases, is_about
-from tableau_pipeline.metadata.publication import Declared, Merged, lost
+from tableau_pipeline.metadata.merge import Merge, conflict_phrases, is_about
 from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.metadata.written import NOTHING
 from tableau_pipeline.publishing.about import AboutOnServer
-from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.keep import check_kept, keep
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
@@ -53,7 +51,7 @@ class Delivery:
     now: Callable[[], datetime]
     seconds: dict[str, float]
     declared: Declared
-    merged: Merged | None
+    merged: Merge | None
 
     def deliver(
         self,
@@ -149,7 +147,7 @@ class Delivery:
         now = {path: value for path, value in declared.past.items() if is_about(path)}
         if not is_whole or plan.merged:
             is_set = merged and not merged.problem
-            fields = merged.merge.written if merged and is_set else declared.past
+            fields = merged.written if merged and is_set else declared.past
             now |= {path: value for path, value in fields.items() if not is_about(path)}
         if not (now or before):
             return ()
@@ -231,7 +229,7 @@ class Delivery:
 
     def _with_metadata(
         self,
-        merged: Merged,
+        merged: Merge,
         extract: Extract,
         target: Checkpoint,
         remote: RemoteDatasource,
@@ -270,10 +268,10 @@ class Delivery:
             return sent
         is_edited = held.digest != sent.target.metadata
         merged = replace(self.declared, pasts=()).merged(held, None, is_edited=is_edited)
-        if merged is None or not merged.merge.changes:
+        if merged is None or not merged.changes:
             return sent
         about = {path: value for path, value in self.declared.past.items() if is_about(path)}
-        name = self.declared.stored.store({**merged.merge.written, **about})
+        name = self.declared.stored.store({**merged.written, **about})
         written = (name, *(sent.target.written or (NOTHING,)))
         known: dict[str, Any] = {"written": written, "behaviour": sent.learnt}
         known["metadata"] = sent.target.metadata if is_edited else None
@@ -294,50 +292,37 @@ class Delivery:
         return sent
 
 
-@dataclass(frozen=True, slots=True)
-class Teller:
-    """Makes a server say of a data source itself what is declared, once its rows are there.
+def tell(
+    about: AboutOnServer, declared: Declared, sent: Sent, target: Checkpoint, *, equal: bool | None
+) -> Sent:
+    """Make a server say of a data source itself what is declared, once its rows are there.
 
-    Attributes:
+    Args:
         about: what the server said before anything was sent.
+        target: the checkpoint that was reached.
+        equal: whether the published rows were found equal to the models; None if nobody knows.
     """
-
-    server: TableauSite
-    declared: Declared
-    about: AboutOnServer
-
-    def tell(self, sent: Sent, target: Checkpoint, *, equal: bool | None) -> Sent:
-        """Return what came of it; with its own warnings alone.
-
-        Args:
-            target: the checkpoint that was reached.
-            equal: whether the published rows were found equal to the models; None if nobody knows.
-        """
-        past, stored = self.declared.past, self.declared.stored
-        certified = CERTIFIED in past if equal is None else equal
-        result = self.declared.merged_about(self.about.found, certified=certified)
-        began, aim = self.server.now(), {**self.about.found, **result.changes}
-        is_new = bool(sent.intent and sent.intent.mode in NEW_METADATA)
-        changes, failed = self.about.set(sent.remote, aim, is_new=is_new)
-        written = {path: value for path, value in result.written.items() if path not in failed}
-        written |= {path: past[path] for path in failed.keys() & past.keys()}
-        fields = stored.read(target.written[0]) if target.written else {}
-        now = {path: value for path, value in fields.items() if not is_about(path)}
-        now |= written
-        names = (stored.store(now),) if now or target.written else ()
-        sent = replace(
-            sent,
-            target=completed(target, sent.remote, written=names),
-            warnings=(),
-            problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
-        )
-        return self._looked(sent, began, changes) if changes else sent
-
-    def _looked(self, sent: Sent, began: datetime, changes: int) -> Sent:
-        """What the server shows after our changes, so that they are no drift."""
-        try:
-            remote, distrust = changed_since(self.server, sent.remote, began, changes=changes)
-        except RefreshError as error:
-            distrust = f"what it shows since its description was changed is not known: {error}"
-            return replace(sent, distrust=sent.distrust or distrust)
-        return replace(sent, remote=remote, distrust=sent.distrust or distrust)
+    past, stored, began = declared.past, declared.stored, about.site.now()
+    result = declared.merged_about(about.found, certified=equal)
+    aim = {**about.found, **result.changes}
+    is_new = bool(sent.intent and sent.intent.mode in NEW_METADATA)
+    changes, failed = about.set(sent.remote, aim, is_new=is_new)
+    fields = stored.read(target.written[0]) if target.written else {}
+    now = {path: value for path, value in fields.items() if not is_about(path)}
+    now |= {path: value for path, value in result.written.items() if path not in failed}
+    now |= {path: past[path] for path in failed.keys() & past.keys()}
+    names = (stored.store(now),) if now or target.written else ()
+    sent = replace(
+        sent,
+        target=completed(target, sent.remote, written=names),
+        problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
+    )
+    if not changes:
+        return sent
+    try:
+        # So that they are no drift.
+        remote, distrust = changed_since(about.site, sent.remote, began, changes=changes)
+    except RefreshError as error:
+        distrust = f"what it shows since its description was changed is not known: {error}"
+        return replace(sent, distrust=sent.distrust or distrust)
+    return replace(sent, remote=remote, distrust=sent.distrust or distrust)

@@ -14,8 +14,7 @@ from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.metadata.digest import Metadata
-from tableau_pipeline.metadata.merge import conflict_phrases
-from tableau_pipeline.metadata.publication import Merged
+from tableau_pipeline.metadata.merge import Merge, conflict_phrases
 from tableau_pipeline.refresh.observe import Base
 
 # How many names of each kind, and how many data sources, a message lists.
@@ -140,7 +139,7 @@ class Facts:
     desired: Mapping[str, TableContent]
     base: Base
     differences: Sequence[str] = ()
-    metadata: Merged | None = None
+    metadata: Merge | None = None
 
     @property
     def edits(self) -> str:
@@ -237,7 +236,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
     problems, metadata = guards + schema, facts.metadata
     refuses = metadata and not problems and declaration.metadata.on_conflict == "refuse"
-    if conflicts := conflict_phrases(metadata.merge) if metadata and refuses else []:
+    if conflicts := conflict_phrases(metadata) if metadata and refuses else []:
         problems = [
             f'The metadata of "{declaration.name}" were changed by its declaration, and by a '
             f"person on the server: {'; '.join(conflicts)}. Nothing was changed (metadata: "

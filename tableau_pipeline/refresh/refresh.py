@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
@@ -39,16 +39,15 @@ from tableau_pipeline.extracts.compare import (
 )
 from tableau_pipeline.extracts.delta import Delta, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
-from tableau_pipeline.extracts.metadata import declared_metadata
+from tableau_pipeline.extracts.metadata import Declared
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.metadata.fields import Inherited
-from tableau_pipeline.metadata.merge import is_about
-from tableau_pipeline.metadata.publication import Declared, Merged
+from tableau_pipeline.metadata.merge import Merge, is_about
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.deliver import Delivery, Teller
+from tableau_pipeline.refresh.deliver import Delivery, tell
 from tableau_pipeline.refresh.observe import Base, Observer, recorded, recover
 from tableau_pipeline.refresh.plan import (
     Accept,
@@ -187,7 +186,7 @@ class Planned:
     plan: Plan
     report: Report
     declared: Declared
-    merged: Merged | None = None
+    merged: Merge | None = None
     deltas: Sequence[Delta] = ()
 
 
@@ -212,7 +211,7 @@ class _Phases:
         # What became of its name and its project, by "rename" and "move", in every attempt.
         self._moves: dict[str, str] = {}
         self._warnings: list[str] = []
-        self._teller: Teller | None = None
+        self._teller: Callable[..., Sent] | None = None
 
     @property
     def _server(self) -> TableauSite:
@@ -305,7 +304,7 @@ class _Phases:
             moves=base.move.phrases if base.move else {},
             base=base,
             desired=desired,
-            wanted=declared.wanted(),
+            wanted=declared.wanted,
             merged=merged,
         )
         if not isinstance(plan, Refuse):
@@ -316,10 +315,10 @@ class _Phases:
 
     def _metadata(
         self, desired: Mapping[str, TableContent], base: Base
-    ) -> tuple[Declared, Merged | None]:
+    ) -> tuple[Declared, Merge | None]:
         """The declared metadata, and what becomes of those on the server."""
         declaration, setup = self._declaration, self._setup
-        declared = declared_metadata(
+        declared = Declared.of(
             declaration,
             desired,
             base.checkpoint if base.remote else None,
@@ -328,12 +327,11 @@ class _Phases:
             place=setup.written,
             link=setup.link,
         )
-        about, wanted = None, declared.wanted(certified=True)
+        found, wanted = None, declared.about(certified=True)
         says = any(map(is_about, [*wanted, *declared.past]))
         if says and not self._options.offline and not not_ours(declaration, base, self._options):
             about = AboutOnServer(self._server, base.remote, wanted, declared.past)
-            self._teller = Teller(self._server, declared, about)
-        found = about.found if about else None
+            self._teller, found = partial(tell, about, declared), about.found
         return declared, declared.merged(base.metadata, found, is_edited=base.is_edited)
 
     def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
@@ -436,9 +434,8 @@ class _Phases:
         is_known = not (found.skipped if found else sent.target.unreconciled)
         equal = not (found and found.problem) if is_known else None
         with phase(self._seconds, "about"):
-            sent = self._teller.tell(sent, sent.target, equal=equal)
-        self._warnings += sent.warnings
-        for text in (*sent.problems, *sent.warnings):
+            sent = self._teller(sent, sent.target, equal=equal)
+        for text in sent.problems:
             self._setup.log.warning("%s", text)
         return sent
 

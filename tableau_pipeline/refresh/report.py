@@ -11,8 +11,7 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.merge import Values
-from tableau_pipeline.metadata.publication import Merged
+from tableau_pipeline.metadata.merge import Merge, Values
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, UpdateTables
 
@@ -63,7 +62,7 @@ class Report:
     base: Base | None = None
     desired: Mapping[str, TableContent] = field(default_factory=dict)
     wanted: Values = field(default_factory=dict)
-    merged: Merged | None = None
+    merged: Merge | None = None
     summary: str = ""
 
     @property

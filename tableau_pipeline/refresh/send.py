@@ -22,7 +22,7 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.digest import Metadata
-from tableau_pipeline.metadata.publication import Merged
+from tableau_pipeline.metadata.merge import Merge
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
@@ -55,7 +55,7 @@ class Sent:
     extract: Extract | None = None
     warnings: tuple[str, ...] = ()
     metadata: Metadata | None = None
-    merged: Merged | None = None
+    merged: Merge | None = None
     problems: tuple[str, ...] = ()
 
 

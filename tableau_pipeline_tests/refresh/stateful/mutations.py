@@ -10,8 +10,8 @@ from unittest import mock
 from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.metadata import Declared
 from tableau_pipeline.metadata.merge import Merge, merge
-from tableau_pipeline.metadata.publication import Declared
 from tableau_pipeline.metadata.tds import Editing, Tds
 from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.refresh.claim import HeldClaim
@@ -50,7 +50,7 @@ def _without_conflicts() -> AbstractContextManager:
     def careless(*sides: Any, on_conflict: str) -> Merge:
         return replace(merge(*sides, on_conflict="replace"), conflicts=())
 
-    return mock.patch("tableau_pipeline.metadata.publication.merge", careless)
+    return mock.patch("tableau_pipeline.extracts.metadata.merge", careless)
 
 
 def _telling(**other: Any) -> AbstractContextManager:
