@@ -127,9 +127,10 @@ def _refused(
 
 
 def evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
-    """Return what a check found, if it has come so far."""
+    """Return what a check found, if it has come to an end."""
     event = record.event.dagster_event if record and record.event else None
-    return event.asset_check_evaluation_data if event else None
+    is_ended = event and event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    return event.asset_check_evaluation_data if event and is_ended else None
 
 
 def _reconciliation(declaration: Declaration, report: Report) -> dg.AssetCheckResult:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
@@ -49,48 +49,43 @@ _FORMAT = (
 
 
 @keyed
-class FieldMetadata:
-    """What Tableau shows of a column."""
+class _Field:
+    """What columns and calculations have alike."""
 
     # In YAML, it is the key that holds the field.
     name: SkipJsonSchema[str] = ""
-    caption: str = Field(default="", description="The name that people see. Default: the column's.")
     description: str = Field(
         default="", description="Shown when people point at the field. Default: none."
     )
     format: str = Field(default="", description=_FORMAT)
     role: Role | None = Field(
-        default=None,
-        description="Default: measure for numbers, dimension for all else.",
-    )
-    aggregation: Aggregation | None = Field(
-        default=None, description="How a measure is aggregated. Default: sum for numbers."
+        default=None, description="Default: measure for numbers, dimension for all else."
     )
     hidden: bool = Field(default=False, description="Do not show it.")
     folder: str = Field(default="", description="The folder that shows it. Default: none.")
 
 
 @keyed
-class Calculation:
+class FieldMetadata(_Field):
+    """What Tableau shows of a column."""
+
+    caption: str = Field(default="", description="The name that people see. Default: the column's.")
+    aggregation: Aggregation | None = Field(
+        default=None, description="How a measure is aggregated. Default: sum for numbers."
+    )
+
+
+@keyed
+class Calculation(_Field):
     """A calculated field. A field of this name that somebody else made stays as it is."""
 
     formula: str = Field(
+        kw_only=True,
         min_length=1,
         description="In Tableau's language. It names columns, [net] or, of several tables, "
         "[orders.net]; captions; and other calculations.",
     )
-    # In YAML, it is the key that holds the calculation; and its caption.
-    name: SkipJsonSchema[str] = ""
     type: DataType = Field(default="real", description="The type of its values.")
-    role: Role | None = Field(
-        default=None, description="Default: measure for numbers, dimension for all else."
-    )
-    format: str = Field(default="", description=_FORMAT)
-    description: str = Field(
-        default="", description="Shown when people point at the field. Default: none."
-    )
-    hidden: bool = Field(default=False, description="Do not show it.")
-    folder: str = Field(default="", description="The folder that shows it. Default: none.")
 
 
 @keyed
@@ -168,65 +163,70 @@ def wanted(
         FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
     """
     names = _Names(columns, published, fields, calculations)
-    formulas = {
-        each.name: names.translated(each.formula, ("calculations", each.name, "formula"))
-        for each in calculations
-    }
-    _check(fields, calculations, formulas)
     values: dict[Path, str] = {}
     for (table, column), each in inherited.items():
         if column in columns.get(table, ()):
             values |= _parts(("field", published(table), column), each)
     for table, declared in fields.items():
         for each in declared:
-            if each.name not in columns[table]:
-                raise FieldError(
-                    ("tables", table, "fields", each.name),
-                    f'"{each.name}" is not a column of the table "{table}": '
-                    f"{guess(each.name, columns[table])}Its columns are "
-                    f"{', '.join(columns[table])}",
-                )
             values |= _parts(("field", published(table), each.name), each)
     for each in calculations:
+        formula = names.translated(each.formula, ("calculations", each.name, "formula"))
         path = ("calculation", each.name)
-        own = {"caption": each.name, "type": each.type, "formula": formulas[each.name]}
-        values |= _parts(path, each) | {(*path, part): value for part, value in own.items()}
-    values |= _members(names, hierarchies, folders, values)
+        values |= _parts(path, each) | {(*path, "caption"): each.name, (*path, "formula"): formula}
+    _check_cycles({each.name: values["calculation", each.name, "formula"] for each in calculations})
+    for each in hierarchies:
+        members = [names.shown(names.path(one, ("hierarchies", each.name))) for one in each.fields]
+        values["hierarchy", each.name, "fields"] = json.dumps(members, ensure_ascii=False)
+    for each in folders:
+        for one in each.fields:
+            path = (*names.path(one, ("folders", each.name)), "folder")
+            if other := values.get(path):
+                problem = f'"{one}" is in the folder "{other}", too: a field has one'
+                raise FieldError(("folders", each.name), problem)
+            values[path] = each.name
     clean = {path: _NO_TEXT.sub("", value).strip() for path, value in values.items()}
     return {path: value for path, value in clean.items() if value}
 
 
-def _members(
-    names: "_Names", hierarchies: Sequence[Members], folders: Sequence[Members], values: Values
-) -> dict[Path, str]:
-    """The values of hierarchies and folders, which name their fields."""
-    found: dict[Path, str] = {}
-    for each in hierarchies:
-        members = [names.shown(names.path(one, ("hierarchies", each.name))) for one in each.fields]
-        found["hierarchy", each.name, "fields"] = json.dumps(members, ensure_ascii=False)
-    for each in folders:
-        for one in each.fields:
-            at = ("folders", each.name)
-            path = (*names.path(one, at), "folder")
-            if other := found.get(path, values.get(path)):
-                raise FieldError(at, f'"{one}" is in the folder "{other}", too: a field has one')
-            found[path] = each.name
-    return found
+def _check_cycles(formulas: Mapping[str, str]) -> None:
+    needs = {name: map(unquoted, fields_in(formula)) for name, formula in formulas.items()}
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        listed = " -> ".join(error.args[1])
+        raise FieldError(("calculations", error.args[1][0]), f"it needs itself: {listed}") from None
 
 
 def _parts(path: Path, declared: FieldMetadata | Calculation) -> dict[Path, str]:
-    """The values of a field that columns and calculations have alike."""
-    given = getattr(declared, "aggregation", None)
+    """The values of a field."""
     parts = {
-        "caption": getattr(declared, "caption", ""),
         "description": declared.description,
         "format": tableau_format(declared.format),
         "role": declared.role or "",
-        "aggregation": _AGGREGATIONS.get(given, given.capitalize()) if given else "",
         "hidden": "true" if declared.hidden else "",
         "folder": declared.folder,
     }
+    if isinstance(declared, Calculation):
+        parts["type"] = declared.type
+    else:
+        given = declared.aggregation or ""
+        parts["caption"] = declared.caption
+        parts["aggregation"] = _AGGREGATIONS.get(given, given.capitalize())
     return {(*path, part): value for part, value in parts.items() if value}
+
+
+def _check(
+    table: str, field: FieldMetadata, columns: Sequence[str], captions: Collection[str]
+) -> None:
+    at = ("tables", table, "fields", field.name)
+    if field.name not in columns:
+        problem = f'"{field.name}" is not a column of the table "{table}": '
+        problem += f"{guess(field.name, columns)}Its columns are {', '.join(columns)}"
+        raise FieldError(at, problem)
+    if field.caption in captions:
+        problem = f'two fields have the caption "{field.caption}": they need different ones'
+        raise FieldError((*at, "caption"), problem)
 
 
 class _Names:
@@ -241,24 +241,23 @@ class _Names:
     ) -> None:
         self._single = len(columns) == 1
         self._found: dict[str, list[Path]] = defaultdict(list)
-        for table, names in columns.items():
-            for column in names:
-                path = ("field", published(table), column)
-                self._found[f"{table}.{column}"].append(path)
-                self._found[column].append(path)
-        columns_alone = set(self._found)
+        for table, listed in columns.items():
+            for column in listed:
+                for name in (f"{table}.{column}", column):
+                    self._found[name].append(("field", published(table), column))
         for each in calculations:
-            if each.name in columns_alone:
-                raise FieldError(
-                    ("calculations", each.name),
-                    f'a column is named "{each.name}": give the calculation another name',
-                )
-            self._found[each.name].append(("calculation", each.name))
+            if each.name in self._found:
+                problem = f'a column is named "{each.name}": give the calculation another name'
+                raise FieldError(("calculations", each.name), problem)
+        self._found |= {each.name: [("calculation", each.name)] for each in calculations}
+        captions = {each.name for each in calculations}
         for table, declared in fields.items():
             for each in declared:
-                # A name beats a caption.
-                if each.caption and each.caption not in self._found:
-                    self._found[each.caption].append(("field", published(table), each.name))
+                _check(table, each, columns[table], captions)
+                if each.caption:
+                    captions.add(each.caption)
+                    # A name beats a caption.
+                    self._found.setdefault(each.caption, [("field", published(table), each.name)])
 
     def path(self, name: str, at: tuple[str, ...]) -> Path:
         """The path of a field by its name.
@@ -268,11 +267,9 @@ class _Names:
         """
         found = self._found.get(name, [])
         if not found:
-            raise FieldError(
-                at,
-                f'"{name}" is neither a column nor a calculation: '
-                f"{guess(name, self._found)}The known fields are {', '.join(self._found)}",
-            )
+            problem = f'"{name}" is neither a column nor a calculation: '
+            problem += f"{guess(name, self._found)}The known fields are {', '.join(self._found)}"
+            raise FieldError(at, problem)
         if len(found) > 1:
             listed = " or ".join(f"{path[1]}.{name}" for path in found)
             raise FieldError(at, f'several tables have a column "{name}": write {listed}')
@@ -285,37 +282,6 @@ class _Names:
     def translated(self, formula: str, at: tuple[str, ...]) -> str:
         """The formula with the fields' own names."""
         return with_fields(formula, lambda name: quoted(self.shown(self.path(unquoted(name), at))))
-
-
-def _check(
-    fields: Mapping[str, Sequence[FieldMetadata]],
-    calculations: Sequence[Calculation],
-    formulas: Mapping[str, str],
-) -> None:
-    """Check that no two fields have the same caption, and no calculation needs itself.
-
-    Raises:
-        FieldError: they have, or it does.
-    """
-    captions = [
-        (each.caption, ("tables", table, "fields", each.name, "caption"))
-        for table, declared in fields.items()
-        for each in declared
-        if each.caption
-    ]
-    seen = {each.name for each in calculations}
-    for caption, at in captions:
-        if caption in seen:
-            raise FieldError(
-                at, f'two fields have the caption "{caption}": they need different ones'
-            )
-        seen.add(caption)
-    needs = {name: map(unquoted, fields_in(formula)) for name, formula in formulas.items()}
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        listed = " -> ".join(error.args[1])
-        raise FieldError(("calculations", error.args[1][0]), f"it needs itself: {listed}") from None
 
 
 # Formats that begin as Tableau writes them.

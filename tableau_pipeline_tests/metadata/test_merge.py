@@ -117,14 +117,14 @@ def test_rows():
     wanted = {route: '["a", "t.b"]', caption: "Net", FORMULA: "1", CAPTION: "x"}
     found = {caption: "Nett", FORMULA: "2", CAPTION: "x"}
     merged = merge(wanted, [{caption: "Net"}], found, on_conflict="keep")
-    assert rows(wanted, found, merged) == [
+    assert rows(wanted, merged) == [
         ("hierarchy Route", "a > t.b", "", "to be published"),
         ("caption of net", "Net", "Nett", "edited, stays"),
         ("formula of Margin", "1", "2", "conflict, stays"),
         ("caption of flights.net", "x", "x", ""),
     ]
     merged = merge(wanted, [{caption: "Net"}], found, on_conflict="replace")
-    assert rows(wanted, found, merged)[2] == (
+    assert rows(wanted, merged)[2] == (
         "formula of Margin",
         "1",
         "2",
