@@ -49,6 +49,7 @@ class Quirks:
     replace: Literal["keeps-metadata", "like-overwrite", "refused"] = option(
         "keeps-metadata", "what publish mode Replace does besides replacing the data"
     )
+    packages: bool = option(True, "packaged data sources can be published")
     download_without_extract: Literal["tds", "tdsx"] = option(
         "tds", "the result of a download without the extract"
     )

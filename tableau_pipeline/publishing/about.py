@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from xml.etree import ElementTree
 
@@ -18,6 +17,8 @@ from tableau_pipeline.publishing.site import TableauSite
 
 # ("group" or "user", its LUID, the capability), with "Allow" or "Deny".
 Rules = Mapping[tuple[str, str, str], str]
+# Values that are to be there; None is one that is not.
+Aim = Mapping[Path, str | None]
 _LUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BY_LUID = {"403004": "Only administrators may list them: write its LUID in place of its name"}
 _MANAGE = {
@@ -44,21 +45,27 @@ class AboutOnServer:
     def __init__(
         self, site: TableauSite, remote: RemoteDatasource | None, wanted: Values, written: Values
     ) -> None:
-        self.site, self._written = site, written
-        self._ours = {*wanted, *written}
+        self.site, self._ours = site, {*wanted, *written}
         self._has_rules = any(path[0] == "permission" for path in self._ours)
         self._luids: dict[tuple[str, str], str] = {}
-        unknown = [each for each in sorted(_grantees(wanted)) if not self._find(*each)]
+        asked, unknown = _grantees(wanted), []
+        for kind, name in sorted(asked | _grantees(written)):
+            try:
+                luid = grantee(site, kind, name)
+            except RefusedError:
+                # Who is gone has no permissions left that could be taken away.
+                if (kind, name) in asked:
+                    raise
+                continue
+            if luid:
+                self._luids[kind, name] = luid
+            elif (kind, name) in asked:
+                unknown.append(f'{kind} "{name}"')
         if unknown:
-            listed = ", no ".join(f'{kind} "{name}"' for kind, name in unknown)
             raise RefusedError(
-                f"The site has no {listed}, which `permissions` or `owner` names: "
+                f"The site has no {', no '.join(unknown)}, which `permissions` or `owner` names: "
                 "correct the name, or create it. Nothing was sent"
             )
-        for each in _grantees(written) - _grantees(wanted):
-            # Who is gone has no permissions left that could be taken away.
-            with suppress(RefusedError):
-                self._find(*each)
         self._rules: Rules = {}
         self.found: Values = {}
         if remote:
@@ -66,11 +73,6 @@ class AboutOnServer:
             # Whoever publishes a data source owns it from then on, which is nobody's wish.
             owner = {OWNER: written[OWNER]} if OWNER in written else {}
             self.found = {**owner, **self._values(remote)}
-
-    def _find(self, kind: str, name: str) -> bool:
-        luid = grantee(self.site, kind, name)
-        self._luids |= {(kind, name): luid} if luid else {}
-        return luid is not None
 
     def _values(self, remote: RemoteDatasource) -> Values:
         values: dict[Path, str] = {("tag", tag): "yes" for tag in remote.tags}
@@ -85,14 +87,12 @@ class AboutOnServer:
         if owner := names.get(("user", remote.owner_id)):
             values[OWNER] = owner[1]
         elif remote.owner_id != self.site.user_id:
-            values[OWNER] = remote.owner_id
-            with suppress(RefreshError):
-                values[OWNER] = self.site.user(remote.owner_id)[0]
+            values[OWNER] = self.site.user(remote.owner_id)[0]
             self._luids["user", values[OWNER]] = remote.owner_id
         return values
 
     def set(
-        self, remote: RemoteDatasource, aim: Mapping[Path, str | None], *, is_new: bool
+        self, remote: RemoteDatasource, aim: Aim, *, is_new: bool
     ) -> tuple[int, Mapping[Path, str]]:
         """Make the server say this, as far as it is declared or was.
 
@@ -119,11 +119,7 @@ class AboutOnServer:
         return len(changes), failed
 
     def _requests(
-        self,
-        luid: str,
-        changes: Mapping[Path, str | None],
-        aim: Mapping[Path, str | None],
-        before: Values,
+        self, luid: str, changes: Aim, aim: Aim, before: Values
     ) -> Iterator[tuple[Collection[Path], Callable[[], None]]]:
         """Yield the requests that are needed, each with the values that it sets."""
         site, say = self.site, partial(describe, self.site, luid)
@@ -136,13 +132,12 @@ class AboutOnServer:
             certified = {"isCertified": "true" if aim.get(CERTIFIED) else "false"}
             yield certification, partial(say, **certified, certificationNote=aim.get(NOTE) or "")
         if given := [path for path in changes if path[0] == "permission"]:
-            keys = {
-                path: (path[1], self._luids[path[1], path[2]], path[3])
-                for path in given
-                if (path[1], path[2]) in self._luids
-            }
-            rules = {key: mode for path, key in keys.items() if (mode := changes[path])}
-            remove = {key: before[path] for path, key in keys.items() if path in before}
+            rules, remove = {}, {}
+            for path in given:
+                if luid_ := self._luids.get((path[1], path[2])):
+                    key = (path[1], luid_, path[3])
+                    rules |= {key: mode} if (mode := changes[path]) else {}
+                    remove |= {key: before[path]} if path in before else {}
             yield given, partial(set_permissions, site, luid, rules, remove=remove)
         # The last one: who gives a data source away may no longer change it.
         if OWNER in changes:

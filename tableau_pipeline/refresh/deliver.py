@@ -242,14 +242,23 @@ class Delivery:
         package = extract.path.with_suffix(".tdsx")
         with phase(self.seconds, "build"):
             pack(merged.tds, extract.path, package)
-        sent = self.sender.publish(
-            package,
-            target,
-            PublishMode.OVERWRITE,
-            to=remote,
-            project_id=remote.project_id,
-            keeps_work=self.base.is_edited if is_edited is None else is_edited,
-        )
+        try:
+            sent = self.sender.publish(
+                package,
+                target,
+                PublishMode.OVERWRITE,
+                to=remote,
+                project_id=remote.project_id,
+                keeps_work=self.base.is_edited if is_edited is None else is_edited,
+            )
+        except RefusedError as error:
+            if not merged.phrase:
+                raise
+            raise RefusedError(
+                f"{error} The file was a .tdsx package, to bring along what is declared "
+                f"({merged.phrase}): remove that from the declaration, or have the server take "
+                "such packages"
+            ) from error
         sent = replace(sent, merged=merged)
         changed = lost(merged.tds, sent.metadata, self.declared) if sent.metadata else ()
         if not changed:

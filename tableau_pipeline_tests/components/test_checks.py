@@ -368,6 +368,18 @@ def test_fields_and_their_conflicts(location: Location):
     )
 
 
+def test_conflicts_of_what_is_inherited(location: Location):
+    """Prevents: nobody sees that a person's description stands in place of the model's."""
+    for text in ("Minutes late", "Hours late"):
+        snapshot(location.root, flights(8), asset_key=MODEL, comments={"delay": text})
+        result = location.refresh("told")
+        if text == "Minutes late":
+            assert checks(result)["metadata"][0]
+            edits_of(location.sandbox, "told", lambda tds: tds.replace(b">Minutes", b">Seconds"))
+    said = 'description of delay is "Hours late" as declared, and "Seconds late" on the server'
+    assert checks(result)["metadata"] == (False, "WARN", said)
+
+
 class Manifest:
     """As dagster-dbt wraps it."""
 

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from lxml import etree
 
 from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.digest import read_metadata
-from tableau_pipeline.metadata.document import ORDER
 from tableau_pipeline.metadata.merge import TAKEN, Values, merge
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline_tests.metadata.test_digest import TDS
@@ -21,12 +21,20 @@ TABLES: Tables = {
 }
 # The form that it has when the columns are those of `TABLES`.
 FILE = Tds(Tds(TDS.encode()).edited({}, TABLES))
-WANTED: Values = {
+FIELDS: Values = {
     ("field", "flights", "delay", "caption"): "Delay <in> 'minutes' & more",
     ("field", "flights", "delay", "format"): "n#,##0.00",
-    ("field", "flights", "delay", "description"): "of the plane,\nat its arrival",
+    ("field", "flights", "delay", "description"): "In minutes <60",
     ("field", "flights", "delay", "aggregation"): "Avg",
     ("field", "flights", "delay", "folder"): "Facts",
+    ("calculation", "Delayed", "caption"): "Delayed",
+    ("calculation", "Delayed", "type"): "boolean",
+    ("calculation", "Delayed", "formula"): "SUM([flights.delay]) > 15",
+    ("calculation", "Delayed", "folder"): "Facts",
+}
+WANTED: Values = {
+    **FIELDS,
+    ("field", "flights", "delay", "description"): "of the plane,\nat its arrival",
     ("field", "flights", "day", "role"): "measure",
     ("field", "flights", "day", "hidden"): "true",
     ("field", "air]lines", "[odd]", "caption"): "Odd",
@@ -57,9 +65,34 @@ def test_what_is_written_is_read():
     assert {path: found.get(path) for path in WANTED} == WANTED
     assert not merge(WANTED, [WANTED], found, on_conflict="refuse").changes
     assert applied(edited, {}).content is edited.content
-    tags = [etree.QName(each).localname for each in etree.fromstring(edited.content)]
-    places = [ORDER.index(tag.rpartition("...")[2]) for tag in tags]
-    assert places == sorted(places)
+
+
+# `DataSource-CT` of Tableau's schema of workbooks of 2026.2.
+SCHEMA = re.findall(
+    r"\S+",
+    """
+    document-format-change-manifest repository-location connection utility-dimensions dimension
+    overridable-settings aliases column column-instance group mapped-images drill-paths
+    unlinked-server-hierarchies folders-common folders-parameters actions calculated-members extract
+    layout style semantic-values date-options default-date-format default-sorts field-sort-info
+    datasource-dependencies explainability filter analytic-model object-graph default-calendar-type
+    """,
+)
+WRITTEN = {"document-format-change-manifest", "column", "drill-paths", "folders-common"}
+
+
+def test_all_is_written_in_the_order_of_the_schema():
+    # Prevents: Tableau refuses a file because of the order of what is in it.
+    root = etree.fromstring(FILE.content)
+    present = {tag_of(each): each for each in root}
+    root[:] = [present.get(tag, etree.Element(tag)) for tag in SCHEMA if tag not in WRITTEN]
+    edited = applied(Tds(etree.tostring(root)), WANTED)
+    tags = [tag_of(each) for each in etree.fromstring(edited.content)]
+    assert [*dict.fromkeys(tags)] == SCHEMA
+
+
+def tag_of(element: etree._Element) -> str:
+    return etree.QName(element).localname.rpartition("...")[2]
 
 
 def test_what_is_taken_back_leaves_nothing():

@@ -21,6 +21,7 @@ from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing.rest import tds_in
 from tableau_pipeline_tests.environments import environment, run
+from tableau_pipeline_tests.metadata.test_editing import FIELDS
 from tableau_sandbox.testing import running_sandbox
 
 pytestmark = pytest.mark.slow
@@ -56,16 +57,9 @@ TABLES: Tables = {
     "airlines": [("carrier", "TEXT"), ("name", "TEXT")],
 }
 WANTED: Values = {
-    ("field", "flights", "delay", "caption"): "Delay & more",
-    ("field", "flights", "delay", "format"): "n#,##0.0",
-    ("field", "flights", "delay", "aggregation"): "Avg",
-    ("field", "flights", "delay", "folder"): "Facts",
-    ("field", "flights", "delay", "description"): "In minutes <60",
+    **FIELDS,
     ("field", "flights", "day", "format"): "*yyyy-MM-dd",
     ("field", "airlines", "name", "hidden"): "true",
-    ("calculation", "Late", "formula"): "SUM([flights.delay]) > 15",
-    ("calculation", "Late", "type"): "boolean",
-    ("calculation", "Late", "folder"): "Facts",
     ("hierarchy", "Who", "fields"): json.dumps(["flights.carrier", "airlines.name"]),
 }
 
@@ -75,15 +69,16 @@ def test_foreign_parsers_read_what_we_publish(tmp_path: Path):
     package = published(tmp_path)
     python = environment(*PARSERS) / "python"
     read = json.loads(run(str(python), "-c", READ, str(package)).stdout)
-    late = local_name("Late")
-    assert read["fields"]["[delay]"] == ["Delay & more", "integer", "measure", None, None]
-    assert read["fields"][late] == ["Late", "boolean", "dimension", "SUM([delay]) > 15", None]
+    caption, delayed = "Delay <in> 'minutes' & more", local_name("Delayed")
+    assert read["fields"]["[delay]"] == [caption, "integer", "measure", None, None]
+    assert read["fields"][delayed][:3] == ["Delayed", "boolean", "dimension"]
+    assert read["fields"][delayed][3:] == ["SUM([delay]) > 15", None]
     assert read["fields"]["[name]"][-1] == "true"
     assert "In minutes &lt;60" in read["descriptions"]["[delay]"]
     assert read["file"] == ["hyper", "Data/Extracts/Flights.hyper"]
-    assert read["columns"]["[delay]"] == ["Delay & more", "n#,##0.0", "Avg", "In minutes <60"]
+    assert read["columns"]["[delay]"] == [caption, "n#,##0.00", "Avg", "In minutes <60"]
     assert read["columns"]["[day]"][1] == "*yyyy-MM-dd"
-    assert read["folders"] == {"Facts": ["[delay]", late]}
+    assert read["folders"] == {"Facts": ["[delay]", delayed]}
     carrier = Tds(tds_in(package)).values()["hierarchy", "Who", "fields"]
     assert json.loads(carrier) == ["flights.carrier", "airlines.name"]
     assert read["hierarchies"] == {"Who": ["[carrier (flights)]", "[name]"]}

@@ -17,6 +17,7 @@ from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.publishing import about
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -209,6 +210,20 @@ def test_values_that_cannot_be_stored(new_pipeline: NewPipeline):
     place.unlink()
     assert pipeline.run().problems == ()
     assert said(pipeline)["description"].startswith("Flights of a year")
+
+
+def test_owner_after_an_interruption(new_pipeline: NewPipeline):
+    """Prevents: who publishes for a pipeline that is killed then owns the data source for ever."""
+    pipeline = new_pipeline(owner="ann")
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    assert killed_before(pipeline, "outcome")
+    site = pipeline.eyes
+    # As servers do that make the publisher the owner.
+    about.describe(site, str(item_of(pipeline).id), owner=site.user_id)
+    assert pipeline.run().problems == ()
+    assert said(pipeline)["owner"] == "ann"
+    assert pipeline.wrong() == []
 
 
 def test_overwrite_that_forgets(new_pipeline: NewPipeline):

@@ -9,6 +9,7 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, ReplaceAll
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.foresee import Note, foresee
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
@@ -153,6 +154,17 @@ def test_a_server_without_mode_replace(new_pipeline: Callable[..., Pipeline]):
     pipeline.model("flights", flights(delay=1))
     pipeline.run(full=True)
     assert "Delayed" in pipeline.tds()
+    assert_at_rest(pipeline)
+
+
+def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: where packages are refused, nobody knows why one was sent, or what to do."""
+    pipeline = new_pipeline(on={"packages": False})
+    captions(pipeline, delay="Delay")
+    told = r"not supported.* \(metadata: caption of delay\): remove that from the declaration"
+    with pytest.raises(RefusedError, match=told):
+        pipeline.run()
+    captions(pipeline)
     assert_at_rest(pipeline)
 
 

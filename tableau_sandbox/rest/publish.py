@@ -27,6 +27,8 @@ def publish_datasource(services: Services, call: Call) -> Reply:
     publication = _publication(call)
     if publication.mode == publishing.REPLACE and services.options.replace == "refused":
         raise malformed("The query parameter 'replace' is not supported for data sources.")
+    if publication.file_type == PACKAGE and not services.options.packages:
+        raise malformed("Packaged data sources are not supported.")
     publishing.find_target(services, publication)
     as_job = call.flag("asJob")
     file = _take_file(services, call)
