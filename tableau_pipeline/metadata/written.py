@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 
 import obstore
-from obstore.store import LocalStore, ObjectStore
 
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.objects.stores import opened, store_errors
@@ -32,7 +31,7 @@ class Written:
         if name not in self._known:
             try:
                 with store_errors("Reading", f"{self._place}/{name}.json", may_lack=True):
-                    content = bytes(obstore.get(self._store, f"{name}.json").bytes())
+                    content = bytes(obstore.get(opened(self._place), f"{name}.json").bytes())
             except FileNotFoundError:
                 return {}
             self._known[name] = {tuple(path): value for path, value in json.loads(content)}
@@ -44,20 +43,15 @@ class Written:
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
         if name not in self._known:
             with store_errors("Writing", f"{self._place}/{name}.json"):
-                obstore.put(self._store, f"{name}.json", text.encode())
+                obstore.put(opened(self._place), f"{name}.json", text.encode())
             self._known[name] = dict(values)
         return name
 
     def collect(self, named: Collection[str], before: datetime) -> int:
         """Remove the files that no record names, and that are older; return how many."""
         with store_errors("Removing values from", str(self._place)):
-            found = [each for chunk in obstore.list(self._store) for each in chunk]
+            found = [each for chunk in obstore.list(opened(self._place)) for each in chunk]
             old = [each["path"] for each in found if each["last_modified"] < before]
             gone = [path for path in old if path.removesuffix(".json") not in named]
-            obstore.delete(self._store, gone)
+            obstore.delete(opened(self._place), gone)
         return len(gone)
-
-    @property
-    def _store(self) -> ObjectStore:
-        place = self._place
-        return opened(place) if isinstance(place, str) else LocalStore(place, mkdir=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from posixpath import commonpath
 
 import obstore
-from obstore.store import ObjectStore
+from obstore.store import LocalStore, ObjectStore
 
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.arrow_files import open_store
@@ -101,9 +101,9 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 
 
 @cache
-def opened(url: str) -> ObjectStore:
-    """Return the store with the objects below a URL; it keeps its connections."""
-    return open_store(url)
+def opened(place: Path | str) -> ObjectStore:
+    """Return what is in a folder, or below a URL of an object store; it keeps its connections."""
+    return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
 
 
 # Downloads at a time. A file is a part of a model, so that there usually are several.

@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import obstore
 
 from tableau_pipeline.core.checkpoint import (
     NEW_METADATA,
@@ -20,13 +23,16 @@ from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.extracts.metadata import Declared, lost
 from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.metadata.digest import Metadata
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, is_about
 from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.metadata.written import NOTHING
+from tableau_pipeline.objects.local import scratch
+from tableau_pipeline.objects.stores import opened, store_errors
 from tableau_pipeline.publishing.about import AboutOnServer
-from tableau_pipeline.refresh.keep import check_kept, keep
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
+from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables, work_in
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.report import phase
 from tableau_pipeline.refresh.send import Sender, Sent, changed_since, completed, move, tag
@@ -335,3 +341,49 @@ def tell(
         distrust = f"what it shows since its description was changed is not known: {error}"
         return replace(sent, distrust=sent.distrust or distrust)
     return replace(sent, remote=remote, distrust=sent.distrust or distrust)
+
+
+def keep(server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str) -> str:
+    """Save what people made in a data source, with the rest of it; return the path or URL.
+
+    Args:
+        location: a folder, or the URL of one in an object store.
+        name: of the file, without its suffix.
+
+    Raises:
+        RefreshError: it cannot be saved.
+    """
+    try:
+        with TemporaryDirectory(prefix="keep ", dir=scratch()) as folder:
+            package = server.download(remote.luid, Path(folder))
+            file = f"{name}{package.suffix}"
+            with store_errors("Writing", f"{location}/{file}"):
+                obstore.put(opened(location), file, package)
+            return f"{location}/{file}"
+    except OSError as error:
+        raise RefreshError(
+            f'"{remote.name}" cannot be saved in {location} before it is replaced: {error}. '
+            "Nothing was sent"
+        ) from error
+
+
+def check_kept(
+    server: TableauSite,
+    remote: RemoteDatasource,
+    before: Metadata | None,
+    *,
+    saved: str | None,
+) -> None:
+    """Check that the server has kept the metadata over a publish in mode Replace.
+
+    Raises:
+        RefreshError: it has not.
+    """
+    if before and server.metadata(remote.luid).digest == before.digest:
+        return
+    raise RefreshError(
+        f'"{remote.name}" was taken over by a publish in mode Replace, which should keep the '
+        f"metadata, but the server changed it. It held {work_in(before)}. The data source as "
+        f"it was before is in {saved}: copy that work back with Tableau Desktop. Its rows "
+        "are those of the models now, and the next run goes on from there"
+    )

@@ -180,6 +180,9 @@ def quirks(chance: Random) -> dict[str, Any]:
     """An answer to each question that Tableau leaves open, mostly the usual one."""
     drawn, hints = {}, get_type_hints(Quirks)
     for each in fields(Quirks):
+        if each.name == "packages":
+            # Without them, what is declared of fields is refused all along.
+            continue
         usual, hint = each.default, hints[each.name]
         if each.name == "late_stamp_seconds":
             drawn[each.name] = chance.choice([1, 2, 3, 8])
