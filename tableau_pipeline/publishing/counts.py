@@ -14,6 +14,7 @@ import tableauserverclient as TSC
 from urllib3.util import Retry
 
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.metadata.formulas import quoted
 from tableau_pipeline.publishing.errors import SESSION_GONE
 from tableau_pipeline.publishing.http import WireAdapter
 
@@ -139,18 +140,14 @@ def _formulas(fields: Sequence[Mapping[str, Any]], name: str, key: str | None) -
     # By a column without NULL, every version of the service counts. The field of a name that
     # another table has as well has the name of its table behind.
     if key and (caption := captions.get(key) or captions.get(f"{key} ({name})")):
-        formulas[f"COUNT({_quoted(caption)})"] = False
+        formulas[f"COUNT({quoted(caption)})"] = False
     # Since 2026.1.
     if table:
-        formulas[f"COUNT({_quoted(table)})"] = True
+        formulas[f"COUNT({quoted(table)})"] = True
     # Beside other tables it is not documented at whose grain this is computed.
     if alone and captions:
-        formulas[f"SUM(IIF(ISNULL({_quoted(min(captions.values()))}), 1, 1))"] = False
+        formulas[f"SUM(IIF(ISNULL({quoted(min(captions.values()))}), 1, 1))"] = False
     return formulas
-
-
-def _quoted(name: str) -> str:
-    return f"[{name.replace(']', ']]')}]"
 
 
 def _counted(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh: bool) -> int:
