@@ -112,8 +112,8 @@ class About:
     )
     quality_warning: bool = Field(
         default=False,
-        description="While a refresh is refused or fails, or the data source is late, let a "
-        "sensor warn those who use it by a data quality warning. Needs Data Management.",
+        description="While a refresh is refused or fails, or the data source is late, a sensor "
+        "of `TableauPipeline` sets a data quality warning. Needs a site with Data Management.",
     )
 
     @model_validator(mode="after")
