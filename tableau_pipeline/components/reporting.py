@@ -26,11 +26,11 @@ from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.metadata.merge import rows as field_rows
 from tableau_pipeline.refresh.plan import Publish, Refuse, UpdateTables
-from tableau_pipeline.refresh.report import Report, comparison, unmatched
+from tableau_pipeline.refresh.report import Report, comparison
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
-RELATIONSHIPS, RECONCILIATION, METADATA = "relationships", "reconciliation", "metadata"
+RECONCILIATION, METADATA = "reconciliation", "metadata"
 _COUNTED = {"server": "server", "download": "downloaded file"}
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is published.",
@@ -44,8 +44,6 @@ _BEFORE = {
 def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list[dg.AssetCheckSpec]:
     """Return the checks that a data source always has, and that of a deadline."""
     described = {check.value: text for check, text in _BEFORE.items()}
-    if declaration.relationships:
-        described[RELATIONSHIPS] = "Every row finds its match in the related table."
     if declaration.reconcile:
         described[RECONCILIATION] = "The published data, counted or read back, equals the models."
     # What models say of their columns is known only once they have run.
@@ -73,13 +71,6 @@ def check_results(
         problem = _ONLY_BUILT if report.plan is None and check is not Check.KEYS else None
         rows = None if problem or check is not Check.GUARD else _rows(declaration, report)
         yield _result(declaration, check.value, problem, metadata=rows)
-    if declaration.relationships:
-        rows = {
-            f"rows of {edge.many} without a match in {edge.one}": report.orphans.get(str(edge), 0)
-            for edge in declaration.relationships
-        }
-        found = "; ".join(unmatched(report.orphans))
-        yield _result(declaration, RELATIONSHIPS, found or None, metadata=rows)
     if declaration.reconcile:
         yield _reconciliation(declaration, report)
     conflicts = conflict_phrases(report.merged) if report.merged else []

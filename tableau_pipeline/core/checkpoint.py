@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import Field
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
@@ -102,8 +101,6 @@ class Checkpoint(Frozen):
         updates: the number of updates since the last full publish.
         size: bytes of the file then.
         grown: bytes of the payloads since then.
-        orphans: number of rows without a match in the other table, by relationship; only if
-            any.
         changed_at: when a refresh last changed the published rows.
         compared_at: when they were last found to equal those of the models.
         unreconciled: why the published rows were not compared with those of the models.
@@ -126,7 +123,6 @@ class Checkpoint(Frozen):
     updates: int = 0
     size: int | None = None
     grown: int = 0
-    orphans: dict[str, int] = Field(default_factory=dict)
     changed_at: datetime | None = None
     compared_at: datetime | None = None
     unreconciled: str | None = "the comparison was interrupted"

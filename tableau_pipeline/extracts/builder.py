@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from tableauhyperapi import HyperException
@@ -14,11 +13,11 @@ from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange, TableVersion
-from tableau_pipeline.extracts.checks import check_rows, damage, has_other_keys
+from tableau_pipeline.extracts.checks import check_rows, damage
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
 from tableau_pipeline.extracts.desired import Models, desired_table, table_source
-from tableau_pipeline.hyper.build import Extract, build_extract, orphan_keys, orphans
-from tableau_pipeline.hyper.parquet import TableSource, select_sql
+from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
 
 
@@ -141,53 +140,6 @@ class Builder:
     def split(self, delta: Delta, limit: int) -> list[Delta]:
         """Split an update into several with at most `limit` bytes each; [] if impossible."""
         return split_delta(self.hyper(), delta, limit)
-
-    def orphans(
-        self,
-        desired: Mapping[str, TableContent],
-        *,
-        changed: Collection[str],
-        base: Checkpoint | None,
-    ) -> dict[str, int]:
-        """Count the rows without a match in the other table, by relationship; only if any.
-
-        Tableau shows them without the fields of the other table. That deserves a warning, but is
-        no error.
-
-        Args:
-            changed: the tables that an update of `base` changes.
-            base: what is published; None if the whole file is published.
-        """
-        found = dict(base.orphans) if base else {}
-        changes = {
-            name: self._change(name, desired[name], base.tables[name]) for name in changed if base
-        }
-        every = self._sources(desired, desired)
-        for edge in self.declaration.relationships:
-            many, one = changes.get(edge.many), changes.get(edge.one)
-            if base and not many and not one:
-                continue
-            rows, matches = (select_sql(every[table]) for table in (edge.many, edge.one))
-            without = partial(orphans, self.hyper(), one=matches, on=edge.on)
-            before = found.pop(str(edge), 0)
-            is_new = one and (not one.old or has_other_keys(self.hyper(), edge, one))
-            if one and not is_new and not many:
-                count = before
-            elif is_new or not many or not many.old or not many.shared:
-                count = without(rows)
-            else:
-                count = before + without(many.added_sql()) - without(many.removed_sql())
-            if count:
-                found[str(edge)] = count
-                have = "1 row has" if count == 1 else f"{count:,} rows have"
-                told = f"Relationship {edge}: {have} no match"
-                if not base:
-                    # An update need not read all keys again.
-                    columns = " / ".join(left for left, _ in edge.on)
-                    keys = orphan_keys(self.hyper(), rows, matches, edge.on)
-                    told += f", for instance {columns} {keys}"
-                self.log.warning(told)
-        return found
 
     def _new(self) -> Path:
         """Remove the files of earlier refreshes; return the path of a new one."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
@@ -24,7 +25,6 @@ from tableau_pipeline.hyper.build import (
     Relationship,
     key_problem,
     null_problem,
-    orphans,
     shared_key_problem,
 )
 from tableau_pipeline.hyper.parquet import TableSource, select_sql, unreadable_columns
@@ -388,13 +388,17 @@ def _one_side_problem(
     added = change.desired(change.unshared(change.new))
     if problem := key_problem(hyper, added, edge.key):
         return problem
-    if not has_other_keys(hyper, edge, change):
+    if not _has_new_keys(hyper, edge, change):
         return None
     return shared_key_problem(hyper, added, change.desired(change.shared), edge.key)
 
 
-def has_other_keys(hyper: HyperProcess, edge: Relationship, change: TableChange) -> bool:
-    """Whether the one side has lost a key or has a new one."""
-    same = [(name, name) for name in edge.key]
-    added, removed = change.added_sql(), change.removed_sql()
-    return bool(orphans(hyper, added, removed, same) or orphans(hyper, removed, added, same))
+def _has_new_keys(hyper: HyperProcess, edge: Relationship, change: TableChange) -> bool:
+    """Whether the one side has a key that none of its changed files had before."""
+    same = " AND ".join(f"new.{name} = old.{name}" for name in map(escape_name, edge.key))
+    with connect(hyper) as connection:
+        found: Any = connection.execute_scalar_query(
+            f"SELECT EXISTS (SELECT 1 FROM {change.added_sql()} new WHERE NOT EXISTS "  # noqa: S608
+            f"(SELECT 1 FROM {change.removed_sql()} old WHERE {same}))"
+        )
+    return found

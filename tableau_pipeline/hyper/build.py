@@ -323,38 +323,6 @@ def shared_key_problem(
     return _not_unique(table, key, shared)
 
 
-def orphans(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, str]]) -> int:
-    """Count the rows of `many` without a match in `one`; rows with a NULL key do not count.
-
-    Args:
-        many: a relation, as SQL; like `one`.
-        on: pairs (column of `many`, column of `one`).
-    """
-    with connect(hyper) as connection:
-        count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {_unmatched(many, one, on)}")
-    return count
-
-
-def orphan_keys(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, str]]) -> str:
-    """Name the first keys of `many` that `one` lacks."""
-    key = ", ".join(f"m.{escape_name(left)}" for left, _ in on)
-    with connect(hyper) as connection:
-        found = connection.execute_list_query(
-            f"SELECT DISTINCT {key} {_unmatched(many, one, on)} ORDER BY {key} LIMIT {_SAMPLES}"
-        )
-    return ", ".join(map(_quoted, found))
-
-
-def _unmatched(many: str, one: str, on: Sequence[tuple[str, str]]) -> str:
-    pairs = [(escape_name(left), escape_name(right)) for left, right in on]
-    same = " AND ".join(f"m.{left} = o.{right}" for left, right in pairs)
-    pointing = " AND ".join(f"m.{left} IS NOT NULL" for left, _ in pairs)
-    return (
-        f"FROM {many} m WHERE {pointing} AND NOT EXISTS "  # noqa: S608
-        f"(SELECT 1 FROM {one} o WHERE {same})"
-    )
-
-
 def _quoted(values: Sequence[Any]) -> str:
     # Quotes show where a value begins and ends.
     texts = (text if text.strip() == text != "" else f'"{text}"' for text in map(str, values))

@@ -64,7 +64,6 @@ class Delivery:
         plan: NoChange | UpdateTables | Publish,
         deltas: Sequence[Delta],
         desired: Mapping[str, TableContent],
-        orphans: Mapping[str, int],
     ) -> Sent:
         """Make the data source hold the desired content.
 
@@ -83,7 +82,7 @@ class Delivery:
             with phase(self.seconds, "build"):
                 extract = self.content.file(desired)
         remote = self._in_place()
-        target = self._target(plan, desired, orphans, size=extract.size if extract else 0)
+        target = self._target(plan, desired, size=extract.size if extract else 0)
         if isinstance(plan, Publish) and extract:
             sent = self._proved(self._published(plan, extract, target, remote))
             if not plan.merged:
@@ -101,7 +100,6 @@ class Delivery:
         self,
         plan: NoChange | UpdateTables | Publish,
         desired: Mapping[str, TableContent],
-        orphans: Mapping[str, int],
         *,
         size: int,
     ) -> Checkpoint:
@@ -139,7 +137,6 @@ class Delivery:
             metadata=metadata,
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             written=self._written(plan),
-            orphans=dict(orphans),
             behaviour=before.behaviour if before else SiteBehaviour(),
             **history,
         )

@@ -310,7 +310,6 @@ class _Phases:
         if not isinstance(plan, Refuse):
             # The refusal itself says it.
             self._setup.log.info(DECISION, report.decision, report.reason)
-        report = replace(report, orphans=self._orphans(base, desired, plan))
         return Planned(base, desired, plan, report, declared, merged, deltas)
 
     def _metadata(
@@ -362,17 +361,6 @@ class _Phases:
         remove([*([delta] if pieces or not is_sent else ()), *(() if is_sent else pieces)])
         return plan, (pieces or [delta]) if is_sent else ()
 
-    def _orphans(
-        self, base: Base, desired: Mapping[str, TableContent], plan: Plan
-    ) -> Mapping[str, int]:
-        if isinstance(plan, Refuse):
-            return {}
-        changed = plan.tables if isinstance(plan, UpdateTables) else ()
-        with phase(self._seconds, "build"):
-            if isinstance(plan, Publish):
-                return self._builder.orphans(desired, changed=desired, base=None)
-            return self._builder.orphans(desired, changed=changed, base=base.checkpoint)
-
     def rehearse(self, planned: Planned) -> Report:
         """Report what would be done; the files of an update were built to measure it."""
         if isinstance(planned.plan, Publish):
@@ -409,8 +397,7 @@ class _Phases:
             declared=planned.declared,
             merged=planned.merged,
         )
-        orphans = planned.report.orphans
-        sent = delivery.deliver(planned.plan, planned.deltas, planned.desired, orphans)
+        sent = delivery.deliver(planned.plan, planned.deltas, planned.desired)
         self._warnings += sent.warnings
         return sent
 
@@ -491,9 +478,8 @@ class _Phases:
             if problems and Accept.SHRINK not in options.accept:
                 found = "\n".join(problems)
                 raise RefusedError(found, {Check.GUARD: found})
-            orphans = builder.orphans(desired, changed=desired, base=None)
             extract = builder.file(desired)
-        return self._ended(Report(plan=None, extract=extract, orphans=orphans))
+        return self._ended(Report(plan=None, extract=extract))
 
     def _ended(self, report: Report) -> Report:
         self._seconds["total"] = round(time.monotonic() - self._started, 3)

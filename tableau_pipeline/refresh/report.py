@@ -26,8 +26,6 @@ class Report:
             For a split update, the last payload with the rows and bytes of all. None if nothing
             had to be built.
         tables: what an update did to each table that it changed.
-        orphans: number of rows without a match in the other table, by relationship; only if
-            any.
         reconciliation: how the published data compares with the models; None if nothing was
             sent.
         checkpoint: None if the data source was not refreshed.
@@ -48,7 +46,6 @@ class Report:
     plan: Plan | None
     extract: Extract | None = None
     tables: Mapping[str, RowCounts] = field(default_factory=dict)
-    orphans: Mapping[str, int] = field(default_factory=dict)
     reconciliation: Reconciliation | None = None
     checkpoint: Checkpoint | None = None
     remote: RemoteDatasource | None = None
@@ -142,8 +139,3 @@ def comparison(report: Report) -> str:
         when = checkpoint.compared_at
         return f"equal when last compared{f', {when:%Y-%m-%d %H:%M} UTC' if when else ''}"
     return f"equal by {found.way}"
-
-
-def unmatched(orphans: Mapping[str, int]) -> list[str]:
-    """A phrase for each relationship with rows that find no match."""
-    return [f"{edge}: {count:,} rows without a match" for edge, count in orphans.items()]

@@ -295,21 +295,3 @@ def test_changed_words_do_not_make_keys_be_read(star: Pipeline):
     keep_only(star, "airlines", part="a", columns={"part", ROW_HASH})
     star.snapshot("airlines", carriers("b", "y", "UA"), partition="b")
     assert star.run().tables == {"airlines": RowCounts(deleted=1, inserted=1)}
-
-
-def test_shared_rows_do_not_lose_their_partners(star: Pipeline):
-    """Prevents: an update that looks for the partners of all rows, however few changed."""
-    many, one = star.declaration.tables
-    star.declare(tables=(replace(many, policy=Diff(("flight_id",)), guard=LAX), one))
-
-    def give(part: str, *rows: tuple[int, str]) -> None:
-        content = table(list(rows), flight_id=pa.int64(), carrier=pa.string())
-        star.snapshot("flights", content, partition=part)
-
-    give("a", (0, "AA"), (10, "DL"))
-    give("b", (1, "AA"), (11, "DL"))
-    assert star.run().orphans == {"flights -> airlines": 2}
-    keep_only(star, "flights", part="a", columns={"flight_id", ROW_HASH})
-    give("b", (1, "UA"), (11, "UA"))
-    report = star.run()
-    assert (report.decision, report.orphans) == ("update", {"flights -> airlines": 1})

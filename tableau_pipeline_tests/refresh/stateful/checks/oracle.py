@@ -41,19 +41,6 @@ def kept(content: Content, retain: Retain | None, day: date) -> Content:
     return content.where(value is None or value >= start for value in values)
 
 
-def orphans(declaration: Declaration, contents: Contents, day: date) -> dict[str, int]:
-    """How many rows have no partner in the other table, by relationship."""
-    tables = {
-        table.name: kept(contents[table.model], table.retain, day) for table in declaration.tables
-    }
-    found = {}
-    for edge in declaration.relationships:
-        keys = {*tables[edge.one].tuples(edge.key)}
-        many = tables[edge.many].tuples([column for column, _ in edge.on])
-        found[str(edge)] = sum(None not in key and key not in keys for key in many)
-    return {name: count for name, count in found.items() if count}
-
-
 def unfit(declaration: Declaration, contents: Contents, day: date) -> dict[str, str]:
     """Why no row of these models may be published, by table."""
     found = {}
