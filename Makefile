@@ -90,9 +90,9 @@ java:
 	[ "$${major:-0}" -ge 17 ] || { \
 	  echo "Java 17 or newer is needed (found: $${major:-none}): apt-get install openjdk-17-jre-headless, or brew install openjdk@17; JAVA_HOME chooses one" >&2; exit 1; }
 
-# For `cluster`, slow and long tests. Debian's package: a server to start, and its JDBC driver.
+# For `cluster`, slow and long tests. Debian's package: a server to start.
 postgresql:
-	@ls /usr/lib/postgresql/*/bin/initdb /usr/share/java/postgresql.jar >/dev/null 2>&1 || { \
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
 	  apt-get update -qq && \
-	  apt-get install -y -qq --no-install-recommends postgresql libpostgresql-jdbc-java >/dev/null; } || { \
-	  echo "PostgreSQL and its JDBC driver are needed: sudo apt-get install postgresql libpostgresql-jdbc-java" >&2; exit 1; }
+	  apt-get install -y -qq --no-install-recommends postgresql >/dev/null; } || { \
+	  echo "PostgreSQL is needed: sudo apt-get install postgresql" >&2; exit 1; }

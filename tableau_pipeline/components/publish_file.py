@@ -1,4 +1,4 @@
-"""A job that publishes files and database tables without any code."""
+"""A job that publishes files without any code."""
 
 import hashlib
 from contextlib import ExitStack, closing
@@ -25,7 +25,7 @@ from tableau_pipeline.core.project_root import below
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
-from tableau_pipeline.ingest.file_store import FileStore, check_table, read_table
+from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.refresh.refresh import refresh
@@ -50,12 +50,10 @@ _CHOICES = {
 
 
 class PublishFileConfig(RefreshConfig):
-    """Which files, or which database table, to publish as which data source."""
+    """Which files to publish as which data source."""
 
     path: str = Field(
-        min_length=1,
-        description='A file, a folder, or a pattern such as "exports/*.csv"; or the JDBC URL of a '
-        'database, "jdbc:postgresql://host/shop".',
+        min_length=1, description='A file, a folder, or a pattern such as "exports/*.csv".'
     )
     name: str = Field(min_length=1, description="Name of the data source on the Tableau site.")
     project: str = Field(default="Default", description='Path of the project, "A/B".')
@@ -67,19 +65,10 @@ class PublishFileConfig(RefreshConfig):
     format: str | None = Field(
         default=None, description="csv, json or parquet. Default: by file name suffix."
     )
-    table: str | None = Field(
-        default=None, description='For a database: a table name or a query, "(SELECT ...) rows".'
-    )
-    credentials: str = Field(
-        default="JDBC",
-        description="For a database: its user and password come from the environment variables "
-        "<credentials>_USER and <credentials>_PASSWORD.",
-    )
     reader: dict[str, str] = Field(
         default_factory=dict,
         description="Options for reading CSV and JSON: sep, decimal, thousands, encoding, "
-        "dateFormat, timestampFormat, nullValue, header, ... For a database: options of Spark's "
-        "JDBC reader.",
+        "dateFormat, timestampFormat, nullValue, header, ...",
     )
     columns: str | None = Field(
         default=None,
@@ -101,8 +90,8 @@ class PublishFileConfig(RefreshConfig):
     )
     nested: str = Field(
         default="refuse",
-        description="Arrays, maps and structs of Parquet files and databases: refuse, or publish "
-        "as json text. Those of JSON files are json text anyway.",
+        description="Arrays, maps and structs of Parquet files: refuse, or publish as json text. "
+        "Those of JSON files are json text anyway.",
     )
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
@@ -122,32 +111,17 @@ class PublishFileConfig(RefreshConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> "PublishFileConfig":
-        if self.is_database and not self.table:
-            raise ValueError('path is the URL of a database: set table, such as "public.orders"')
-        if self.table and not self.is_database:
-            raise ValueError('table needs a path such as "jdbc:postgresql://host/shop"')
-        if self.is_database and self.mode != "replace":
-            raise ValueError(f"mode {self.mode} needs files, not a database")
-        if self.is_database and self.columns:
-            raise ValueError(
-                "columns needs files: remove it, a database knows the types of its columns"
-            )
         if self.file_column and self.mode != "append":
             raise ValueError("file_column needs mode append")
         # Until the files are found the format may be unknown, so an option of any format passes.
         formats = (cast("Format", self.format),) if self.format else get_args(Format)
         try:
-            check_options({} if self.is_database else self.reader, *formats)
+            check_options(self.reader, *formats)
         except RefusedError as error:
             raise ValueError(str(error)) from error
         # It checks its name and its project.
         self.declaration()
         return self
-
-    @property
-    def is_database(self) -> bool:
-        """Whether the path is the URL of a database."""
-        return self.path.startswith("jdbc:")
 
     def declaration(self) -> Declaration:
         """Return the data source that the files become, with a key that no declared one has."""
@@ -178,7 +152,7 @@ def publish_files(
     hyper: HyperResource,
     tableau: TableauServerResource,
 ) -> None:
-    """Make a published data source equal to the given files or database table."""
+    """Make a published data source equal to the given files."""
     declaration, store = config.declaration(), snapshots.store
     with as_failure(context.log), ExitStack() as scratch:
         if config.build_only or config.dry_run:
@@ -206,7 +180,7 @@ def publish_files(
         try:
             report = refresh(setup, config.options())
         except RefusedError as error:
-            raise RefusedError(f"{config.table or config.path}: {error}") from error
+            raise RefusedError(f"{config.path}: {error}") from error
     bad = rows.read_rows.bad if rows.read_rows else None
     if bad:
         left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"
@@ -225,7 +199,7 @@ def publish_files(
 # The launchpad opens with the two keys that every run has to set.
 @dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
 def publish_file() -> None:
-    """Publish CSV, JSON or Parquet files, or a database table. See the run config for options."""
+    """Publish CSV, JSON or Parquet files. See the run config for options."""
     publish_files()
 
 
@@ -238,14 +212,6 @@ def _reading(
 ) -> Reading:
     session = spark.spark_session
     try:
-        if config.is_database:
-            table = str(config.table)
-            check_table(config.path, config.credentials, config.reader)
-            context.log.info("Reading %s of %s", table, config.path)
-            frame = read_table(
-                session, config.path, table, credentials=config.credentials, options=config.reader
-            )
-            return Reading(frame)
         paths = found_files(config.path)
         format_ = cast("Format | None", config.format) or format_of(paths)
         files = Files(paths, format_, config.reader, config.columns)

@@ -1,4 +1,4 @@
-"""Read CSV, JSON and Parquet files and database tables, exactly or not at all."""
+"""Read CSV, JSON and Parquet files, exactly or not at all."""
 
 from tableau_pipeline.ingest.options import files_version
 from tableau_pipeline.ingest.read_files import read_files

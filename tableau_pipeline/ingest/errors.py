@@ -110,12 +110,12 @@ class Reading:
     """The good rows of files as a Spark DataFrame.
 
     Attributes:
-        digests: of each file, taken before it was read; empty if the rows are not from files.
+        digests: of each file, taken before it was read.
         bad: the rows of text files that are not in the frame; None if there are none.
     """
 
     frame: DataFrame
-    digests: Mapping[Path, str] = field(default_factory=dict)
+    digests: Mapping[Path, str]
     bad: BadRows | None = None
 
     def check_rows(self) -> None:

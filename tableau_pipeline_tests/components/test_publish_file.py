@@ -1,13 +1,8 @@
-"""Files and tables become data sources without code, in the location that the project ships."""
+"""Files become data sources without code, in the location that the project ships."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import date
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -22,20 +17,16 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.components import publish_file as job
 from tableau_pipeline.components.publish_file import PublishFileConfig, publish_file
-from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest.errors import Reading
-from tableau_pipeline.ingest.file_store import check_table
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
 from tableau_pipeline_tests.components.support.location import failure, forget, metadata_of, rows_on
-from tableau_pipeline_tests.conftest import ROOT, Shipped, Story
-from tableau_pipeline_tests.postgresql import PASSWORD, USER, running_postgresql
+from tableau_pipeline_tests.conftest import Shipped, Story
 from tableau_pipeline_tests.refresh.support.pipeline import session
-from tableau_sandbox.testing import Sandbox
 
 Publish = Callable[..., dg.ExecuteInProcessResult]
 
@@ -210,10 +201,6 @@ def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, 
     [
         ({"mode": "merge"}, "'merge' is not one of replace, append"),
         ({"file_column": "f"}, "file_column needs mode append"),
-        ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns needs files"),
-        ({"path": "jdbc:postgresql://h/d"}, "set table"),
-        ({"table": "t"}, "table needs a path such as"),
-        ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append needs files"),
         ({"project": "A//B"}, '"A//B" has an empty part'),
     ],
 )
@@ -221,41 +208,6 @@ def test_settings_that_do_not_fit(config: dict[str, str], message: str):
     """Prevents: a setting that is passed over in silence."""
     with pytest.raises(ValueError, match=message):
         PublishFileConfig(**{"path": "x.csv", "name": "x", **config})
-
-
-@pytest.mark.parametrize(
-    ("url", "reader"),
-    [
-        ("jdbc:postgresql://me:secret@host/d", {}),
-        ("jdbc:postgresql://host/d?user=me&password=secret", {}),
-        ("jdbc:sqlserver://host;databaseName=d;password=secret", {}),
-        ("jdbc:postgresql://host/d", {"password": "secret"}),
-        ("jdbc:postgresql://host/d", {"url": "jdbc:postgresql://me:secret@host/d"}),
-        ("jdbc:oracle:thin:scott/secret@//host:1521/d", {}),
-        ("jdbc:db2://host/d:user=me;password = secret;", {}),
-        ("jdbc:mysql://address=(host=h)(password=secret)/d", {}),
-        ("jdbc:x://host/d?sslpassword=secret", {}),
-    ],
-)
-def test_secrets_of_a_database(url: str, reader: dict[str, str]):
-    """Prevents: a password in the log, or in the message that refuses it."""
-    with pytest.raises(RefusedError) as refused:
-        check_table(url, "JDBC", reader)
-    assert "JDBC_PASSWORD" in str(refused.value)
-    assert "me:secret" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "jdbc:postgresql://host:5432/d?ssl=true",
-        "jdbc:oracle:thin:@//host:1521/service",
-        "jdbc:sqlserver://host;databaseName=d;encrypt=true",
-    ],
-)
-def test_a_url_without_secrets(url: str):
-    """Prevents: a database that cannot be read because its URL looks odd."""
-    check_table(url, "JDBC", {"fetchsize": "10"})
 
 
 def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path: Path):
@@ -355,12 +307,6 @@ def test_what_was_refused_at_first_is_not_published_with_the_next_file(
     assert published(shipped, name)["v"].to_pylist() == ["b"]
 
 
-def test_a_database_without_a_driver(publish: Publish, name: str):
-    """Prevents: "No suitable driver", of which nobody knows where to put it."""
-    message = failure(publish(path="jdbc:nosuch://host/d", table="t", name=name))
-    assert "spark.driver.extraClassPath" in message
-
-
 @pytest.mark.slow
 def test_corpus(tmp_path: Path, publish: Publish, shipped: Shipped):
     """Prevents: a crash, or data that is not the file's, for a file of another writer."""
@@ -408,69 +354,3 @@ def _as_text(column: pa.ChunkedArray) -> list[str]:
     if pa.types.is_decimal(type_) and type_.scale == 0:
         values = [None if value is None else int(value) for value in values]
     return list(map(repr, values))
-
-
-DRIVER = Path("/usr/share/java/postgresql.jar")
-ORDERS = """
-CREATE TABLE orders (
-    id bigint PRIMARY KEY, price numeric(38,9), at timestamptz, note text, paid boolean
-);
-INSERT INTO orders VALUES
-    (1, 12345678901234567890123456789.123456789, '2024-06-01 12:00+02', 'Grün 航', true),
-    (2, NULL, NULL, NULL, NULL);
-"""
-
-
-def launch(folder: Path, environment: dict[str, str], **config: object) -> str:
-    """The job as a user launches it; all that it printed."""
-    run_config = {"ops": {"publish_files": {"config": config}}}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("dg"), "launch", "--job", "publish_file",
-         "--config-json", json.dumps(run_config)],
-        cwd=ROOT, env={**os.environ, "DAGSTER_HOME": str(folder), **environment},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_table_of_postgresql(tableau_sandbox: Sandbox, tmp_path: Path):
-    """Prevents: a table that takes code to publish, values that change, or a password in a log."""
-    conf, home = tmp_path / "conf", tmp_path / "home"
-    conf.mkdir()
-    home.mkdir()
-    (conf / "spark-defaults.conf").write_text(f"spark.driver.extraClassPath {DRIVER}\n")
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    environment = {
-        "SPARK_CONF_DIR": str(conf),
-        "PIPELINE_DATA_DIR": str(tmp_path / "data"),
-        "SHOP_USER": USER,
-        "SHOP_PASSWORD": PASSWORD,
-    }
-    with running_postgresql() as database:
-        database.run(ORDERS)
-        config = {
-            "path": f"jdbc:postgresql://127.0.0.1:{database.port}/postgres",
-            "credentials": "SHOP",
-            "table": "orders",
-            "name": "Orders",
-            "key": ["id"],
-        }
-        printed = launch(home, environment, **config)
-        database.run("UPDATE orders SET note = 'new' WHERE id = 2")
-        printed += launch(home, environment, **config)
-    assert "Decision: update" in printed
-    assert rows_on(tableau_sandbox, "Orders").to_pylist() == [
-        {
-            "id": 1,
-            "price": Decimal("12345678901234567890123456789.123456789"),
-            "at": datetime(2024, 6, 1, 10),
-            "note": "Grün 航",
-            "paid": True,
-        },
-        {"id": 2, "price": None, "at": None, "note": "new", "paid": None},
-    ]
-    recorded = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
-    assert b"postgresql://127.0.0.1" in recorded
-    assert PASSWORD.encode() not in recorded + printed.encode()

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 import re
 from collections import defaultdict
 from functools import cache
@@ -16,7 +15,6 @@ import yaml
 import tableau_pipeline
 from tableau_pipeline import scripting
 from tableau_pipeline.components import FileDrop, PublishedDatasource, TableauPipeline
-from tableau_pipeline.components.publish_file import PublishFileConfig
 from tableau_pipeline.components.published_datasource import RefreshConfig
 from tableau_pipeline.ingest.options import NAMES
 from tableau_pipeline_tests.conftest import ROOT
@@ -227,9 +225,3 @@ def test_run_config():
     config: dict[str, Any] = yaml.safe_load(text)["ops"]["nyc_flights"]["config"]
     assert RefreshConfig(**config).options().dry_run
     assert config.keys() == RefreshConfig.model_fields.keys()
-
-
-def test_database_config():
-    """Prevents: a config of `publish_file` that the launchpad refuses."""
-    (text,) = page("how-to/files.md").whole.blocks("json")
-    assert PublishFileConfig(**json.loads(text)).is_database
