@@ -19,13 +19,11 @@ class Case:
     Attributes:
         change: is given the file of lineitem, the source and the number of the turn; returns the
             partitions to write, which only "partitions" has.
-        decision: what the refresh has to do about it.
     """
 
     title: str
     kind: Kind
     change: Callable[[Path, Path, int], Sequence[str]]
-    decision: str = "update"
 
     @property
     def has_model(self) -> bool:
@@ -49,16 +47,11 @@ def _appended(lineitem: Path, source: Path, turn: int) -> Sequence[str]:
     return delta_table.append_to_delta(lineitem, source, turn)
 
 
-def _nothing(_lineitem: Path, _source: Path, _turn: int) -> Sequence[str]:
-    return ()
-
-
 CASES = {
     "a": Case("1 % of the rows, in one of 30 partitions", "partitions", _in_a_slot),
     "b": Case("1 % of a Delta table, merged into few files", "delta", _merged),
     "c": Case("1 % of a Delta table, appended", "delta", _appended),
     "d": Case("1 % of the rows, scattered over all files", "whole", _everywhere),
-    "e": Case("nothing, by `unchanged`", "whole", _nothing, decision="no change"),
 }
 
 

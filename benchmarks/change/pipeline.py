@@ -18,8 +18,7 @@ from benchmarks.fresh_process import peak_memory
 from benchmarks.lineitem import KEY
 from benchmarks.peers.process_tree import processes, watched
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.ingest import files_version
-from tableau_pipeline.resources import SparkResource, resources_from_env, unchanged
+from tableau_pipeline.resources import SparkResource, resources_from_env
 from tableau_pipeline.snapshots.spark import spark_session
 
 # A model of Spark that is written by partitions, or as a whole; or a table by reference.
@@ -78,17 +77,14 @@ def publish(
         folder: has the source in `source`.
         environment: of the pipeline; Dagster's history is in the folder if this does not name it.
         slots: the partitions of the model to write; () for all.
-        full: let the model run whatever its sources say, and send everything.
+        full: send everything.
     """
     os.environ.update(environment)
     warnings.simplefilter("ignore", dg.BetaWarning)
     job = _definitions(kind, folder / "source").resolve_implicit_global_asset_job_def()
     published = [dg.AssetKey(PUBLISHED), dg.AssetKey(f"{PUBLISHED}_extract")]
     model = [dg.AssetKey(MODEL)]
-    ops = {PUBLISHED: {"config": {"full": full}}}
-    if kind == "whole":
-        ops[MODEL] = {"config": {"force": full}}
-    config = {**_QUIET, "ops": ops}
+    config = {**_QUIET, "ops": {PUBLISHED: {"config": {"full": full}}}}
     with _instance(folder / "dagster") as instance:
 
         def run(keys: list[dg.AssetKey], tags: Mapping[str, str], config: Any) -> Any:
@@ -173,10 +169,8 @@ def _by_slot(source: Path) -> dg.AssetsDefinition:
 
 
 def _whole(source: Path) -> dg.AssetsDefinition:
-    @dg.asset(name=MODEL, io_manager_key="snapshots", code_version="1")
-    def lineitem(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame | None:
-        if unchanged(context, files_version(str(source))):
-            return None
+    @dg.asset(name=MODEL, io_manager_key="snapshots")
+    def lineitem(spark: SparkResource) -> DataFrame:
         return spark.spark_session.read.parquet(str(source))
 
     return lineitem

@@ -88,24 +88,6 @@ class Span(Frozen):
     zone: str
 
 
-class Origin(Frozen):
-    """What a model computes its rows from. It is not part of the data.
-
-    Attributes:
-        source_version: a text of the model's own, which differs for other sources.
-        code_version: the code version of the asset; None if it declares none.
-        run_config: a digest of the run config of the model; None without one.
-        upstream: the data versions of the upstream assets, by asset key.
-        partitions: identifies the partitions definition; None without partitions.
-    """
-
-    source_version: str
-    code_version: str | None = None
-    run_config: str | None = None
-    upstream: dict[str, str] = Field(default_factory=dict)
-    partitions: str | None = None
-
-
 class Part(Frozen):
     """The rows of one partition; for a model without partitions, all rows.
 
@@ -117,7 +99,6 @@ class Part(Frozen):
         columns: None if they are those of the snapshot.
         digest: SHA-256 of the file that the rows were read from; None for rows of a model's
             code.
-        origin: None if the model did not say what it computes its rows from.
     """
 
     partition: str | None = None
@@ -127,7 +108,6 @@ class Part(Frozen):
     files: tuple[DataFile, ...]
     columns: tuple[Column, ...] | None = None
     digest: str | None = None
-    origin: Origin | None = None
 
 
 class Snapshot(Frozen):

@@ -5,7 +5,6 @@ import codecs
 import glob
 import gzip
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Generator, Mapping, Sequence
@@ -142,18 +141,6 @@ def found_files(pattern: str) -> tuple[Path, ...]:
     if not files:
         raise RefusedError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
     return files
-
-
-def files_version(pattern: str) -> str:
-    """Return a text that changes whenever a file is added, removed or written again.
-
-    It tells files apart by path, size and time of the last change, and reads none. It covers the
-    files that `read_files` reads.
-    """
-    files = [(str(path), path.stat()) for path in found_files(pattern)]
-    known = [[path, stat.st_size, stat.st_mtime_ns] for path, stat in files]
-    digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
-    return f"{len(files):,} file{'s' * (len(files) > 1)}, {digest}"
 
 
 def format_of(paths: Sequence[Path]) -> Format:

@@ -24,30 +24,6 @@ def current_version(table: LakeTable) -> str:
     return _reader(table.format, table.location).newest(table.location)
 
 
-def delta_version(path: str) -> str:
-    """Return the newest version of a Delta table, as "<id of the table>@<number>".
-
-    Raises:
-        RefusedError: the table does not exist or cannot be read.
-    """
-    return _reader("delta", path).newest(path)
-
-
-def iceberg_version(table: str, *, catalog: str | None = None) -> str:
-    """Return the newest version of an Iceberg table, "<id of the table>@<snapshot>/<schema>".
-
-    Args:
-        table: its path or URL; or its name in the catalog, "db.orders".
-        catalog: the name by which pyiceberg's configuration knows the catalog.
-
-    Raises:
-        RefusedError: the table does not exist or cannot be read.
-        RefreshError: the catalog or the object store failed, or did not answer.
-    """
-    location = InCatalog(catalog, table) if catalog else table
-    return _reader("iceberg", location).newest(location)
-
-
 def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
     """Return the module for a format, whose library is an extra of this package."""
     library = _LIBRARIES[format_]

@@ -16,7 +16,6 @@ from tableau_pipeline.resources.data_folder import (
 )
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
-from tableau_pipeline.resources.unchanged import unchanged
 
 __all__ = [
     "HyperResource",
@@ -28,7 +27,6 @@ __all__ = [
     "resources_from_env",
     "shared_place",
     "tableau_project_root",
-    "unchanged",
     "work_dir",
 ]
 

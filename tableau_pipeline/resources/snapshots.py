@@ -1,20 +1,17 @@
 """The IO manager of snapshots: assets return DataFrames, and load DataFrames or Snapshots."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_origin
-from weakref import WeakKeyDictionary
 
 import dagster as dg
-from dagster._core.execution.context.system import StepExecutionContext
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
+from tableau_pipeline.core.snapshot import Part, Snapshot, Span
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import is_url
@@ -76,45 +73,13 @@ def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part
     return has
 
 
-@dataclass(slots=True)
-class StepNotes:
-    """Notes of one attempt of a step.
-
-    Attributes:
-        loaded: the snapshots that the IO manager has loaded, by the asset keys of their models.
-        origin: what the model computes its rows from, if it has said so.
-        unchanged: the snapshot that is the output once more, if nothing came in.
-    """
-
-    loaded: dict[dg.AssetKey, Snapshot] = field(default_factory=dict)
-    origin: Origin | None = None
-    unchanged: Snapshot | None = None
-
-
-_NOTES: MutableMapping[StepExecutionContext, StepNotes] = WeakKeyDictionary()
-
-
-def notes_of(step: StepExecutionContext) -> StepNotes:
-    """Return the notes of a step, which end with it."""
-    return _NOTES.setdefault(step, StepNotes())
-
-
-def step_of(context: dg.InputContext | dg.OutputContext) -> StepExecutionContext | None:
-    """Return the step that loads or stores; None outside of runs."""
-    try:
-        return context.step_context
-    except dg.DagsterInvariantViolationError:
-        return None
-
-
 PARTITION_EXPR = "partition_expr"
 
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
     """Stores what a model returns as its next version; loads the newest version of a model.
 
-    None stores nothing: the asset stores its result elsewhere, or its last
-    snapshot is still right, see `unchanged`.
+    None stores nothing: the asset stores its result elsewhere.
 
     Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
     Snapshot]` by partition, needs no JVM.
@@ -183,19 +148,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""
-        step = step_of(context)
-        notes = notes_of(step) if step else StepNotes()
         if obj is None:
-            if notes.unchanged:
-                _report(context, notes.unchanged, notes.origin)
-                named = ", ".join(map(str, sorted({e.version for e in notes.unchanged.parts})))
-                why = (
-                    f"Nothing came in since version{'s' * (',' in named)} {named}: the source "
-                    "version, the code version and the upstream assets are the same."
-                )
-                context.add_output_metadata({"unchanged": why})
-            # Otherwise the asset stores its result elsewhere, and has this IO manager only by
-            # default.
+            # The asset stores its result elsewhere, and has this IO manager only by default.
             return
         asset_key = context.asset_key.to_user_string()
         if not isinstance(obj, DataFrame):
@@ -205,8 +159,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             )
         started = time.monotonic()
         with as_failure(context.log):
-            snapshot = self._stored(context, obj, notes.origin)
-        _report(context, snapshot, notes.origin)
+            snapshot = self._stored(context, obj)
+        _report(context, snapshot)
         context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
@@ -214,14 +168,10 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         with as_failure(context.log):
             return self._loaded(context)
 
-    def _stored(
-        self, context: dg.OutputContext, rows: DataFrame, origin: Origin | None
-    ) -> Snapshot:
+    def _stored(self, context: dg.OutputContext, rows: DataFrame) -> Snapshot:
         asset_key, run_id = context.asset_key.to_user_string(), context.run_id
         if not context.has_asset_partitions:
-            return write_snapshot(
-                rows, self.store, asset_key=asset_key, run_id=run_id, origin=origin
-            )
+            return write_snapshot(rows, self.store, asset_key=asset_key, run_id=run_id)
         expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
         if not isinstance(expression, str):
             raise dg.Failure(
@@ -240,7 +190,6 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             keeps=partition_filter(context.asset_partitions_def),
             asset_key=asset_key,
             run_id=run_id,
-            origin=origin,
         ).only(partitions)
 
     def _loaded(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
@@ -253,8 +202,6 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             raise RefusedError(
                 f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
             )
-        if step := step_of(context):
-            notes_of(step).loaded[context.asset_key] = snapshot
         annotation = context.dagster_type.typing_type
         if annotation is Snapshot:
             return snapshot
@@ -279,10 +226,8 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
     )
 
 
-def _report(context: dg.OutputContext, written: Snapshot, origin: Origin | None) -> None:
+def _report(context: dg.OutputContext, written: Snapshot) -> None:
     """Report a version to Dagster, or the partitions of it that this step wrote."""
-    if origin:
-        context.add_output_metadata({"sources": origin.source_version})
     step = dg.AssetExecutionContext.get()
     # Dagster stores one data version for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))

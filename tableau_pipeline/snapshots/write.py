@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Origin, Part, Snapshot, Span
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text
@@ -363,13 +363,11 @@ def write_snapshot(
     *,
     asset_key: str,
     run_id: str,
-    origin: Origin | None = None,
     before_commit: Callable[[], None] = lambda: None,
 ) -> Snapshot:
     """Store all rows of a model as its next version.
 
     Args:
-        origin: what the rows are computed from, if it is known.
         before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
@@ -380,7 +378,7 @@ def write_snapshot(
         model = store.folder(asset_key)
         written, _ = write_rows(_hashed(frame), model, folder, asset_key=asset_key)
         before_commit()
-        return commit(frame, store, written, asset_key=asset_key, run_id=run_id, origin=origin)
+        return commit(frame, store, written, asset_key=asset_key, run_id=run_id)
 
 
 def write_partitions(
@@ -392,7 +390,6 @@ def write_partitions(
     asset_key: str,
     run_id: str,
     keeps: Callable[[Part], bool] = lambda part: True,
-    origin: Origin | None = None,
 ) -> Snapshot:
     """Store the rows of some partitions of a model; its next version keeps the other partitions.
 
@@ -400,7 +397,6 @@ def write_partitions(
 
     Args:
         keeps: whether a partition of the earlier version still belongs to the model.
-        origin: what the rows are computed from, if it is known.
 
     Raises:
         UnstorableError: raised before anything is written; names model, column and remedy.
@@ -414,9 +410,7 @@ def write_partitions(
         def parts(new: Sequence[Part], before: Snapshot | None) -> tuple[Part, ...]:
             return merged_parts(before, new, columns=columns_of(frame), keeps=keeps)
 
-        return commit(
-            frame, store, written, asset_key=asset_key, run_id=run_id, origin=origin, parts=parts
-        )
+        return commit(frame, store, written, asset_key=asset_key, run_id=run_id, parts=parts)
 
 
 def stored_parts(
@@ -466,19 +460,17 @@ def commit(
     *,
     asset_key: str,
     run_id: str,
-    origin: Origin | None = None,
     parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]] = lambda new, before: new,
 ) -> Snapshot:
     """Commit the next version of a model.
 
     Args:
-        written: the parts that were just stored; their number and origin are set here.
+        written: the parts that were just stored; their number is set here.
         parts: all parts of the version, given those and the version before.
     """
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
-        now = {"version": number, "origin": origin}
-        new = [part.model_copy(update=now) for part in written]
+        new = [part.model_copy(update={"version": number}) for part in written]
         return Snapshot(
             folder=store.folder(asset_key),
             asset_key=asset_key,
