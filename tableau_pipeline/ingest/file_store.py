@@ -1,20 +1,18 @@
 """The rows of files, stored as versions of a model without code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import functions as F
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
     UnstorableError,
     columns_of,
-    commit,
-    discard_on_error,
-    stored_parts,
+    write_partitions,
     write_snapshot,
 )
 
@@ -106,30 +104,31 @@ class FileStore:
             for part in (base.parts if base else ())
             if part.partition not in digests
         ]
-        with discard_on_error(self.store, asset_key) as folder:
-            parts = stored_parts(
-                frame, self.store, folder, _FILE, partitions=[*digests], asset_key=asset_key
-            )
-            reading.check_unchanged()
-            for part in kept:
-                columns, before = columns_of(frame), part.columns or (base.columns if base else ())
-                differing = [each for each in columns if each not in before]
-                differing += [each for each in before if each not in columns]
-                described = ", ".join(f"{each.name} ({each.type})" for each in differing)
-                if before != columns:
-                    raise RefusedError(
-                        f"The columns differ from those of {part.partition}, to which rows are to "
-                        f"be added: {described or 'their order differs'}. Declare the types in "
-                        "columns, or publish all files again with mode: replace"
-                    )
-            return commit(
-                frame,
-                self.store,
-                [
-                    each.model_copy(update={"digest": digests[str(each.partition)]})
-                    for each in parts
-                ],
-                asset_key=asset_key,
-                run_id=self.run_id,
-                parts=lambda new, _: sorted([*kept, *new], key=lambda part: str(part.partition)),
-            )
+        for part in kept:
+            columns, before = columns_of(frame), part.columns or (base.columns if base else ())
+            differing = [each for each in columns if each not in before]
+            differing += [each for each in before if each not in columns]
+            described = ", ".join(f"{each.name} ({each.type})" for each in differing)
+            if before != columns:
+                raise RefusedError(
+                    f"The columns differ from those of {part.partition}, to which rows are to "
+                    f"be added: {described or 'their order differs'}. Declare the types in "
+                    "columns, or publish all files again with mode: replace"
+                )
+
+        def parts(written: Sequence[Part], _: Snapshot | None) -> Sequence[Part]:
+            new = [
+                part.model_copy(update={"digest": digests[str(part.partition)]}) for part in written
+            ]
+            return sorted([*kept, *new], key=lambda part: str(part.partition))
+
+        return write_partitions(
+            frame,
+            self.store,
+            expression=_FILE,
+            partitions=[*digests],
+            asset_key=asset_key,
+            run_id=self.run_id,
+            parts=parts,
+            before_commit=reading.check_unchanged,
+        )

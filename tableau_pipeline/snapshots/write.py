@@ -2,7 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, time, timedelta
 from math import ceil
@@ -191,13 +200,18 @@ def _steps(start: datetime, end: datetime, *, by_day: bool) -> list[date] | list
 _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
 
 
-def _check_storable(schema: T.StructType, asset_key: str) -> None:
+def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection[str] = ()) -> None:
     """Refuse types that Parquet cannot hold, and names that are empty, reserved or alike."""
     reserved = {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
     problems += name_problems(schema.names)
     if not schema.fields:
         problems.append("it has no columns")
+    if NULL_KEY in partitions:
+        problems.append(
+            f'the partition key "{NULL_KEY}" is reserved, as Spark stores rows without a key under '
+            "it: choose another one"
+        )
     if problems:
         raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
 
@@ -374,11 +388,13 @@ def write_snapshot(
         UnstorableError: raised before anything is written; names model, column and remedy.
     """
     _check_storable(frame.schema, asset_key)
-    with discard_on_error(store, asset_key) as folder:
+    with _new_folder(store, asset_key) as folder:
         model = store.folder(asset_key)
         written, _ = write_rows(_hashed(frame), model, folder, asset_key=asset_key)
         before_commit()
-        return commit(frame, store, written, asset_key=asset_key, run_id=run_id)
+        return _commit(
+            frame, store, written, asset_key=asset_key, run_id=run_id, parts=lambda new, _: new
+        )
 
 
 def write_partitions(
@@ -390,6 +406,8 @@ def write_partitions(
     asset_key: str,
     run_id: str,
     keeps: Callable[[Part], bool] = lambda part: True,
+    parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]] | None = None,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> Snapshot:
     """Store the rows of some partitions of a model; its next version keeps the other partitions.
 
@@ -397,77 +415,48 @@ def write_partitions(
 
     Args:
         keeps: whether a partition of the earlier version still belongs to the model.
+        parts: all parts of the version, given those just stored and the version before, if they
+            are others than these.
+        before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
         UnstorableError: raised before anything is written; names model, column and remedy.
         PartitionError: a row belongs to none of the partitions.
     """
-    with discard_on_error(store, asset_key) as folder:
-        written = stored_parts(
-            frame, store, folder, expression, partitions=partitions, asset_key=asset_key
-        )
+    _check_storable(frame.schema, asset_key, partitions)
 
-        def parts(new: Sequence[Part], before: Snapshot | None) -> tuple[Part, ...]:
-            return merged_parts(before, new, columns=columns_of(frame), keeps=keeps)
+    def merged(new: Sequence[Part], before: Snapshot | None) -> Sequence[Part]:
+        return merged_parts(before, new, columns=columns_of(frame), keeps=keeps)
 
-        return commit(frame, store, written, asset_key=asset_key, run_id=run_id, parts=parts)
-
-
-def stored_parts(
-    frame: DataFrame,
-    store: SnapshotStore,
-    folder: str,
-    expression: str,
-    *,
-    partitions: Mapping[str, Span] | Sequence[str],
-    asset_key: str,
-) -> list[Part]:
-    """Store rows by partitions for a version to be committed; its number must still be set.
-
-    Args:
-        folder: a new folder of the model, from `discard_on_error`.
-
-    Raises:
-        UnstorableError, PartitionError: as `write_partitions`.
-    """
-    _check_storable(frame.schema, asset_key)
-    if NULL_KEY in partitions:
-        raise UnstorableError(
-            f'Model "{asset_key}" cannot be stored: the partition key "{NULL_KEY}" is reserved, '
-            "as Spark stores rows without a key under it: choose another one."
-        )
     placed, model = _with_partition(_hashed(frame), expression, partitions), store.folder(asset_key)
-    parts, strays = write_rows(placed, model, folder, asset_key=asset_key, keys=[*partitions])
-    if strays:
-        ((stray,),) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
-        raise PartitionError(
-            f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
-            f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for instance "
-            f"{stray}. Filter the model by the partition."
+    with _new_folder(store, asset_key) as folder:
+        written, strays = write_rows(placed, model, folder, asset_key=asset_key, keys=[*partitions])
+        if strays:
+            ((stray,),) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
+            raise PartitionError(
+                f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
+                f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for instance "
+                f"{stray}. Filter the model by the partition."
+            )
+        if isinstance(partitions, Mapping):
+            spans = zip(written, partitions.values(), strict=True)
+            written = [part.model_copy(update={"span": span}) for part, span in spans]
+        before_commit()
+        return _commit(
+            frame, store, written, asset_key=asset_key, run_id=run_id, parts=parts or merged
         )
-    if not isinstance(partitions, Mapping):
-        return parts
-    return [
-        part.model_copy(update={"span": span})
-        for part, span in zip(parts, partitions.values(), strict=True)
-    ]
 
 
-def commit(
+def _commit(
     frame: DataFrame,
     store: SnapshotStore,
     written: Sequence[Part],
     *,
     asset_key: str,
     run_id: str,
-    parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]] = lambda new, before: new,
+    parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]],
 ) -> Snapshot:
-    """Commit the next version of a model.
-
-    Args:
-        written: the parts that were just stored; their number is set here.
-        parts: all parts of the version, given those and the version before.
-    """
+    """Commit the next version of a model; the parts that were just stored get its number."""
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
         new = [part.model_copy(update={"version": number}) for part in written]
@@ -495,7 +484,7 @@ def columns_of(frame: DataFrame) -> tuple[Column, ...]:
 
 
 @contextmanager
-def discard_on_error(store: SnapshotStore, asset_key: str) -> Generator[str]:
+def _new_folder(store: SnapshotStore, asset_key: str) -> Generator[str]:
     """Yield a new folder for the files of a write; remove it if the write fails."""
     folder = store.new_folder(asset_key)
     try:
