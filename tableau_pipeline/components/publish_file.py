@@ -1,7 +1,7 @@
 """A job that publishes files without any code."""
 
 import hashlib
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast, get_args
@@ -39,7 +39,6 @@ from tableau_pipeline.resources import (
 )
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.spark import runs_here
-from tableau_pipeline.snapshots.store import TrialStore
 
 _CHOICES = {
     "format": get_args(Format),
@@ -153,13 +152,10 @@ def publish_files(
     tableau: TableauServerResource,
 ) -> None:
     """Make a published data source equal to the given files."""
-    declaration, store = config.declaration(), snapshots.store
+    declaration = config.declaration()
     with as_failure(context.log), ExitStack() as scratch:
-        if config.build_only or config.dry_run:
-            # Its rows will not be published.
-            store = scratch.enter_context(closing(TrialStore(store.root)))
         rows = FileStore(
-            store=store,
+            store=snapshots.store,
             read=lambda: _reading(context, config, spark, scratch=scratch),
             run_id=context.run.run_id,
             # Asked when it is this run's turn: a run before it may have published another version.

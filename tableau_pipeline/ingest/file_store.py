@@ -44,45 +44,43 @@ class FileStore:
     file_column: str | None = None
     drop_bad_rows: bool = False
     read_rows: Reading | None = field(default=None, init=False)
-    _written: dict[str, Snapshot] = field(default_factory=dict, init=False)
+    _written: Snapshot | None = field(default=None, init=False)
 
     def newest(self, asset_key: str) -> Snapshot:
         """Read the files and store their rows, or refuse them; later calls return that version."""
-        if asset_key not in self._written:
+        if self._written is None:
             reading = self.read()
             if not self.drop_bad_rows:
                 reading.check_rows()
             try:
-                if self.built_on:
-                    number = self.built_on()
-                    base = None if number is None else self.store.version(asset_key, number)
-                    if number is not None and (base is None or base.missing()):
-                        raise RefusedError(
-                            "The rows that were published before are not stored here, so nothing "
-                            "can be added: they were removed from the disk. Publish all files with "
-                            "mode replace first"
-                        )
-                    self._written[asset_key] = self._append(asset_key, reading, base)
-                else:
-                    self._written[asset_key] = write_snapshot(
-                        reading.frame,
-                        self.store,
-                        asset_key=asset_key,
-                        run_id=self.run_id,
-                        before_commit=reading.check_unchanged,
-                    )
+                self._written = self._stored(asset_key, reading)
             except (UnstorableError, *READ_ERRORS) as error:
                 # The files are at fault, whether Spark or the store does not take them.
                 raise RefusedError(reason(error)) from error
             self.read_rows = reading
-        return self._written[asset_key]
+        return self._written
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version that was stored before; None if there is none."""
-        written = self._written.get(asset_key)
-        if written and written.number == number:
-            return written
         return self.store.version(asset_key, number)
+
+    def _stored(self, asset_key: str, reading: Reading) -> Snapshot:
+        if self.built_on is None:
+            return write_snapshot(
+                reading.frame,
+                self.store,
+                asset_key=asset_key,
+                run_id=self.run_id,
+                before_commit=reading.check_unchanged,
+            )
+        number = self.built_on()
+        base = None if number is None else self.store.version(asset_key, number)
+        if number is not None and (base is None or base.missing()):
+            raise RefusedError(
+                "The rows that were published before are not stored here, so nothing can be added: "
+                "they were removed from the disk. Publish all files with mode replace first"
+            )
+        return self._append(asset_key, reading, base)
 
     def _append(self, asset_key: str, reading: Reading, base: Snapshot | None) -> Snapshot:
         frame = reading.frame

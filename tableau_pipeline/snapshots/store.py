@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import random
 from urllib.parse import quote, unquote
@@ -263,7 +263,8 @@ class SnapshotStore:
         while True:
             before = self.newest(asset_key)
             snapshot = make(before.number + 1 if before else 1, before)
-            if self._put(self.manifest(asset_key, snapshot.number), snapshot.manifest().encode()):
+            key = self.manifest(asset_key, snapshot.number)
+            if self.storage.put(key, snapshot.manifest().encode()):
                 return snapshot
             time.sleep(random() / 50)  # noqa: S311 - so that writers do not retry in step
 
@@ -298,9 +299,6 @@ class SnapshotStore:
             for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
 
-    def _put(self, key: str, content: bytes) -> bool:
-        return self.storage.put(key, content)
-
     @contextmanager
     def _understood(self, asset_key: str, number: int) -> Generator[None]:
         """Name the manifest in what is wrong with it, and say what to do."""
@@ -316,27 +314,6 @@ class SnapshotStore:
                 f"({what}). Restore the file from a backup, or install that release. Or remove "
                 "the file, and materialize the model again before its data sources are refreshed."
             ) from error
-
-
-@dataclass(frozen=True)
-class TrialStore(SnapshotStore):
-    """Reads the versions of a store, but keeps nothing that is written after `close`."""
-
-    folders: list[tuple[str, str]] = field(default_factory=list)
-
-    def new_folder(self, asset_key: str) -> str:
-        """Return a temporary folder."""
-        folder = super().new_folder(asset_key)
-        self.folders.append((asset_key, folder))
-        return folder
-
-    def _put(self, key: str, content: bytes) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Remove everything that was written."""
-        for asset_key, folder in self.folders:
-            self.discard(asset_key, folder)
 
 
 @contextmanager
