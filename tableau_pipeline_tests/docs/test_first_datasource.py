@@ -1,6 +1,7 @@
 """The documented way to a data source of one's own, command by command, here and elsewhere."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline_tests.conftest import ROOT
@@ -199,6 +201,19 @@ def test_every_key_is_in_the_scaffold():
         if f"{name}:" not in template
     ]
     assert missing == []
+
+
+def test_every_comment_in_the_scaffold_is_valid():
+    """Prevents: an example that a newcomer uncomments, and that does not load."""
+    template = (ROOT / "tableau_pipeline/components/new_project/datasource.yaml").read_text()
+    comments = re.findall(r"^( +)# (\w+: .+)$", template, re.MULTILINE)
+    for indent, comment in comments:
+        key: dict[str, Any] = yaml.safe_load(comment)
+        table, others = (key, {}) if len(indent) > 2 else ({}, key)
+        attributes = {"name": "Orders", "project": "Default", "certify": "after_reconcile"}
+        attributes |= {"tables": {"rows": table}} | others
+        assert PublishedDatasource.from_attributes_dict(attributes=attributes), comment
+    assert len(comments) > 30
 
 
 def test_every_key_is_described():
