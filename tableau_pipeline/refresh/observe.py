@@ -221,17 +221,15 @@ class Observer:
         if remote is None:
             remote = self._find_by_name(recovered, project_id)
             named = bool(remote and self._was_created(remote, recovered.creating))
-        # Before anything is created: a second data source would leave the dashboards on the first.
-        tag = self.declaration.tag
-        found = self.server.tagged(tag) if remote is None else ()
-        strays = tuple(each for each in found if tag in each.tags)
-        remote = strays[0] if strays else remote
+        strays: tuple[RemoteDatasource, ...] = ()
+        if remote is None:
+            remote, strays = self._find_by_tag(project_id)
         if remote is None:
             return Base(remote=None, checkpoint=checkpoint)
         metadata = self.server.metadata(remote.luid)
         base = Base(
             remote=remote,
-            is_ours=named or tag in remote.tags,
+            is_ours=named or self.declaration.tag in remote.tags,
             strays=strays,
             other_instance=self._other_instance(remote),
             other_key=self._other_key(remote),
@@ -316,6 +314,19 @@ class Observer:
                 "Give the user its ownership, or View and Overwrite on it."
             )
         return remote
+
+    def _find_by_tag(
+        self, project_id: str | None
+    ) -> tuple[RemoteDatasource | None, tuple[RemoteDatasource, ...]]:
+        """The data source with our tag; if none is at the declared place, all of them as strays."""
+        # Before anything is created: a second data source would leave the dashboards on the first.
+        tag, declared = self.declaration.tag, (self.declaration.name.casefold(), project_id)
+        found = tuple(each for each in self.server.tagged(tag) if tag in each.tags)
+        for each in found:
+            # Another run may have created it since it was looked for by name.
+            if (each.name.casefold(), each.project_id) == declared:
+                return each, ()
+        return next(iter(found), None), found
 
     def _was_created(self, remote: RemoteDatasource, intent: Intent | None) -> bool:
         """Whether the data source comes from a create of ours whose answer was lost."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pyarrow as pa
@@ -26,6 +27,7 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN, ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import At
 
 FIELD = other_users.CALCULATION[:24]
 OTHER_SCHEMA = flights(gate=flights()["delay"])
@@ -226,6 +228,18 @@ def test_tag_that_no_record_names_makes_no_twin(pipeline: Pipeline):
     assert pipeline.found() == []
     assert pipeline.wrong_at(luid) == []
     assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_created_while_it_is_looked_for(pipeline: Pipeline):
+    """Prevents: what another run has just created at its place is refused as if it were elsewhere,
+    because it came between the looks by name and by tag."""
+
+    def another(server: Any) -> At:
+        tag = pipeline.declaration.tag
+        return At(server, "tagged", lambda: other_users.publishes(pipeline, flights(3), tag=tag))
+
+    pipeline.run(Accept.SHRINK, around={"around_server": another})
+    assert pipeline.wrong() == []
 
 
 def test_tag_of_a_key_that_begins_alike(new_pipeline: Callable[..., Pipeline]):

@@ -58,15 +58,11 @@ class _Case:
                 key != self._log.key and f"{TAG_PREFIX}{key}" in self._tags
             ),
             rf"release {LATER_RELEASE} of tableau_pipeline wrote it": lambda: self._log.later_at,
-            # Our records were lost, or name one that is gone, and what has our tag is elsewhere; or
-            # whoever has overtaken it has published it since it looked.
+            # Our records were lost, or name one that is gone, and what has our tag is elsewhere.
             r"carries the tag of this data source .* no record of this deployment": lambda: (
-                self._actor.overtaken is not None
-                or (
-                    self._found
-                    and (self._found.name, self._found.project_name)
-                    != (self._declared.name, self._declared.project)
-                )
+                self._found
+                and (self._found.name, self._found.project_name)
+                != (self._declared.name, self._declared.project)
             ),
             # Another data source had the name when it looked; it may be gone since.
             r"is to be (?:renamed|moved) .* has a data source \"([^\"]+)\" already": lambda name: (
