@@ -1,16 +1,12 @@
 """Tables of lakes of each kind, all of which take the same changes."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.update.schema import UpdateSchema
@@ -19,8 +15,6 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from tableau_pipeline_tests.refresh.lakes.support import add_hive_files, in_catalog, rows_of
 
-_MAPPING = "delta.columnMapping"
-_TYPES = {"long": pa.int64(), "string": pa.string(), "date": pa.date32()}
 KINDS = (
     *("append", "merge", "delete", "overwrite", "optimise", "vacuum"),
     # How files hold the columns, and how the table is partitioned.
@@ -88,124 +82,6 @@ class Delta:
                 schema_mode="overwrite",
                 partition_by=self.by,
             )
-
-
-class Mapped:
-    """A Delta table whose columns are mapped by name: delta-rs reads such tables, but writes none.
-
-    Its log is written by hand.
-
-    Attributes:
-        columns: the number of each column, which names it in the files, and its type; in the
-            order of the table.
-    """
-
-    format = "delta"
-
-    def __init__(self, folder: Path, _: SqlCatalog, by: tuple[str, ...] = ()) -> None:
-        self.location, self.by = folder / uuid4().hex, by
-        types = {"id": "long", "word": "string", "made": "date", "sent": "date"}
-        self.columns = {name: (number, type_) for number, (name, type_) in enumerate(types.items())}
-        self._version = 0
-        self._files: list[dict[str, Any]] = []
-        (self.location / "_delta_log").mkdir(parents=True)
-        self._commit({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, self._meta())
-        self._write(dated([0, 1, 2]))
-
-    def rows(self) -> pa.Table:
-        """The rows as delta-rs reads them; of its two ways to read, only this one maps columns."""
-        query = QueryBuilder().register("t", DeltaTable(self.location)).execute("SELECT * FROM t")
-        schema = pa.schema({name: _TYPES[type_] for name, (_, type_) in self.columns.items()})
-        return pa.table(query.read_all()).cast(schema)
-
-    def change(self, kind: str, ids: set[int], number: int) -> None:
-        held = self.rows()
-        rows = _like(dated(ids, f"n{number}-"), held.schema)
-        others = held.filter(pc.invert(pc.is_in(held["id"], rows["id"])))
-        match kind:
-            case "append":
-                self._write(rows)
-            case "merge" | "delete" | "overwrite" | "optimise":
-                whole = {"delete": others, "overwrite": rows, "optimise": held}
-                merged = pa.concat_tables([others, rows])
-                self._write(whole.get(kind, merged), overwrite=True)
-            case _:
-                self._evolve(kind, ids, number, held)
-
-    def _evolve(self, kind: str, ids: set[int], number: int, held: pa.Table) -> None:
-        columns, added = dict(self.columns), _added(held)
-        free = [name for name in columns if name not in {"id", *self.by}]
-        # Numbers from 10 on are those of columns that came later.
-        new, again = 10 + number, free[number % len(free)]
-        match kind:
-            case "add":
-                columns[f"c{number}"] = new, "long"
-            case "drop" if added:
-                del columns[added]
-            case "rename" if added:
-                columns = {f"c{number}" if n == added else n: each for n, each in columns.items()}
-            case "again":
-                columns[again] = new, columns[again][1]
-            case "swap":
-                columns["made"], columns["sent"] = columns["sent"], columns["made"]
-            case "reorder":
-                columns = dict(reversed(columns.items()))
-        if kind in ("again", "swap") and len(ids) % 4 == 0:
-            name = again if kind == "again" else "made"
-            columns[name] = columns.pop(name)
-        if [*columns.items()] != [*self.columns.items()]:
-            names = {number: name for name, (number, _) in columns.items()}
-            self.by = tuple(names[self.columns[name][0]] for name in self.by)
-            self.columns = columns
-            self._commit(self._meta())
-
-    def _write(self, rows: pa.Table, *, overwrite: bool = False) -> None:
-        """Add a file for each combination of partition values, perhaps in the place of all."""
-        removed = [{"remove": {**each, "deletionTimestamp": 0}} for each in self._files]
-        self._files = [] if overwrite else self._files
-        parts = rows.select(self.by).to_pylist() if self.by else [{}] * rows.num_rows
-        added = [
-            self._file(part, rows.take([n for n, each in enumerate(parts) if each == part]))
-            for part in {str(part): part for part in parts}.values()
-        ]
-        self._commit(*(removed if overwrite else []), *added)
-
-    def _file(self, part: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
-        name, stored = f"{uuid4()}.parquet", rows.drop_columns([*part])
-        names = [self._physical(each) for each in stored.schema.names]
-        pq.write_table(stored.rename_columns(names), self.location / name)
-        values = {
-            self._physical(column): None if value is None else str(value)
-            for column, value in part.items()
-        }
-        size = (self.location / name).stat().st_size
-        add = {"path": name, "partitionValues": values, "size": size, "dataChange": True}
-        self._files.append(add)
-        return {"add": {**add, "modificationTime": 0}}
-
-    def _physical(self, column: str) -> str:
-        return f"col-{self.columns[column][0]}"
-
-    def _meta(self) -> dict[str, Any]:
-        fields = []
-        for name, (number, type_) in self.columns.items():
-            named = {f"{_MAPPING}.id": number + 1, f"{_MAPPING}.physicalName": self._physical(name)}
-            fields.append({"name": name, "type": type_, "nullable": True, "metadata": named})
-        most = max(number for number, _ in self.columns.values()) + 1
-        return {
-            "metaData": {
-                "id": "6f1c1d2e-0000-4000-8000-000000000000",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": [*self.by],
-                "configuration": {f"{_MAPPING}.mode": "name", f"{_MAPPING}.maxColumnId": f"{most}"},
-            }
-        }
-
-    def _commit(self, *actions: dict[str, Any]) -> None:
-        text = "\n".join(map(json.dumps, actions))
-        (self.location / "_delta_log" / f"{self._version:020}.json").write_text(text)
-        self._version += 1
 
 
 class Iceberg:
