@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -151,10 +151,10 @@ class Document:
         locals: the local names of columns, by table and column.
         columns: the elements of fields, by local name.
         items: those that put fields into folders, in the old and new forms, by local name.
-        names: what people write for columns, and for these calculations, by local name.
+        names: what people write for columns, by local name.
     """
 
-    def __init__(self, root: Element, calculations: Iterable[str] = ()) -> None:
+    def __init__(self, root: Element) -> None:
         self.root = root
         self.records = [*_records(root, "extract")] or [*_records(root, "connection")]
         self.locals = {(each.table, each.column): each.local for each in self.records}
@@ -168,7 +168,7 @@ class Document:
                 if plain(item) == "folder-item":
                     self.items[item.get("name", "")].append(item)
         single = len({each.table for each in self.records}) == 1
-        self.names = {local_name(each): each for each in calculations}
+        self.names: dict[str, str] = {}
         for path, local in self.locals.items():
             self.names[local] = field_name(("field", *path), single=single)
 

@@ -42,7 +42,7 @@ _ATTRIBUTES = MappingProxyType(
 )
 
 
-class Tds:
+class Tds(Document):
     """A `.tds`.
 
     Attributes:
@@ -53,15 +53,22 @@ class Tds:
     """
 
     def __init__(self, content: bytes) -> None:
+        super().__init__(parsed(content))
         self.content = content
-        self._root = parsed(content)
 
     def values(self, wanted: Values = _NONE, written: Sequence[Values] = ()) -> Values:
         """Return the values of fields, hierarchies, and the calculations of the other two sides.
 
         What is as the products have it by default is absent, unless the other two sides name it.
         """
-        return dict(_Reading(self._root, wanted, written).values())
+        paths = [path for side in (wanted, *written) for path in side]
+        calculations = dict.fromkeys(path[1] for path in paths if path[0] == "calculation")
+        found = {}
+        for path, value, usual in self._values(calculations):
+            is_named = written and all(path in side for side in written)
+            if value and (value != usual or wanted.get(path) == value or is_named):
+                found[path] = value
+        return found
 
     def edited(self, changes: Mapping[Path, str | None], tables: Tables) -> bytes:
         """Return the file with these changes and columns; all else stays as it is.
@@ -88,79 +95,63 @@ class Tds:
             name: table and column, or the name of a declared calculation.
             but: paths of formulas and hierarchies that change, and no longer use it then.
         """
-        document = Document(self._root)
-        local = document.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
-        return tuple(dict.fromkeys(_users(document, local, frozenset(but)))) if local else ()
+        local = self.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
+        return tuple(dict.fromkeys(_users(self, local, frozenset(but)))) if local else ()
 
-
-class _Reading(Document):
-    """The values of a `.tds`, as the merge with two other sides needs them."""
-
-    def __init__(self, root: Element, wanted: Values, written: Sequence[Values]) -> None:
-        sides = (wanted, *written)
-        named = [path[1] for side in sides for path in side if path[0] == "calculation"]
-        super().__init__(root, named)
-        self._calculations = dict.fromkeys(named)
-        self._wanted, self._written = wanted, written
-
-    def values(self) -> Iterator[tuple[Path, str]]:
-        """Yield path and value."""
+    def _values(self, calculations: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+        """Yield path and value, with what the products have by default; "" is absent."""
+        names = self.names | {local_name(each): each for each in calculations}
         for each in self.records:
             yield from self._field(("field", each.table, each.column), each.local, each.type)
-        for name in self._calculations:
-            yield from self._calculation(("calculation", name), name)
+        for name in calculations:
+            yield from self._calculation(("calculation", name), name, names)
         for name, element in self.hierarchies.items():
             local = [each.text or "" for each in element.iterfind("field")]
-            members = [self.names.get(each, each) for each in local]
-            yield ("hierarchy", name, "fields"), json.dumps(members, ensure_ascii=False)
+            members = json.dumps([names.get(each, each) for each in local], ensure_ascii=False)
+            yield ("hierarchy", name, "fields"), members, ""
 
-    def _field(self, path: Path, local: str, datatype: str) -> Iterator[tuple[Path, str]]:
-        element = self.columns.get(local)
-        attributes = attributes_of(element)
-        for part, attribute in _ATTRIBUTES.items():
-            if (value := attributes.get(attribute)) and (part, value) != ("hidden", "false"):
-                yield (*path, part), value
-        if element is not None and (text := _description(element)):
-            yield (*path, "description"), text
-        for item in self.items.get(local, ())[:1]:
-            folder = item.getparent()
-            if folder is not None and (name := folder.get("name")):
-                yield (*path, "folder"), name
+    def _field(self, path: Path, local: str, datatype: str) -> Iterator[tuple[Path, str, str]]:
+        attributes = attributes_of(self.columns.get(local))
         datatype = attributes.get("datatype", datatype)
-        aggregation = AGGREGATIONS.get(datatype, "Count")
-        for part, usual in {"role": default_role(datatype), "aggregation": aggregation}.items():
-            yield from self._unless(usual, (*path, part), attributes.get(part, usual))
+        usual = {
+            "role": default_role(datatype),
+            "aggregation": AGGREGATIONS.get(datatype, "Count"),
+        }
+        found = {part: attributes.get(name, "") for part, name in _ATTRIBUTES.items()}
+        found |= {part: attributes.get(part, value) for part, value in usual.items()}
+        found["hidden"] = "true" if found["hidden"] == "true" else ""
+        found["description"] = _description(self.columns.get(local))
+        folders = [item.getparent() for item in self.items.get(local, ())[:1]]
+        found["folder"] = "".join(attributes_of(each).get("name", "") for each in folders)
+        for part, value in found.items():
+            yield (*path, part), value, usual.get(part, "")
 
-    def _unless(self, default: str, path: Path, value: str) -> Iterator[tuple[Path, str]]:
-        """The value, unless it is the products' default, and the other sides do not name it."""
-        is_named = self._written and all(path in side for side in self._written)
-        if value != default or self._wanted.get(path) == value or is_named:
-            yield path, value
+    def _calculation(
+        self, path: Path, name: str, names: Mapping[str, str]
+    ) -> Iterator[tuple[Path, str, str]]:
+        """What is called so: a field of ours, or of somebody else."""
 
-    def _calculation(self, path: Path, name: str) -> Iterator[tuple[Path, str]]:
+        def shown(formula: str) -> str:
+            return with_fields(formula, lambda each: quoted(names[each]) if each in names else each)
+
         ours = self.columns.get(local_name(name))
         if ours is not None and (inner := ours.find("calculation")) is not None:
-            yield (*path, "formula"), self._written_by_people(inner.get("formula", ""))
             datatype = ours.get("datatype", "")
-            yield from self._unless("real", (*path, "type"), datatype)
+            yield (*path, "formula"), shown(inner.get("formula", "")), ""
+            yield (*path, "type"), datatype, "real"
             yield from self._field(path, local_name(name), datatype)
             return
         for other, column in self.columns.items():
             if label(column) == name:
-                inner = column.find("calculation")
-                formula = other if inner is None else inner.get("formula", other)
-                yield (*path, "formula"), self._written_by_people(formula)
-                yield (*path, TAKEN), other
+                formula = attributes_of(column.find("calculation")).get("formula", other)
+                yield (*path, "formula"), shown(formula), ""
+                yield (*path, TAKEN), other, ""
                 return
 
-    def _written_by_people(self, formula: str) -> str:
-        names = self.names
-        return with_fields(formula, lambda each: quoted(names[each]) if each in names else each)
 
-
-def _description(column: Element) -> str:
+def _description(column: Element | None) -> str:
     """The text of a description, in which products write the end of a line in a way of theirs."""
-    runs = column.iterfind("./desc/formatted-text/run")
+    runs = () if column is None else column.iterfind("./desc/formatted-text/run")
     return "".join(run.text or "" for run in runs).replace(f"{_LINE_END}\n", "\n").strip()
 
 
@@ -168,9 +159,11 @@ class Editing(Document):
     """Changes of a `.tds` in place."""
 
     def __init__(self, root: Element, changes: Mapping[Path, str | None]) -> None:
-        super().__init__(root, [path[1] for path in changes if path[0] == "calculation"])
+        super().__init__(root)
         self._changes = changes
         self._named = {name: local for local, name in self.names.items()}
+        ours = (path[1] for path in changes if path[0] == "calculation")
+        self._named |= {name: local_name(name) for name in ours}
         self._types = {each.local: each.type for each in self.records}
         tags = {plain(each) for each in root}
         self._has_old_folders = "folder" in tags and "folders-common" not in tags

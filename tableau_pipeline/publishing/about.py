@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from xml.etree import ElementTree
 
@@ -87,7 +88,10 @@ class AboutOnServer:
         if owner := names.get(("user", remote.owner_id)):
             values[OWNER] = owner[1]
         elif remote.owner_id != self.site.user_id:
-            values[OWNER] = self.site.user(remote.owner_id)[0]
+            values[OWNER] = remote.owner_id
+            # Sessions of connected apps may not ask for users.
+            with suppress(RefreshError):
+                values[OWNER] = self.site.user(remote.owner_id)[0]
             self._luids["user", values[OWNER]] = remote.owner_id
         return values
 
