@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path as Folder
-from typing import Self
+from functools import cached_property
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
@@ -20,75 +19,57 @@ from tableau_pipeline.metadata.written import Written
 _NOT_ASKED = "its fields are not asked for"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Declared:
     """The metadata that a data source declares, and what was written of them before.
 
     Attributes:
-        fields: the values of fields that are declared.
-        lineage: is added to the description of the data source.
-        tables: the desired ones.
-        pasts: what was written last, the newest first; several if it is not known which.
-        problem: why the fields on the server cannot be kept; None if they can be.
+        desired: the content that each table is to have.
+        record: what is known to be published.
+        inherited: what is said of columns elsewhere, by model and column; it beats the comments of
+            the columns in Spark.
+        link: the address of the asset in Dagster's web UI; None if that is not known.
     """
 
     declaration: Declaration
-    fields: Values
-    lineage: str
-    tables: Tables
+    desired: Mapping[str, TableContent]
+    record: Checkpoint | None
+    models: Models
+    inherited: Inherited
     stored: Written
-    pasts: Sequence[Values] = ()
-    problem: str | None = None
+    link: str | None
 
-    @classmethod
-    def of(
-        cls,
-        declaration: Declaration,
-        desired: Mapping[str, TableContent],
-        record: Checkpoint | None,
-        *,
-        models: Models,
-        inherited: Inherited,
-        place: Folder | str,
-        link: str | None,
-    ) -> Self:
-        """Those of a declaration with the desired tables.
-
-        Args:
-            record: what is known to be published.
-            inherited: what is said of columns elsewhere, by model and column; it beats the comments
-                of the columns in Spark.
-            place: a folder, or its URL in an object store, where values that are set are stored.
-            link: the address of the asset in Dagster's web UI; None if that is not known.
+    @cached_property
+    def fields(self) -> Values:
+        """The values of fields that are declared.
 
         Raises:
             RefusedError: something is declared of columns that there are not.
         """
-        columns = {name: [each.name for each in table.columns] for name, table in desired.items()}
+        columns = {name: [e.name for e in table.columns] for name, table in self.desired.items()}
         said: dict[tuple[str, str], FieldMetadata] = {}
-        for table in declaration.tables:
-            comments = models[table.model].comments
+        for table in self.declaration.tables:
+            comments = self.models[table.model].comments
             for column in columns[table.name]:
-                field = inherited.get((table.model, column), FieldMetadata())
+                field = self.inherited.get((table.model, column), FieldMetadata())
                 described = field.description or comments.get(column, "")
                 said[table.name, column] = replace(field, description=described)
-        stored = Written(place)
-        is_other = record and record.declaration != declaration.digest()
-        built = f"Built from {', '.join(table.model for table in declaration.tables)}."
-        return cls(
-            declaration,
-            fields=declaration.wanted(columns, said),
-            lineage=" ".join(filter(None, (built, link))),
-            tables={
-                declaration.published_name(name): [
-                    (column.name, hyper_type(column, table=name)) for column in table.columns
-                ]
-                for name, table in desired.items()
-            },
-            stored=stored,
-            pasts=[stored.read(name) for name in record.written] if record else (),
-            problem="the declaration changed" if is_other else None,
-        )
+        return self.declaration.wanted(columns, said)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The columns of the file to be published."""
+        return {
+            self.declaration.published_name(name): [
+                (column.name, hyper_type(column, table=name)) for column in table.columns
+            ]
+            for name, table in self.desired.items()
+        }
+
+    @cached_property
+    def pasts(self) -> Sequence[Values]:
+        """What was written last, the newest first; several if it is not known which."""
+        return [self.stored.read(name) for name in self.record.written] if self.record else ()
 
     @property
     def past(self) -> Values:
@@ -103,7 +84,9 @@ class Declared:
     def about(self, *, certified: bool | None = None) -> Values:
         """What is declared of the data source itself, by default certified like before."""
         certified = CERTIFIED in self.past if certified is None else certified
-        return self.declaration.about(lineage=self.lineage, certified=certified)
+        built = f"Built from {', '.join(table.model for table in self.declaration.tables)}."
+        lineage = " ".join(filter(None, (built, self.link)))
+        return self.declaration.about(lineage=lineage, certified=certified)
 
     def merged(
         self, held: Metadata | None, about: Values | None, *, is_edited: bool
@@ -130,8 +113,12 @@ class Declared:
             # What the server has made of a file is nobody's work.
             own = {path: value for path, value in found.items() if path in wanted}
             pasts = [{**own, **each} for each in pasts or [{}]]
-        on_conflict = self.declaration.metadata.on_conflict
-        result = merge(wanted, pasts, found | dict(about or {}), on_conflict=on_conflict)
+        result = merge(
+            wanted,
+            pasts,
+            found | dict(about or {}),
+            on_conflict=self.declaration.metadata.on_conflict,
+        )
         if held is None or tds is None:
             return replace(result, problem=None if asked[False] else _NOT_ASKED)
         try:
@@ -139,13 +126,16 @@ class Declared:
         except ValueError as error:
             return replace(result, problem=str(error))
         broken = tuple(self._broken(tds, held, result.of_fields))
-        return replace(result, tds=edited, problem=self.problem, broken=broken)
+        # Nobody edits the relationships of tables in a `.tds`.
+        is_other = self.record and self.record.declaration != self.declaration.digest()
+        problem = "the declaration changed" if is_other else None
+        return replace(result, tds=edited, problem=problem, broken=broken)
 
     def merged_about(self, found: Values, *, certified: bool | None) -> Merge:
         """Merge what is declared of the data source itself into what the server says of it."""
         past = {path: value for path, value in self.past.items() if is_about(path)}
-        on_conflict = self.declaration.metadata.on_conflict
-        return merge(self.about(certified=certified), [past], found, on_conflict=on_conflict)
+        wanted = self.about(certified=certified)
+        return merge(wanted, [past], found, on_conflict=self.declaration.metadata.on_conflict)
 
     def _broken(
         self, tds: Tds, held: Metadata, changes: Mapping[Path, str | None]

@@ -279,7 +279,7 @@ class Delivery:
             # Some servers drop them in this mode, too.
             return sent
         is_edited = held.digest != sent.target.metadata
-        merged = replace(self.declared, pasts=()).merged(held, None, is_edited=is_edited)
+        merged = replace(self.declared, record=None).merged(held, None, is_edited=is_edited)
         if merged is None or not merged.changes:
             return sent
         about = {path: value for path, value in self.declared.past.items() if is_about(path)}

@@ -43,6 +43,7 @@ from tableau_pipeline.extracts.metadata import Declared
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.metadata.fields import Inherited
 from tableau_pipeline.metadata.merge import Merge, is_about
+from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
@@ -317,13 +318,13 @@ class _Phases:
     ) -> tuple[Declared, Merge | None]:
         """The declared metadata, and what becomes of those on the server."""
         declaration, setup = self._declaration, self._setup
-        declared = Declared.of(
+        declared = Declared(
             declaration,
             desired,
-            base.checkpoint if base.remote else None,
+            record=base.checkpoint if base.remote else None,
             models=self._builder.models,
             inherited=setup.inherited,
-            place=setup.written,
+            stored=Written(setup.written),
             link=setup.link,
         )
         found, wanted = None, declared.about(certified=True)
