@@ -11,6 +11,7 @@ from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.metadata import Declared
+from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.metadata.merge import Merge, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
 from tableau_pipeline.metadata.written import Written
@@ -63,7 +64,8 @@ def _setting_back() -> AbstractContextManager:
     merged = Declared.merged_about
 
     def careless(declared: Declared, *sides: Any, **more: Any) -> Merge:
-        return merged(replace(declared, on_conflict="replace"), *sides, **more)
+        declaration = replace(declared.declaration, metadata=MetadataPolicy("replace"))
+        return merged(replace(declared, declaration=declaration), *sides, **more)
 
     return mock.patch.object(Declared, "merged_about", careless)
 
