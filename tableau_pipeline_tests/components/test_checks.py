@@ -170,6 +170,7 @@ def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
     assert specs["shop_orders_extract"].freshness_policy is None
 
 
+@pytest.mark.slow
 def test_the_age_of_the_data(star: Location):
     """Prevents: a refresh that meets its deadline each morning, of rows that are a week old."""
     declared = STAR | {"freshness": {"within": "24h"}}

@@ -228,6 +228,7 @@ def test_checkpoint_is_found_after_60_kills(location: Location, reads: list[int]
     assert location.wrong("busy") == []
 
 
+@pytest.mark.slow
 def test_a_refused_refresh_of_a_lost_request_keeps_what_it_found_out(location: Location):
     """Prevents: the job of an interrupted request is asked for again and again, until it is
     forgotten."""
@@ -287,6 +288,7 @@ def test_a_record_of_a_later_release_keeps_all_snapshots(location: Location):
     assert location.stored() == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_events_of_a_data_source_are_those_that_people_look_for(location: Location):
     """Prevents: plots and events of the published asset that are broken by records of ours."""
     location.publish("busy")
@@ -399,6 +401,7 @@ def waiting(location: Location) -> bool:
     return any("refreshes busy: waiting for it" in each for each in messages)
 
 
+@pytest.mark.slow
 def test_instances_that_keep_nothing_have_a_lock_file(location: Location, tmp_path: Path):
     """Prevents: two commands on a laptop that send at once, as neither sees the other's records."""
     location.model()

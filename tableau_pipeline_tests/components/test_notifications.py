@@ -156,6 +156,7 @@ def test_what_the_audit_finds(location: Location):
         assert len(web.got) == 1
 
 
+@pytest.mark.slow
 def test_what_failed_and_what_is_late(location: Location):
     """Prevents: silence about a refresh that failed, or that nobody has started for days; messages
     that nobody wants, so that nobody reads any."""

@@ -15,10 +15,6 @@ import yaml
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster_cloud_cli.config.models import load_dagster_cloud_yaml
-from dagster_k8s import K8sRunLauncher
-from dagster_k8s.job import construct_dagster_k8s_job
-from kubernetes.client import ApiClient
-from kubernetes.utils import parse_quantity
 
 from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline_tests.conftest import ROOT
@@ -126,6 +122,11 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 @pytest.fixture(params=LOCATIONS)
 def job(request: pytest.FixtureRequest, instance: dg.DagsterInstance) -> dict[str, Any]:
     """The Job of a run, as it is sent to Kubernetes."""
+    # Their import takes each process of the tests half a second.
+    from dagster_k8s import K8sRunLauncher
+    from dagster_k8s.job import construct_dagster_k8s_job
+    from kubernetes.client import ApiClient
+
     image, context = LOCATIONS[request.param]
     origin = JobPythonOrigin(
         job_name="publish_file",
@@ -212,6 +213,8 @@ def test_volume_keeps_to_the_schema(job: dict[str, Any]):
 def test_memory_is_enough(job: dict[str, Any]):
     """Prevents: runs that Kubernetes kills when heap and hyperd are as large as they may be, or
     that get the little memory of a code server."""
+    from kubernetes.utils import parse_quantity
+
     given = variables(job)
     heap = limit_in_bytes(given["SPARK_DRIVER_MEMORY"] or "")
     hyperd = limit_in_bytes(given["HYPER_MEMORY_LIMIT"] or "")

@@ -74,7 +74,7 @@ def ship(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
     )
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("heading", SCENES)
 def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path):
     # Prevents: a page that shows another delta than the one that is sent, or wrong rows.

@@ -84,6 +84,7 @@ def test_csv_of_python(
     assert found is None or alike(found, rows)
 
 
+@pytest.mark.slow
 @MANY
 @given(
     table=tables(), encoding=st.sampled_from(["utf-8-sig", "windows-1252"]), thousands=st.booleans()

@@ -111,6 +111,7 @@ def happens(pipeline: Pipeline, what: str) -> None:
             site.tag(luid, [f"{INSTANCE_TAG_PREFIX}elsewhere"])
 
 
+@pytest.mark.few_variants(4)
 @pytest.mark.parametrize(
     ("what", "finding", "notes"),
     [

@@ -373,7 +373,7 @@ def test_adoption_names_what_it_would_drop(star: Pipeline):
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("killed", [None, "job", "outcome", "closing"])
 def test_adoption_by_a_server_that_keeps_nothing_is_red(
     new_pipeline: Callable[..., Pipeline], killed: str | None

@@ -442,7 +442,7 @@ def newer_release(path: Path) -> None:
     path.write_text(path.read_text().replace("{", '{"deleted_rows":[],', 1))
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [noise, cut, zeros])
 def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Path], None]):
     """Prevents: one file that a disk has damaged makes each refresh fail, whatever the models."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from tableau_sandbox_tests.contract.files import rows_file, table_file
 from tableau_sandbox_tests.contract.session import Answer, Session
 from tableau_sandbox_tests.contract.sources import Source, fact
@@ -57,6 +59,7 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
     assert workspace.rows(target) == rows
 
 
+@pytest.mark.few_variants(6)
 @fact(
     _UPDATE,
     Source.UPDATE_GUIDE,
@@ -209,6 +212,7 @@ def test_constant_null(workspace: Workspace):
     _becomes(workspace, target, [_delete(_const("id", "is", "integer", None))], None, [_ONE])
 
 
+@pytest.mark.slow
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_comparisons_by_order(workspace: Workspace):
     """The operators neq, lt, lte, gt and gte compare a column with a constant."""
@@ -218,6 +222,7 @@ def test_comparisons_by_order(workspace: Workspace):
         _becomes(workspace, target, batch, None, [(int(number),) for number in kept])
 
 
+@pytest.mark.slow
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_constants_of_all_types(workspace: Workspace):
     """Constants are truth values in any case of letters, numbers, texts and times with a zone."""

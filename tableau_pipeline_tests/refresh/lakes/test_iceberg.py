@@ -240,6 +240,7 @@ def rest(
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_catalog_that_is_asked_over_http(pipeline: Pipeline, rest: Rest):
     """Prevents: a table whose catalog is no database cannot be published; credentials are asked
     for that are not used, or stop a refresh if a catalog always hands them out."""

@@ -79,6 +79,7 @@ def accepted(pipeline: Pipeline, today: datetime = FIRST_DAY) -> None:
         pipeline.run(Accept.SCHEMA, around={"now": today})
 
 
+@pytest.mark.few_variants(1)
 def test_changed_rows_are_sent(pipeline: Pipeline, lake: Any):
     """Prevents: a table that goes whole whenever some of its rows change, or is rewritten; a
     comparison with another version of the table, or with files that it has left."""
