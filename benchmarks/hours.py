@@ -83,7 +83,7 @@ def write_hours(folder: Path) -> Snapshot:
     What is measured depends on the partitions, and not on their rows, whose files nobody opens.
     """
     store = SnapshotStore(folder / "snapshots")
-    write = store.new_folder("hours")
+    write = store.new_folder()
     parts = []
     for number in range(HOURS):
         start = _FIRST + timedelta(hours=number)

@@ -268,7 +268,7 @@ class SnapshotStore:
                 return snapshot
             time.sleep(random() / 50)  # noqa: S311 - so that writers do not retry in step
 
-    def new_folder(self, asset_key: str) -> str:
+    def new_folder(self) -> str:
         """Return a new folder for the files of a write: its path below the folder of the model."""
         return f"{_DATA}/{uuid4().hex}"
 

@@ -486,7 +486,7 @@ def columns_of(frame: DataFrame) -> tuple[Column, ...]:
 @contextmanager
 def _new_folder(store: SnapshotStore, asset_key: str) -> Generator[str]:
     """Yield a new folder for the files of a write; remove it if the write fails."""
-    folder = store.new_folder(asset_key)
+    folder = store.new_folder()
     try:
         yield folder
     except StoreError:

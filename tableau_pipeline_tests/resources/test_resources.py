@@ -11,7 +11,7 @@ import pytest
 
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.resources import TableauServerResource, resources_from_env
+from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline_tests.conftest import ROOT
 
@@ -115,8 +115,3 @@ def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
     monkeypatch.setenv(name, value)
     with pytest.raises(RefusedError, match=f"{name} is '{value}'"):
         resources_from_env()
-
-
-def test_defaults_without_the_environment():
-    # Prevents: a project that sets the resource up itself waits otherwise than ours.
-    assert TableauServerResource().timeouts == Timeouts()

@@ -112,7 +112,7 @@ def written(
     span: Span | None = None,
 ) -> list[Part]:
     """Files of a write that is not committed yet, one for each partition."""
-    folder = store.new_folder(asset_key)
+    folder = store.new_folder()
     parts = []
     for key in partitions:
         name = f"{folder}/_partition={key}/part-0.parquet" if key else f"{folder}/part-0.parquet"

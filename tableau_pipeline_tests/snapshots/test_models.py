@@ -36,7 +36,7 @@ from tableau_pipeline.snapshots.write import (
     write_rows,
     write_snapshot,
 )
-from tableau_pipeline_tests.snapshots.support import materialize, model, newest, reader, store
+from tableau_pipeline_tests.snapshots.support import materialize, model, newest, reader, rows, store
 
 
 def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:
@@ -358,6 +358,12 @@ def written(frame: DataFrame, store: SnapshotStore) -> Snapshot:
     return write_snapshot(frame, store, asset_key="area/model", run_id="test")
 
 
+def by_day(frame: DataFrame, store: SnapshotStore) -> Snapshot:
+    return write_partitions(
+        frame, store, expression="day", partitions=DAYS, asset_key="model", run_id="test"
+    )
+
+
 def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
     """Prevents: a model that has other values or types when it is read, or another fingerprint in
     an object store."""
@@ -422,14 +428,11 @@ def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore
     """Prevents: rows in the files of another partition, or a partition that loses its rows."""
     day = "date'2024-03-01' + CAST(id % 2 AS int)"
     frame = spark.range(1_000).repartition(4).withColumn("day", F.expr(day))
-    stored = write_partitions(
-        frame, objects, expression="day", partitions=DAYS, asset_key="model", run_id="test"
-    )
-    rows = {part.partition: part.fingerprint.rows for part in stored.parts}
-    assert rows == {"2024-03-01": 500, "2024-03-02": 500, "2024-03-03": 0}
+    stored = by_day(frame, objects)
+    assert rows(stored) == {"2024-03-01": 500, "2024-03-02": 500, "2024-03-03": 0}
     for key, part in stored.by_partition().items():
         assert Counter(str(row.day) for row in read_frame(spark, part).collect()) == (
-            {key: 500} if rows[key] else {}
+            {key: 500} if part.row_count else {}
         )
 
 
@@ -437,9 +440,7 @@ def test_a_stray_row_is_refused(spark: SparkSession, objects: SnapshotStore):
     """Prevents: rows of no partition that are stored in none, without a word."""
     frame = spark.range(3).withColumn("day", F.expr("date'2024-03-01' + CAST(id * 10 AS int)"))
     with pytest.raises(PartitionError, match="2 rows lie outside"):
-        write_partitions(
-            frame, objects, expression="day", partitions=DAYS, asset_key="model", run_id="test"
-        )
+        by_day(frame, objects)
     assert not [*objects.storage.list("")]
 
 
@@ -455,11 +456,7 @@ def test_missing_objects_are_named(spark: SparkSession, objects: SnapshotStore):
 def test_partitions_without_rows(spark: SparkSession, objects: SnapshotStore):
     """Prevents: a model that cannot be read until one of its partitions has rows."""
     frame = spark.sql("SELECT date'2024-03-01' AS day, named_struct('x, y', 1) AS `a b` LIMIT 0")
-    stored = write_partitions(
-        frame, objects, expression="day", partitions=DAYS, asset_key="model", run_id="test"
-    )
-    assert {part.partition: part.fingerprint.rows for part in stored.parts} == dict.fromkeys(
-        DAYS, 0
-    )
+    stored = by_day(frame, objects)
+    assert rows(stored) == dict.fromkeys(DAYS, 0)
     assert read_frame(spark, stored).schema["a b"].dataType.simpleString() == "struct<x, y:int>"
     assert read_frame(spark, stored).count() == 0

@@ -323,7 +323,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
     """Prevents: the files of killed runs for ever on the disk, or those of a running one gone."""
     commit(store, "jan")
     (dead,) = written(store, ["jan"])
-    empty = store.folder("model").path / store.new_folder("model")
+    empty = store.folder("model").path / store.new_folder()
     empty.mkdir()
     (never,) = written(store, [None], asset_key="never")
     torn = manifest(store, 1).with_name(f".{uuid4().hex}")
@@ -331,7 +331,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
     days_pass(store)
     (alive,) = written(store, ["feb"])
     # Spark keeps what is not finished in folders of its own.
-    slow = store.folder("model").path / store.new_folder("model")
+    slow = store.folder("model").path / store.new_folder()
     (slow / "_temporary" / "0").mkdir(parents=True)
     (slow / "old").touch()
     os.utime(slow / "old", (0, 0))

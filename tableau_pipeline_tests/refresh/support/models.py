@@ -61,7 +61,7 @@ def snapshot(
     """
     store = SnapshotStore(root)
     model = store.folder(asset_key).path
-    folder = model / store.new_folder(asset_key)
+    folder = model / store.new_folder()
     fingerprint, files = written(rows, folder, below=model)
     columns = tuple(Column(field.name, spark_name(field.type)) for field in rows.schema)
 
