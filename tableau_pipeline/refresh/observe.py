@@ -7,9 +7,8 @@ from datetime import timedelta
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
-from tableau_pipeline.core.drift import Change, Window, revisions_of
 from tableau_pipeline.core.journal import History, Intent, Recovered
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.digest import Metadata
 from tableau_pipeline.publishing.jobs import Jobs

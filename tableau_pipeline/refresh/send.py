@@ -16,9 +16,8 @@ from tableau_pipeline.core.checkpoint import (
     SiteBehaviour,
 )
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
-from tableau_pipeline.core.drift import Change, Window, revisions_of
 from tableau_pipeline.core.journal import Intent
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.digest import Metadata

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
+from tableau_pipeline.core.server import Window
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.metadata import Declared
 from tableau_pipeline.metadata.fields import MetadataPolicy
