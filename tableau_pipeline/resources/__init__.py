@@ -8,14 +8,14 @@ from pydantic import ValidationError
 
 from tableau_pipeline.core.project_root import root_from
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.resources.data_folder import (
+from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
+from tableau_pipeline.resources.snapshots import (
+    SnapshotIOManager,
     data_dir,
     in_object_store,
     shared_place,
     work_dir,
 )
-from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
-from tableau_pipeline.resources.snapshots import SnapshotIOManager
 
 __all__ = [
     "HyperResource",

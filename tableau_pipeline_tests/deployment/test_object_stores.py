@@ -23,7 +23,7 @@ from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, opened
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource, resources_from_env
-from tableau_pipeline.resources.data_folder import local_copies
+from tableau_pipeline.resources.snapshots import local_copies
 from tableau_pipeline.snapshots import store as store_module
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore

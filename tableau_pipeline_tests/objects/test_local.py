@@ -17,7 +17,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local import LocalCopies, scratch, temporary_folder
 from tableau_pipeline.publishing.session import only_session
 from tableau_pipeline.resources import data_dir, work_dir
-from tableau_pipeline.resources.data_folder import local_copies
+from tableau_pipeline.resources.snapshots import local_copies
 
 LOG = logging.getLogger(__name__)
 REMEDY = "Remove it, or set TMPDIR to a folder of your own."
