@@ -121,15 +121,6 @@ class TableChange:
         """Return the rows of files not shared that the new version has."""
         return self.new.select_sql(self.unshared(self.new))
 
-    def removed_sql(self) -> str:
-        """Return the published rows of files not shared, and expired ones of the others."""
-        unshared = self.published.select_sql(self.unshared(self.published))
-        if self.new.cutoff in (None, self.published.cutoff):
-            return unshared
-        shared = self.published.select_sql(self.shared)
-        expired = f"SELECT * FROM {shared} old WHERE NOT {kept(self.columns, self.new.cutoff)}"  # noqa: S608
-        return f"(SELECT * FROM {unshared} old UNION ALL {expired})"  # noqa: S608
-
     def surviving_sql(self) -> str:
         """Return the published rows of files not shared that the new cutoff keeps."""
         unshared = self.published.select_sql(self.unshared(self.published))

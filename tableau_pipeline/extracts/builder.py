@@ -117,9 +117,12 @@ class Builder:
     ) -> Delta:
         hyper, declaration = self.hyper(), self.declaration
         changes = {name: self._change(name, desired[name], record.tables[name]) for name in tables}
-        known = {name for name in tables if _is_checked(desired[name], record.tables[name])}
-        checked = self._sources(desired, tables)
-        check_rows(hyper, declaration, checked, changes=changes, known=known)
+        known = {
+            name: change
+            for name, change in changes.items()
+            if _is_checked(desired[name], record.tables[name])
+        }
+        check_rows(hyper, declaration, self._sources(desired, tables), known=known)
         delta = build_delta(
             hyper,
             self._new(),
@@ -130,9 +133,8 @@ class Builder:
         # Grouping all rows by key is slower than finding the changed ones, so known keys were
         # skipped.
         identified = {each.change.table.name for each in delta.tables if each.is_identified}
-        if doubtful := {name for name in known - identified if desired[name].key}:
-            checked = self._sources(desired, doubtful)
-            check_rows(hyper, declaration, checked, changes=changes)
+        if doubtful := {name for name in known if name not in identified and desired[name].key}:
+            check_rows(hyper, declaration, self._sources(desired, doubtful))
         payload = delta.extract
         self.log.info("Built the payload %s (%s)", payload.path, megabytes(payload.size))
         return delta

@@ -1,10 +1,9 @@
 """The checks of models and of their rows before anything is sent."""
 
 import re
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
@@ -21,12 +20,7 @@ from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange
 from tableau_pipeline.extracts.desired import Models, table_source
-from tableau_pipeline.hyper.build import (
-    Relationship,
-    key_problem,
-    null_problem,
-    shared_key_problem,
-)
+from tableau_pipeline.hyper.build import Relationship, key_problem, null_problem
 from tableau_pipeline.hyper.parquet import TableSource, select_sql, unreadable_columns
 from tableau_pipeline.hyper.process import Hyperd, connect, is_out_of_memory
 from tableau_pipeline.hyper.types import (
@@ -321,8 +315,7 @@ def check_rows(
     declaration: Declaration,
     tables: Mapping[str, TableSource],
     *,
-    changes: Mapping[str, TableChange] | None = None,
-    known: Collection[str] = (),
+    known: Mapping[str, TableChange] | None = None,
 ) -> None:
     """Refuse NULL or repeated keys, and NULL cursors, in these tables.
 
@@ -331,29 +324,25 @@ def check_rows(
 
     Args:
         tables: the desired rows, by table.
-        changes: the tables, if they are updated. In their published version, the keys of
-            relationships were unique.
-        known: tables whose published version met the condition on its key or cursor. The keys of a
-            `diff` are not checked: the update finds out which are new.
+        known: the changes of tables whose published version met the condition on its key or
+            cursor. The keys of a `diff` are not checked: the update finds out which are new.
 
     Raises:
         RefusedError: names the tables, the columns and sample values.
     """
-    changes = changes or {}
-    problems = []
+    known, problems = known or {}, []
     for edge in declaration.relationships:
-        # The many side may repeat its values, so a change of it cannot break the relationship.
-        if edge.one in tables and (
-            problem := _one_side_problem(hyper, edge, tables[edge.one], changes.get(edge.one))
-        ):
+        # The many side may repeat its values.
+        if edge.one in tables and (problem := key_problem(hyper, tables[edge.one], edge.key)):
             problems.append(
                 f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
                 "fix the model; if only its other side is unique, turn the relationship round"
             )
     for table in declaration.tables:
         if table.name in tables:
-            change = changes.get(table.name) if table.name in known else None
-            problems += _policy_key_problems(hyper, table, tables[table.name], change)
+            problems += _policy_key_problems(
+                hyper, table, tables[table.name], known.get(table.name)
+            )
     if problems:
         found = "\n".join(problems)
         raise RefusedError(found, {Check.KEYS: found})
@@ -377,28 +366,3 @@ def _policy_key_problems(
                     f"refresh: append: {problem}. Every row needs a cursor: fix the model, or "
                     "choose another refresh policy"
                 )
-
-
-def _one_side_problem(
-    hyper: HyperProcess, edge: Relationship, table: TableSource, change: TableChange | None
-) -> str | None:
-    """Return which keys of a table are repeated or NULL; of an updated one, only new keys."""
-    if change is None or change.old is None:
-        return key_problem(hyper, table, edge.key)
-    added = change.desired(change.unshared(change.new))
-    if problem := key_problem(hyper, added, edge.key):
-        return problem
-    if not _has_new_keys(hyper, edge, change):
-        return None
-    return shared_key_problem(hyper, added, change.desired(change.shared), edge.key)
-
-
-def _has_new_keys(hyper: HyperProcess, edge: Relationship, change: TableChange) -> bool:
-    """Whether the one side has a key that none of its changed files had before."""
-    same = " AND ".join(f"new.{name} = old.{name}" for name in map(escape_name, edge.key))
-    with connect(hyper) as connection:
-        found: Any = connection.execute_scalar_query(
-            f"SELECT EXISTS (SELECT 1 FROM {change.added_sql()} new WHERE NOT EXISTS "  # noqa: S608
-            f"(SELECT 1 FROM {change.removed_sql()} old WHERE {same}))"
-        )
-    return found

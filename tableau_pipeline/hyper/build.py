@@ -282,7 +282,10 @@ def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> 
             f"SELECT {names(key)}, COUNT(*) FROM {select_sql(table)} source GROUP BY {names(key)} "  # noqa: S608
             f"HAVING COUNT(*) > 1 ORDER BY {names(key)} LIMIT {_SAMPLES}"
         )
-    return _not_unique(table, key, repeated)
+    if not repeated:
+        return None
+    found = ", ".join(f"{_quoted(values)} ({count} times)" for *values, count in repeated)
+    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {found}'
 
 
 def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]) -> str | None:
@@ -305,34 +308,7 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
     )
 
 
-def shared_key_problem(
-    hyper: HyperProcess, table: TableSource, other: TableSource, key: Sequence[str]
-) -> str | None:
-    """Return which keys of `table` rows of `other` have as well; None if there are none.
-
-    Args:
-        key: identifies the rows of each.
-    """
-    same = " AND ".join(f"source.{name} = other.{name}" for name in map(escape_name, key))
-    with connect(hyper) as connection:
-        shared = connection.execute_list_query(
-            f"SELECT {names(key)}, 2 FROM {select_sql(table)} source "  # noqa: S608
-            f"WHERE EXISTS (SELECT 1 FROM {select_sql(other)} other WHERE {same}) "
-            f"ORDER BY {names(key)} LIMIT {_SAMPLES}"
-        )
-    return _not_unique(table, key, shared)
-
-
 def _quoted(values: Sequence[Any]) -> str:
     # Quotes show where a value begins and ends.
     texts = (text if text.strip() == text != "" else f'"{text}"' for text in map(str, values))
     return " / ".join(texts)
-
-
-def _not_unique(
-    table: TableSource, key: Sequence[str], repeated: Sequence[Sequence[Any]]
-) -> str | None:
-    if not repeated:
-        return None
-    found = ", ".join(f"{_quoted(values)} ({count} times)" for *values, count in repeated)
-    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {found}'

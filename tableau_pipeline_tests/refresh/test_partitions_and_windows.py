@@ -287,11 +287,3 @@ def test_a_key_that_another_partition_has(star: Pipeline, policy: Policy):
     publish_in_parts(star, policy)
     star.snapshot("airlines", carriers("b", "x", "AA", "UA"), partition="b")
     refused(star.run, "carrier is not unique, for instance AA (2 times)")
-
-
-def test_changed_words_do_not_make_keys_be_read(star: Pipeline):
-    """Prevents: an update that reads every key of a large dimension, though no key changed."""
-    publish_in_parts(star, Partitions("part"))
-    keep_only(star, "airlines", part="a", columns={"part", ROW_HASH})
-    star.snapshot("airlines", carriers("b", "y", "UA"), partition="b")
-    assert star.run().tables == {"airlines": RowCounts(deleted=1, inserted=1)}
