@@ -16,6 +16,7 @@ from tableau_pipeline.hyper.build import (
     atomic_path,
     comment,
     create_table,
+    new_file,
     rows_in,
     saved,
     table_names,
@@ -264,20 +265,17 @@ def open_hyper(
         with _opened(hyper, path) as connection:
             yield HyperFile(connection)
         return
-    with _alone(path), atomic_path(path) as unfinished:
+    with _alone(path):
         if mode == "w":
-            with connect(hyper) as connection:
-                connection.execute_command(
-                    f"CREATE DATABASE {escape_name(str(unfinished))} WITH VERSION {version}"
-                )
-            with _changed(hyper, unfinished, name=path.name) as connection:
+            with new_file(hyper, path, version=version) as connection:
                 yield HyperFile(connection)
-        else:
-            # While it is open here, no other process can change it.
-            with _opened(hyper, path):
-                shutil.copyfile(path, unfinished)
-                with _changed(hyper, unfinished, name=path.name) as connection:
-                    yield HyperFile(connection)
+            return
+        # While it is open here, no other process can change it.
+        with atomic_path(path) as unfinished, _opened(hyper, path):
+            shutil.copyfile(path, unfinished)
+            connection = _opened(hyper, unfinished)
+            with saved(hyper, unfinished, connection, name=path.name):
+                yield HyperFile(connection)
 
 
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
@@ -302,13 +300,6 @@ def _opened(hyper: HyperProcess, path: Path) -> Connection:
         words = str(error.main_message).partition("could not load database: ")[2]
         reason = words.partition(": DatabaseId")[0] or str(error.main_message)
         raise HyperFileError(f"{path}: {reason}") from error
-
-
-@contextmanager
-def _changed(hyper: HyperProcess, path: Path, *, name: str) -> Generator[Connection]:
-    connection = _opened(hyper, path)
-    with saved(hyper, path, connection, name=name):
-        yield connection
 
 
 @contextmanager
