@@ -171,7 +171,9 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     # A new lock object for each session: a shared FileLock lets all threads of the process in.
     with _acquired(FileLock(path), holder, url=url, token=token, timeout=timeout, log=log):
         _holders[path] = threading.get_ident()
-        holder.write_text(str(os.getpid()), encoding="ascii")
+        pid = os.getpid()
+        named = f"process {pid} on this host (if it is paused, kill -CONT {pid} continues it)"
+        holder.write_text(named, encoding="ascii")
         try:
             yield
         finally:
@@ -203,18 +205,10 @@ def _acquired(
 
 
 def _named(holder: Path) -> str:
-    """Return which process holds a lock, and whether it is paused, as far as the host shows it."""
-    try:
-        pid = int(holder.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return "another process on this host"
-    paused = ""
+    """Return which process holds a lock, as it has written itself."""
     with suppress(OSError):
-        # The state stands after the name of the program in brackets, which may have any characters.
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        if state[:1] == ["T"]:
-            paused = f", which is paused: continue it by kill -CONT {pid}, or end it,"
-    return f"process {pid} on this host{paused}"
+        return holder.read_text(encoding="ascii")
+    return "another process on this host"
 
 
 _LOG, _TIMES = logging.getLogger(__name__), RetryTimes()
