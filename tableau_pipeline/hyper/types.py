@@ -63,39 +63,24 @@ PRODUCTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How a Spark type is stored.
-
-    Attributes:
-        spark: a pattern for the name that Spark, or a `TypePolicy`, gives the type.
-        hyper: the SQL type; `{0}` stands for the first group of the pattern.
-        family: Hyper compares types within a family; types without one only with their own
-            kind.
-    """
-
-    spark: str
-    hyper: str
-    family: str
-
-
-RULES = (
-    Rule("boolean", "BOOLEAN", "BOOLEAN"),
-    Rule("tinyint|smallint", "SMALLINT", "NUMBER"),
-    Rule("int", "INTEGER", "NUMBER"),
-    Rule("bigint", "BIGINT", "NUMBER"),
+# A pattern for the name that Spark, or a `TypePolicy`, gives a type; the SQL type, with the groups
+# of the pattern; and the family within which Hyper compares types.
+_RULES = (
+    ("boolean", "BOOLEAN", "BOOLEAN"),
+    ("tinyint|smallint", "SMALLINT", "NUMBER"),
+    ("int", "INTEGER", "NUMBER"),
+    ("bigint", "BIGINT", "NUMBER"),
     # Widening a 32-bit float is exact; storing it needs a file version that older products refuse.
-    Rule("float|double", "DOUBLE PRECISION", "NUMBER"),
-    Rule("float as real", "REAL", "NUMBER"),
-    Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "NUMERIC"),
-    Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "TEXT"),
-    Rule("binary", "BYTES", "BYTES"),
-    Rule("date", "DATE", "MOMENT"),
+    ("float|double", "DOUBLE PRECISION", "NUMBER"),
+    ("float as real", "REAL", "NUMBER"),
+    (r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "NUMERIC"),
+    (r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "TEXT"),
+    ("binary", "BYTES", "BYTES"),
+    ("date", "DATE", "MOMENT"),
     # Tableau's datetime has no zone: an instant becomes the wall clock time in UTC, or in a zone.
-    Rule("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "MOMENT"),
-    Rule("timestamp with time zone", "TIMESTAMPTZ", "INSTANT"),
+    ("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "MOMENT"),
+    ("timestamp with time zone", "TIMESTAMPTZ", "INSTANT"),
 )
-_PATTERNS = [(re.compile(rule.spark, re.IGNORECASE), rule) for rule in RULES]
 
 _JSON_REMEDY = "declare nested: json for its JSON text"
 _REMEDIES = {
@@ -182,9 +167,9 @@ def file_version(columns: Iterable[Column]) -> int:
 
 def _find(type_: str) -> tuple[str, str] | None:
     """Return the SQL type of a Spark type, and its family."""
-    for pattern, rule in _PATTERNS:
-        if match := pattern.fullmatch(type_):
-            return rule.hyper.format(*match.groups()), rule.family
+    for spark, hyper, family in _RULES:
+        if match := re.fullmatch(spark, type_, re.IGNORECASE):
+            return hyper.format(*match.groups()), family
     return None
 
 
@@ -291,7 +276,7 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
 
 
 # Of the Spark types that are published as a Hyper type, the one to write a model with.
-_SPARK = {rule.hyper: rule.spark.split("|")[-1] for rule in RULES}
+_SPARK = {hyper: spark.split("|")[-1] for spark, hyper, _ in _RULES}
 _SPARK |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 
 
