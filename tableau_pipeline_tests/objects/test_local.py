@@ -78,17 +78,14 @@ def test_a_folder_open_to_other_users(use: Callable[[], object], folder: Path, m
     refused(use, re.escape(stat.filemode(stat.S_IFDIR | mode)))
 
 
-def test_a_dangling_link(use: Callable[[], object], folder: Path, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("make", "kind"), [(Path.touch, "-"), (lambda path: path.symlink_to("missing"), "l")]
+)
+def test_no_folder_of_its_name(use: Callable[[], object], folder: Path, make: Callable, kind: str):
     """Prevents: FileExistsError, which names no remedy."""
-    folder.symlink_to(tmp_path / "missing")
-    refused(use, "is not a folder that you alone can open \\(l")
-    assert not (tmp_path / "missing").exists()
-
-
-def test_a_file_of_its_name(use: Callable[[], object], folder: Path):
-    """Prevents: FileExistsError, which names no remedy."""
-    folder.touch()
-    refused(use, "is not a folder that you alone can open \\(-")
+    make(folder)
+    refused(use, f"is not a folder that you alone can open \\({kind}")
+    assert not folder.with_name("missing").exists()
 
 
 def test_the_folder_of_another_user(

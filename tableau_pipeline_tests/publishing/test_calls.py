@@ -213,13 +213,6 @@ def test_time_of_the_server(sign_in: SignIn):
     assert is_new_year(now)
 
 
-def test_time_without_a_fault(sign_in: SignIn):
-    # Prevents: the time zone of this host gets into the server's time, or there is no time before
-    # something else was asked.
-    with sign_in() as site:
-        assert timedelta() <= datetime.now(UTC) - site.now() < timedelta(seconds=2)
-
-
 def test_server_without_a_clock(sign_in: SignIn):
     # Prevents: the time of this host passes for that of the server.
     def undated(response: requests.Response, **_: object) -> None:
