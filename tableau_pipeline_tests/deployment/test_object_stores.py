@@ -5,16 +5,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count, groupby
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.published_datasource import refresh_assets
@@ -22,7 +20,7 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, opened
-from tableau_pipeline.resources import SnapshotIOManager, SparkResource, resources_from_env
+from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.resources.snapshots import local_copies
 from tableau_pipeline.snapshots import store as store_module
 from tableau_pipeline.snapshots.load import read_frame
@@ -350,103 +348,32 @@ def test_each_request_of_a_read(
     assert passed > 5
 
 
-def definitions(version: int) -> dg.Definitions:
-    """Rows of which one in ten differs from version to version, and that become more."""
-
-    @dg.asset(io_manager_key="snapshots")
-    def orders(spark: SparkResource) -> DataFrame:
-        rows = spark.spark_session.range(10_000 + version, numPartitions=2)
-        amount = F.when(F.col("id") % 10 == version % 10, version).otherwise(0)
-        return rows.withColumn("amount", amount.cast("decimal(10,2)"))
-
-    return dg.Definitions(
-        assets=[orders, refresh_assets(declaration("orders"), None)],
-        resources=resources_from_env(),
-        executor=dg.in_process_executor,
-    )
-
-
-class Runs:
-    """Runs of a model and its data source, in this process."""
-
-    def __init__(self, instance: dg.DagsterInstance, sandbox: Sandbox) -> None:
-        self._instance, self._sandbox = instance, sandbox
-        self.snapshots: SnapshotIOManager = resources_from_env()["snapshots"]
-
-    def run(self, version: int) -> list[str]:
-        """Build a version of the model and publish it; the errors."""
-        job = definitions(version).resolve_implicit_global_asset_job_def()
-        result = job.execute_in_process(instance=self._instance, raise_on_error=False)
-        failures: list[Any] = [
-            event.event_specific_data for event in result.all_events if event.is_step_failure
-        ]
-        return [failure.user_failure_data.description for failure in failures]
-
-    def audit(self) -> None:
-        """Compare what is published with the model, row by row."""
-        job = audit_job("audit", [declaration("orders")])
-        assert job.execute_in_process(
-            instance=self._instance, resources=resources_from_env(), raise_on_error=True
-        ).success
-
-    def wrong(self) -> list[str]:
-        """In what the published data source differs from the newest version of its model."""
-        newest = self.snapshots.snapshot("orders")
-        return wrong(self._sandbox, declaration("orders"), {"orders": newest})
-
-
-@pytest.fixture
-def runs(
+def test_what_was_read_is_released(
     tasks: SparkSession,
     tableau_sandbox: Sandbox,
     location: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Runs]:
-    """Runs with an empty disk and an empty store."""
+):
+    """Prevents: a disk that fills with the files that refreshes and audits have read."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     local_copies.cache_clear()
     monkeypatch.setenv("PIPELINE_DATA_DIR", location)
     monkeypatch.setenv("PIPELINE_CACHE_GB", "0.000001")
+    resources, declared = resources_from_env(), declaration("orders")
+    snapshots = resources["snapshots"]
+    stored = write_snapshot(tasks.range(9), snapshots.store, asset_key="orders", run_id="test")
+    definitions = dg.Definitions(
+        [dg.AssetSpec("orders"), refresh_assets(declared, None)],
+        resources=resources,
+        executor=dg.in_process_executor,
+    )
+    refreshing = definitions.resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
-        yield Runs(instance, tableau_sandbox)
+        assert refreshing.execute_in_process(instance=instance).success
+        assert [*snapshots.copies.folder.iterdir()] == []
+        audit = audit_job("audit", [declared])
+        assert audit.execute_in_process(instance=instance, resources=resources).success
+        assert [*snapshots.copies.folder.iterdir()] == []
+    assert wrong(tableau_sandbox, declared, {"orders": stored}) == []
     local_copies.cache_clear()
-
-
-def phases(requests: list[tuple[str, str]]) -> list[int]:
-    """The numbers of those that differ in kind from the one before."""
-    kinds = [(method, "versions" in path, "%40data" in path) for method, path in requests]
-    firsts, position = [], 0
-    for _, group in groupby(kinds):
-        firsts.append(position)
-        position += len([*group])
-    return firsts
-
-
-def test_each_phase_of_a_refresh(runs: Runs, network: Network):
-    """Prevents: rows that are lost or published twice, as the store was away for a while."""
-    assert runs.run(1) == []
-    # What hyperd has read was released.
-    assert [*runs.snapshots.copies.folder.iterdir()] == []
-    runs.audit()
-    assert [*runs.snapshots.copies.folder.iterdir()] == []
-    before = len(network.requests)
-    assert runs.run(2) == []
-    failures = 0
-    for version, passed in enumerate(phases(network.requests[before:]), 3):
-        network.down_after(passed)
-        errors = runs.run(version)
-        network.up()
-        failures += len(errors)
-        for error in errors:
-            check(error)
-        newest = runs.snapshots.snapshot("orders")
-        assert newest
-        assert newest.missing() == []
-        assert newest.fingerprint.rows in (10_000 + version - 1, 10_000 + version)
-        assert runs.run(version) == []
-        assert runs.wrong() == []
-        if not errors:
-            # Only old snapshots were not removed.
-            break
-    assert failures > 5

@@ -62,30 +62,6 @@ def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
     assert open_claims(one) == []
 
 
-def test_both_claim_at_once():
-    """Prevents: two claims that were stored together both hold, or none ever does."""
-    one = journal_of("one")
-    two = journal_of("two", one)
-
-    def other_comes() -> None:
-        one.point = nothing
-        two.append(Claim(refresh=1, owner=two.owner))
-
-    def other_withdraws() -> None:
-        for each in read_history(two.records()).open_claims:
-            assert each.owner == two.owner, "the one that saw the other has withdrawn"
-            two.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
-
-    one.point = before_append(other_comes)
-    with claim(one, asleep=other_withdraws) as first:
-        assert open_claims(one) == ["one"]
-        first.check_fence()
-    withdrawn = [
-        each for each in one.log.records if isinstance(each, ClaimRelease) and each.withdrawn
-    ]
-    assert len(withdrawn) == 2
-
-
 def test_run_that_goes_on_is_named():
     """Prevents: a refresh waits for ever behind one that hangs, and nobody is told which."""
     one = journal_of("one")
@@ -217,29 +193,6 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     zombie.stops("find_by_luid", stops, "overtaken|does not answer", nth=2, when="after")
     assert isinstance(zombie.run("three").plan, UpdateTables)
     assert pipeline.wrong() == []
-
-
-@pytest.mark.slow
-def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a zombie that is paused between its last look and its call changes newer rows, and
-    nobody ever notices where neither time stamp nor revision shows an update."""
-    pipeline = new_pipeline(on={"updates_move_stamp": "never", "revisions": False})
-    zombie = Zombie(pipeline)
-    zombie.run("zero")
-    pipeline.model("flights", flights(9, delay=1))
-
-    def newer_refresh() -> None:
-        zombie.journal.log.ended.add("one")
-        pipeline.model("flights", flights(10))
-        zombie.run("two")
-
-    zombie.stops("update", newer_refresh, "overtaken by run two")
-    assert pipeline.wrong() != []
-    report = zombie.run("three")
-    assert isinstance(report.plan, Publish)
-    assert "the update of run one took effect after a later refresh" in report.plan.reason
-    assert pipeline.wrong() == []
-    assert isinstance(zombie.run("four").plan, NoChange)
 
 
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):

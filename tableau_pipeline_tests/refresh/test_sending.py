@@ -223,33 +223,6 @@ def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before
     assert_at_rest(pipeline)
 
 
-class Stubborn(Proxy):
-    """A server that ends no job: it belongs to another user, or is too far on."""
-
-    def cancel(self, job_id: str) -> bool:
-        return False
-
-
-@pytest.mark.slow
-def test_time_out_leaves_the_intent_open(pipeline: Pipeline):
-    """Prevents: a job that takes longer than we wait is taken for failed, or for done."""
-    changed_rows(pipeline)
-    parts = ("did not start", "may still take effect", "next run", "Jobs page")
-    with pipeline.sandbox.held_jobs():
-        for phrases in (parts, ()):
-            told = refused(
-                lambda: pipeline.run(around={"timeouts": IMPATIENT, "around_server": Stubborn}),
-                *phrases,
-                error=RefreshError,
-            )
-            (left,) = pipeline.journal.intents()
-            assert left.outcome is None
-            assert f"Job {left.job_id}" in str(told)
-    assert [each.request_id for each in pipeline.journal.intents()] == [left.request_id]
-    pipeline.run()
-    assert_at_rest(pipeline)
-
-
 def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a failed job looks like a success, or says nothing of why."""
     pipeline = new_pipeline()
