@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.audit import Audited, Finding, audit
+from tableau_pipeline.components.audit import Audited, Finding, audit
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Append, Diff, Policy, Reconcile
 from tableau_pipeline.core.journal import Claim, Owner
 from tableau_pipeline.diff import diff
