@@ -59,7 +59,6 @@ class Log:
         return kept
 
     def wipe(self) -> None:
-        """Forget everything."""
         self.records.clear()
         self.placed = None
         self.wiped += 1
@@ -73,36 +72,35 @@ Point = Callable[[str], None]
 class SimulatedJournal:
     """Implements `Journal` for one refresh.
 
-    `kept` hears of every record. One that is on its way is seen by nobody, and may be overtaken by
-    those of others.
+    A record that is on its way is seen by nobody, and may be overtaken by those of others.
     """
 
-    log: Log
-    owner: Owner
+    actor: "Actor"
     point: Point
-    kept: Callable[[], None]
+
+    @property
+    def owner(self) -> Owner:
+        return self.actor.owner
 
     @property
     def instance(self) -> str:
-        return self.log.instance
+        return self.actor.log.instance
 
     def records(self) -> Sequence[Record]:
         """All that others may have written, too."""
         self.point("read the journal")
-        return self.log.visible()
+        return self.actor.log.visible()
 
     def append(self, record: Record) -> None:
-        """Keep a record."""
         kind = f"{record.kind} with a checkpoint" if _counts(record) else record.kind
         self.point(f"append {kind}")
         self.point(f"appending {kind}")
-        self.log.records.append(record)
-        self.kept()
+        self.actor.log.records.append(record)
+        self.actor.records += 1
         self.point(f"appended {kind}")
 
     def has_ended(self, owner: Owner) -> bool:
-        """What Dagster says."""
-        return owner.run_id in self.log.ended
+        return owner.run_id in self.actor.log.ended
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
         """Records alone keep the refreshes apart."""
@@ -229,7 +227,6 @@ class Actor:
 
     @property
     def wanted(self) -> Published:
-        """What it is to publish."""
         return oracle.wanted(self.declaration, self.contents, self.day or self.clock().date())
 
     def newest(self, asset_key: str) -> Snapshot | None:
@@ -248,10 +245,6 @@ class Actor:
         now = self.clock()
         self.day = self.day or now.date()
         return now
-
-    def note_record(self) -> None:
-        """Count a record that it has appended."""
-        self.records += 1
 
     def due(self, point: str) -> list[Event]:
         """What happens at this point, once."""

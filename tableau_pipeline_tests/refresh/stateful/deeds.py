@@ -26,7 +26,12 @@ from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
-from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, note_meddling, note_rows
+from tableau_pipeline_tests.refresh.stateful.checks.observer import (
+    Look,
+    note_meddling,
+    note_rows,
+    note_theirs,
+)
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.models import changes
 from tableau_pipeline_tests.refresh.stateful.scenarios import ROOT, Rules, related
@@ -148,7 +153,7 @@ def meddle(history: Any, actor: Actor | None, what: str, how: str, table: int) -
             declared = history.declaration
             project = history.other_user.project(declared.project)
             history.other_user.publishes_same_name(declared.name, project)
-            history.ledger.meddled_at = history.next_moment()
+            note_theirs(history)
         return
     before, other = Look.at(history, target), history.other_user
     history.note(f"another user {what} {how}")
@@ -192,7 +197,7 @@ def say(
 
     Args:
         what: a part of a column, and its name: "caption k"; or "calculation", "hierarchy", "text",
-            "tags", "permissions" or "certify".
+            "tags", "permissions", "certify" or "owner".
     """
     tables = list(history.declaration.tables)
     at, (part, _, column) = table % len(tables), what.partition(" ")
@@ -211,6 +216,10 @@ def say(
         case "certify":
             may = value and history.scenario.admin and history.declaration.reconcile
             said["certify"] = "after_reconcile" if may else None
+            said["certification_note"] = "Equal" if may and value == "B" else None
+        case "owner":
+            may = value and history.scenario.admin
+            said["owner"] = {"A": "boss", "B": "eve"}[value] if may else None
         case "permissions":
             history.other_user.decides = True
             modes = {"allow": CAPABILITIES[:1], "deny": CAPABILITIES[1:]}
@@ -246,7 +255,7 @@ def place(history: Any, actor: Actor | None, name: str, project: str, taken: boo
     places = [(each.name, each.project) for each in history.tableau.datasources()]
     if taken and (name, found) not in places:
         history.other_user.publishes_same_name(name, found)
-        history.ledger.meddled_at = history.next_moment()
+        note_theirs(history)
     history.declaration = replace(history.declaration, name=name, project=project)
 
 
@@ -267,9 +276,7 @@ def adopt(
     before = Look.at(history, target)
     history.other_user.takes(target, change, edited=edited)
     note_meddling(history, "takes", before)
-    theirs = Look.at(history, history.tableau.datasources()[-1])
-    note_rows(history, theirs)
-    history.ledger.note_people(theirs.datasource.luid, theirs.shows)
+    note_rows(history, note_theirs(history))
     history.declaration = replace(history.declaration, adopt=True)
     if tables:
         relate(history, actor, tables, history.scenario.chain)

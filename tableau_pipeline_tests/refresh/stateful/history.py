@@ -41,7 +41,7 @@ from tableau_pipeline_tests.refresh.stateful.server.contents import (
     shown,
 )
 from tableau_pipeline_tests.refresh.stateful.server.network import URL, Network, wired
-from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, OtherUser
+from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, EVE, OtherUser
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.simulation import Datasource, Simulation, simulated
 
@@ -104,12 +104,10 @@ class History:
         return self.tableau.now.timestamp()
 
     def note(self, line: str) -> None:
-        """Add a line to the trace."""
         indent = "    " * len(self.actors)
         self.trace.append(f"{self.tableau.now:%d %H:%M:%S.%f}"[:14] + f" {indent}{line}")
 
     def next_moment(self) -> int:
-        """Count one more thing that happens."""
         self.moment += 1
         return self.moment
 
@@ -123,12 +121,10 @@ class History:
         return self.ledger.ours()
 
     def holds(self) -> Published | None:
-        """What that holds."""
         found = self.found()
         return held(self.tableau, found) if found else None
 
     def shows(self, datasource: Datasource) -> Shown:
-        """What people see of a data source."""
         return shown(datasource) | self.other_user.rules(datasource)
 
     def known_places(self, datasource: Datasource) -> set[Place]:
@@ -243,7 +239,6 @@ class History:
             self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
 
     def setup(self, actor: Actor) -> Setup:
-        """All that a refresh works with."""
 
         @contextmanager
         def server() -> Generator:
@@ -255,7 +250,7 @@ class History:
         return Setup(
             declaration=actor.declaration,
             snapshots=actor,
-            journal=SimulatedJournal(actor.log, actor.owner, self.point, actor.note_record),
+            journal=SimulatedJournal(actor, self.point),
             server=server,
             hyper=hyperd,
             folder=self.folder / actor.log.name,
@@ -283,7 +278,6 @@ def _listened_to(actor: Actor) -> logging.Logger:
 
 @contextmanager
 def history(scenario: Scenario, chance: Random) -> Generator[History]:
-    """A history that begins."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="history")))
         server = stack.enter_context(
@@ -291,7 +285,7 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
                 folder / "server",
                 start=NOON,
                 chance=chance,
-                users=(ADMIN if scenario.admin else WORKER, BOSS),
+                users=(ADMIN if scenario.admin else WORKER, BOSS, EVE),
                 session_minutes=10**7,
                 **scenario.quirks,
             )

@@ -11,12 +11,13 @@ from tableau_pipeline.core.journal import Record
 from tableau_pipeline.core.server import Window
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.metadata import Declared
+from tableau_pipeline.metadata.about import CERTIFIED, OWNER
 from tableau_pipeline.metadata.fields import MetadataPolicy
-from tableau_pipeline.metadata.merge import Merge, merge
+from tableau_pipeline.metadata.merge import Merge, Values, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
 from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.refresh.claim import HeldClaim
-from tableau_pipeline.refresh.deliver import Delivery
+from tableau_pipeline.refresh.deliver import Delivery, tell
 from tableau_pipeline.refresh.observe import Base, Observer
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
@@ -70,6 +71,33 @@ def _setting_back() -> AbstractContextManager:
     return mock.patch.object(Declared, "merged_about", careless)
 
 
+def _telling_of_it(changes: Callable[[Declared], Values]) -> AbstractContextManager:
+    """What is declared of a data source itself is set, whoever has changed it."""
+    merged = Declared.merged_about
+
+    def careless(declared: Declared, found: Values, **more: Any) -> Merge:
+        result = merged(declared, found, **more)
+        return replace(result, changes={**result.changes, **changes(declared)})
+
+    return mock.patch.object(Declared, "merged_about", careless)
+
+
+def _owner(declared: Declared) -> Values:
+    owner = declared.declaration.owner
+    return {OWNER: owner} if owner else {}
+
+
+def _with_certification_of_people() -> AbstractContextManager:
+    read = Written.read
+    return mock.patch.object(Written, "read", lambda *args: {CERTIFIED: "yes", **read(*args)})
+
+
+def _with_all_equal() -> AbstractContextManager:
+    return mock.patch(
+        f"{_REFRESH}.refresh.tell", lambda *args, equal: tell(*args, equal=equal is not False)
+    )
+
+
 def _without_calculations_of_people() -> AbstractContextManager:
     edited = Tds.edited
 
@@ -115,6 +143,12 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "calculations of columns that go": lambda: _without(Declared, "_broken", ()),
     "folders": lambda: _without(Editing, "_set_folder"),
     "permissions as people set them": _setting_back,
+    "owner as people set it": lambda: _telling_of_it(_owner),
+    "certification that people withdrew": lambda: _telling_of_it(
+        lambda declared: {CERTIFIED: "yes"} if declared.declaration.certify else {}
+    ),
+    "certification of people": _with_certification_of_people,
+    "comparison before it is certified": _with_all_equal,
     "metadata before an unknown sending": _with_one_past,
     "reconciliation of an unverified base": lambda: _without(
         Reconciler, "compare_rows", Reconciliation()

@@ -25,8 +25,6 @@ _TESTS = "tableau_pipeline_tests/refresh/stateful"
 
 @dataclass(frozen=True)
 class Case:
-    """What is drawn from a seed."""
-
     seed: int
     scenario: Scenario
     steps: tuple[Step, ...]

@@ -66,11 +66,9 @@ class Shape:
         return tuple(column.name for column in self.columns if column.role == "key")
 
     def model(self) -> Model:
-        """Its model, without rows."""
         return Model(self.name, Content(self.columns), self.partitioning, self.keys)
 
     def table(self, rules: Rules) -> Table:
-        """Its declaration."""
         types = {column.name: column.type for column in self.columns}
         retain = rules.retain
         if retain and types.get(retain.column) not in MOMENTS:
@@ -127,7 +125,6 @@ class Scenario:
     settings: Mapping[str, Any]
 
     def declaration(self) -> Declaration:
-        """The first declaration."""
         return Declaration(
             key=KEY,
             name="Stateful",
@@ -143,9 +140,8 @@ class Scenario:
 
 
 def scenario(chance: Random) -> Scenario:
-    """Draw one."""
     drawn = shapes(chance)
-    return Scenario(
+    made = Scenario(
         quirks=quirks(chance),
         admin=chance.random() < 0.7,
         slow=chance.random() < 0.3,
@@ -174,6 +170,12 @@ def scenario(chance: Random) -> Scenario:
             ),
         },
     )
+    if not made.admin:
+        return made
+    may = chance.random() < 0.4 and made.settings["reconcile"]
+    about = {"certify": "after_reconcile" if may else None}
+    about["owner"] = chance.choice([None, None, "boss"])
+    return replace(made, settings={**made.settings, **about})
 
 
 def quirks(chance: Random) -> dict[str, Any]:

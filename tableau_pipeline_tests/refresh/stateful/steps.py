@@ -176,7 +176,10 @@ def _event(chance: Random) -> Event:
 
 # Of fields, and of the data source: what a declaration says, and people set.
 _PARTS = ("caption", "caption", "description", "format", "role", "aggregation", "hidden", "folder")
-_WHOLES = ("calculation k", "calculation v0", "hierarchy", "text", "tags", "permissions", "certify")
+_WHOLES = (
+    *("calculation k", "calculation v0", "hierarchy", "text", "tags", "permissions"),
+    *("certify", "certify", "owner"),
+)
 _COLUMNS = ("k", "k", "cursor")
 _EDITS = tuple(
     f"{part} {column}" for part in (*_PARTS, "uncaption") for column in dict.fromkeys(_COLUMNS)
@@ -193,6 +196,8 @@ _DEEDS = {
     "permits": (2, other_user.CAPABILITIES),
     "describes": (3, ("",)),
     "tags": (3, ("",)),
+    "certifies": (5, ("with a note", "without", "no longer")),
+    "gives": (5, other_user.OWNERS),
     "renames": (2, ("Stateful", "Renamed", "Stateful 2")),
     "moves": (2, ("Default", "Elsewhere")),
     "deletes": (3, ("",)),

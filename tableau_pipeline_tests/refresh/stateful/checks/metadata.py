@@ -20,8 +20,7 @@ from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Shown
 from tableau_sandbox.simulation import Datasource, Job
 
 _NUMBERS = ("int", "bigint", "double", "decimal(10,2)", "decimal(22,4)")
-# Certified is what was found equal, whatever people say.
-CERTIFIED = ("about", "certified")
+CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 
 
 def wanted(declaration: Declaration, contents: Contents) -> Shown:
@@ -51,6 +50,9 @@ def wanted(declaration: Declaration, contents: Contents) -> Shown:
     if declaration.description is not None:
         models = ", ".join(table.model for table in declaration.tables)
         found["about", "description"] = f"{declaration.description}\n\nBuilt from {models}."
+    about = {"owner": declaration.owner, "certified": "yes" * bool(declaration.certify)}
+    about["certification note"] = declaration.certification_note
+    found |= {("about", name): value for name, value in about.items() if value}
     found |= {("tag", tag): "yes" for tag in declaration.tags}
     for rule in declaration.permissions:
         found |= {("permission", *rule.grantee, name): mode for name, mode in rule.modes}
@@ -107,7 +109,11 @@ def _changed(history: Any, look: Look, *, in_files: bool) -> dict[Place, tuple[s
         is_here = look.datasource and luid == look.datasource.luid
         is_here = is_here and (place[0] in _IN_FILES) is in_files
         if is_here and value is not None and look.shows.get(place, "") != value:
-            changed[place], people[luid, place] = (value, moment), (None, moment)
+            people[luid, place] = None, moment
+            # A note is a part of the certification; and what is as agreed again, nobody has set.
+            is_theirs = place != NOTE or CERTIFIED in look.shows
+            if is_theirs and value != history.ledger.agreed.get((luid, place), ""):
+                changed[place] = value, moment
     return changed
 
 
@@ -131,19 +137,21 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
     shows, want = history.shows(found), wanted(actor.declaration, actor.contents)
     if Accept.TAKEOVER in actor.options.accept:
         ledger.note_people(found.luid, dict.fromkeys([*shows, *want]))
+    unknown = not report.checkpoint or report.checkpoint.unreconciled
+    if unknown and not ledger.agreed.get((found.luid, CERTIFIED)):
+        # Only what was found equal is certified.
+        want = {place: want[place] for place in want.keys() - {CERTIFIED, NOTE}}
     for place in shows.keys() | want.keys():
         is_, be, key = shows.get(place, ""), want.get(place, ""), (found.luid, place)
-        if place == CERTIFIED:
-            is_equal = report.checkpoint and not report.checkpoint.unreconciled
-            require(bool(is_equal or actor.declaration.certify), f"certified: {report.checkpoint}")
-            continue
         was = ledger.agreed.get(key, "")
         if is_ == be:
             ledger.people.pop(key, None)
         elif key not in ledger.people:
             require(False, f"{place} is declared as {be!r}, and shown as {is_!r}; {told}")
         elif be and be != was and ledger.people[key][0] == is_ and not history.unclear:
-            is_kept = actor.declaration.metadata.on_conflict == "keep"
+            policy = actor.declaration.metadata.on_conflict
+            # A note that is replaced is seen once a person certifies it again.
+            is_kept = policy == "keep" or (place == NOTE and CERTIFIED not in shows)
             require(is_kept, f"{place} stays {is_!r}, and not {be!r}, by {actor.declaration}")
             require(words(place) in told, f"that {place} is {is_!r}, not {be!r}, is not in {told}")
             continue

@@ -24,7 +24,6 @@ class Look:
 
     @classmethod
     def at(cls, history: Any, datasource: Datasource | None) -> "Look":
-        """As it is now."""
         if datasource is None:
             return cls(None)
         revision = datasource.revision if history.scenario.quirks["revisions"] else None
@@ -73,6 +72,15 @@ def note_meddling(history: Any, what: str, before: Look) -> None:
         f"... {what}: the data are others{'' if can_be_seen(history, made) else ', unseen'}"
     )
     note_rows(history, after)
+
+
+def note_theirs(history: Any) -> Look:
+    """Note what another user has set in the data source that they have just published."""
+    theirs = Look.at(history, history.tableau.datasources()[-1])
+    assert theirs.datasource
+    history.ledger.note_people(theirs.datasource.luid, theirs.shows)
+    history.ledger.meddled_at = history.moment
+    return theirs
 
 
 def note_rows(history: Any, look: Look) -> None:

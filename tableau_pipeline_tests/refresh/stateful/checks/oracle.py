@@ -14,7 +14,6 @@ Contents = Mapping[str, Content]
 
 
 def wanted(declaration: Declaration, contents: Contents, day: date) -> Published:
-    """What a data source must hold."""
     return {
         declaration.published_name(table.name): _rows(
             kept(contents[table.model], table.retain, day)

@@ -35,7 +35,6 @@ class Start:
 
     @classmethod
     def of(cls, history: Any, actor: Actor) -> "Start":
-        """As they are now."""
         versions = {name: history.store.number(name) for name in history.models}
         found = history.found()
         tags = frozenset(found.tags) if found else frozenset()
@@ -44,7 +43,6 @@ class Start:
 
 
 def describe(outcome: Outcome) -> str:
-    """In words."""
     match outcome:
         case Report(plan=None):
             return "built only"

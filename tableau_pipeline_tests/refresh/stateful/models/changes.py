@@ -39,7 +39,6 @@ def null(model: Model, row: int, column: int) -> Content:
 
 
 def delete(model: Model, row: int) -> Content:
-    """A row goes."""
     content = model.content
     at = row % max(len(content.rows), 1)
     return content.where(n != at for n in range(len(content.rows)))
@@ -68,7 +67,6 @@ def twin(model: Model, row: int) -> Content:
 
 
 def clear(model: Model) -> Content:
-    """All rows go."""
     return replace(model.content, rows=())
 
 
@@ -135,7 +133,6 @@ def retype(model: Model, type_: str, number: int) -> Content:
 
 
 def reorder(model: Model) -> Content:
-    """The columns come in another order."""
     return _columns(model, model.content.columns[::-1])
 
 

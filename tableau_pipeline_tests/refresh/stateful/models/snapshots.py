@@ -33,7 +33,6 @@ class Store:
     _written: dict[str, dict[str | None, tuple[object, Part]]] = field(default_factory=dict)
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """The newest version of a model."""
         return self.version(asset_key, self.number(asset_key))
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
@@ -97,7 +96,6 @@ class Store:
         self._commit(name, number, schema, [self._part(name, number, schema, rows)])
 
     def number(self, name: str) -> int:
-        """Of the newest version; 0 for none."""
         return max(self._versions.get(name, {}), default=0)
 
     def collect(self) -> None:

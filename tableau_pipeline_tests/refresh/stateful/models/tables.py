@@ -211,7 +211,6 @@ class Col:
     cycle: int = 0
 
     def value(self, slot: int, number: int, partitioning: Partitioning | None) -> Any:
-        """What a row has in it."""
         match self.role:
             case "key" | "cursor":
                 number = slot // self.step
@@ -249,26 +248,21 @@ class Content:
     gone: frozenset[str] = frozenset()
 
     def index(self, column: str) -> int:
-        """The position of a column."""
         return [each.name for each in self.columns].index(column)
 
     def column(self, column: str) -> list[Any]:
-        """The values of a column."""
         at = self.index(column)
         return [row.values[at] for row in self.rows]
 
     def tuples(self, columns: Sequence[str]) -> list[tuple]:
-        """The values of some columns, row by row."""
         return list(zip(*(self.column(name) for name in columns), strict=True))
 
     def where(self, keep: Iterable[bool]) -> "Content":
-        """Some of the rows."""
         kept = tuple(row for row, good in zip(self.rows, keep, strict=True) if good)
         return replace(self, rows=kept)
 
     @property
     def schema(self) -> dict[str, str]:
-        """Types by column."""
         return {column.name: column.type for column in self.columns}
 
 

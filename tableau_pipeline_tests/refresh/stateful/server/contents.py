@@ -1,6 +1,7 @@
 """What a data source holds, read from the file that the server keeps."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -37,6 +38,10 @@ def shown(datasource: Datasource) -> Shown:
         found["about", "description"] = datasource.description
     if datasource.is_certified:
         found["about", "certified"] = "yes"
+        if datasource.certification_note:
+            found["about", "certification note"] = datasource.certification_note
+    if datasource.owner_name != "worker":
+        found["about", "owner"] = datasource.owner_name
     return found | (shown_in(datasource.tds) if datasource.tds else {})
 
 
@@ -96,18 +101,10 @@ def differences(is_: Published, should_be: Published) -> list[str]:
     """In words, for whoever reads a failed history."""
     lines = []
     for table in sorted({*is_, *should_be}):
-        mine, its = list(is_.get(table, ())), list(should_be.get(table, ()))
-        lines += [f"{table} lacks {row}" for row in _without(its, mine)]
-        lines += [f"{table} should not have {row}" for row in _without(mine, its)]
+        mine, its = Counter(is_.get(table, ())), Counter(should_be.get(table, ()))
+        lines += [f"{table} lacks {row}" for row in (its - mine).elements()]
+        lines += [f"{table} should not have {row}" for row in (mine - its).elements()]
     return lines
-
-
-def _without(mine: list[tuple], others: list[tuple]) -> list[tuple]:
-    left = list(mine)
-    for row in others:
-        if row in left:
-            left.remove(row)
-    return left
 
 
 @lru_cache(maxsize=64)

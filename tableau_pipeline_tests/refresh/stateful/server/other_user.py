@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 from tableauhyperapi import CreateMode, HyperException, Name, TableName
+from urllib3 import encode_multipart_formdata
 
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline_tests.refresh.stateful.server.contents import Shown, hyperd
@@ -24,9 +25,12 @@ _SIGN_IN = (
     b'<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/>'
     b"</credentials></tsRequest>"
 )
+EVE = UserSeed(name="eve", password="eve-secret")
+# Whom a data source may be given to, by declarations and by people.
+OWNERS = (BOSS.name, EVE.name)
 # Those of all users that declarations, and people, decide.
 CAPABILITIES = ("SaveAs", "PulseMetricDefine")
-_BOUNDARY = b"a-boundary-that-is-in-no-file"
+_BOUNDARY = "a-boundary-that-is-in-no-file"
 # What may become of the rows of a table, and of its columns.
 ROWS = ("twice", "empty", "null")
 COLUMNS = ("drop", "add")
@@ -202,30 +206,36 @@ class OtherUser:
         assert b"<error" not in self._call("PUT", path, body.encode())
 
     def tags(self, target: Datasource, label: str) -> None:
-        """Add a tag of their own."""
         body = f'<tsRequest><tags><tag label="{label}"/></tags></tsRequest>'
         self._call("PUT", f"datasources/{target.luid}/tags", body.encode())
 
     def untags(self, target: Datasource, label: str) -> None:
-        """Take a tag away."""
         if label in target.tags:
             self._call("DELETE", f"datasources/{target.luid}/tags/{label}")
 
     def describes(self, target: Datasource, _: str) -> None:
-        """Write a description."""
         self._count += 1
         self._alter(target, f'<datasource description="Number {self._count}"/>')
 
+    def certifies(self, target: Datasource, how: str) -> None:
+        """Certify it with a note of their own, or without; or withdraw that."""
+        self._count += 1
+        note = f"Work_{self._count}_" * (how == "with a note")
+        certified = "false" if how == "no longer" else "true"
+        note = f'isCertified="{certified}" certificationNote="{note}"'
+        self._alter(target, f"<datasource {note}/>")
+
+    def gives(self, target: Datasource, name: str) -> None:
+        user = _id(self._call("GET", f"users?filter=name:eq:{name}"), "user id")
+        self._alter(target, f'<datasource><owner id="{user}"/></datasource>')
+
     def renames(self, target: Datasource, name: str) -> None:
-        """Give it another name."""
         self._alter(target, f'<datasource name="{name}"/>')
 
     def moves(self, target: Datasource, project: str) -> None:
-        """Put it into another project."""
         self._alter(target, f'<datasource><project id="{self.project(project)}"/></datasource>')
 
     def deletes(self, target: Datasource, _: str = "") -> None:
-        """Delete it."""
         self._call("DELETE", f"datasources/{target.luid}")
 
     def cancels(self, chance: Random) -> bool:
@@ -275,17 +285,10 @@ class OtherUser:
     def _send(self, method: str, path: str, request: str, file: Path) -> None:
         """Send a request with a file; it has to succeed."""
         part = "tableau_file" if "fileUploads" in path else "tableau_datasource"
-        contents = {
-            'name="request_payload"': request.encode(),
-            f'name="{part}"; filename="{file.name}"': file.read_bytes(),
-        }
-        body = b"".join(
-            b"--%s\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n"
-            % (_BOUNDARY, named.encode(), content)
-            for named, content in contents.items()
-        )
-        kind = f"multipart/mixed; boundary={_BOUNDARY.decode()}"
-        answer = self._call(method, path, body + b"--%s--\r\n" % _BOUNDARY, {"Content-Type": kind})
+        parts = {"request_payload": request, part: (file.name, file.read_bytes())}
+        body, _ = encode_multipart_formdata(parts, _BOUNDARY)
+        kind = f"multipart/mixed; boundary={_BOUNDARY}"
+        answer = self._call(method, path, body, {"Content-Type": kind})
         assert b"<error" not in answer, answer.decode()
         file.unlink()
 
