@@ -22,24 +22,16 @@ TAKEN = "taken"
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """A value that both the declaration and a person changed; None is a value that is absent."""
-
-    path: Path
-    wanted: str | None
-    found: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Merge:
     """What follows from the three, and for a `.tds` from its changes.
 
     Attributes:
-        found: what the server held of the values.
+        wanted: the values that were asked for; `found` are those that the server held.
         changes: values to set; None removes one.
         kept: values that a person changed, and the declaration did not; None if removed.
-        conflicts: reported whatever the policy. By `replace`, they are among the changes, but for
-            calculations whose name somebody else's field has. By `refuse`, nothing may be sent.
+        conflicts: what both the declaration and a person changed, reported whatever the policy. By
+            `replace`, they are among the changes, but for calculations whose name somebody else's
+            field has. By `refuse`, nothing may be sent.
         written: to be recorded once the changes are made.
         tds: with the changes, for the desired tables; None if the server was not asked, or
             `problem`.
@@ -48,10 +40,11 @@ class Merge:
         broken: phrases for what people have made of columns that go.
     """
 
+    wanted: Values
     found: Values
     changes: Mapping[Path, str | None]
     kept: Mapping[Path, str | None]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[Path, ...]
     written: Values
     tds: bytes | None = None
     problem: str | None = None
@@ -92,7 +85,7 @@ def merge(
     """
     changes: dict[Path, str | None] = {}
     kept: dict[Path, str | None] = {}
-    conflicts: list[Conflict] = []
+    conflicts: list[Path] = []
     record: dict[Path, str] = {}
     parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
     for unit in _units(wanted, found, written):
@@ -112,12 +105,12 @@ def merge(
             record |= want
         else:
             # Of who may do what, a person's change is reported, too.
-            path = (*unit, "formula") if unit[:1] + unit[2:] == ("calculation",) else unit
-            conflicts.append(Conflict(path, want.get(path), here.get(path)))
+            is_whole = unit[:1] + unit[2:] == ("calculation",)
+            conflicts.append((*unit, "formula") if is_whole else unit)
             is_set = on_conflict == "replace" and not taken
             changes |= differing if is_set else {}
             record |= want if is_set else pasts[0]
-    return Merge(found, changes, kept, tuple(conflicts), record)
+    return Merge(wanted, found, changes, kept, tuple(conflicts), record)
 
 
 def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable[Path]:
@@ -182,11 +175,11 @@ def change_phrases(merged: Merge) -> list[str]:
 def conflict_phrases(merged: Merge) -> list[str]:
     """A phrase for each value that both the declaration and a person changed."""
     return [
-        f"{shown(each.path)} is {quoted(each.path, each.wanted)} as declared, and "
-        f"{quoted(each.path, each.found)} on the server"
+        f"{shown(path)} is {quoted(path, merged.wanted.get(path))} as declared, and "
+        f"{quoted(path, merged.found.get(path))} on the server"
         + ", which is replaced"
-        * (each.path in merged.changes)
-        for each in merged.conflicts
+        * (path in merged.changes)
+        for path in merged.conflicts
     ]
 
 
@@ -194,7 +187,7 @@ def rows(wanted: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
     """Return what is declared beside what is there, and what becomes of it, as rows of a table."""
     fates = dict.fromkeys(merged.changes, "to be published")
     fates |= dict.fromkeys(merged.kept, "edited, stays")
-    for path in [conflict.path for conflict in merged.conflicts]:
+    for path in merged.conflicts:
         fates[path] = f"conflict, {'to be replaced' if path in merged.changes else 'stays'}"
     return [
         (
