@@ -138,8 +138,9 @@ class AboutOnServer:
         if given := [path for path in changes if path[0] == "permission"]:
             rules, remove = {}, {}
             for path in given:
-                if luid_ := self._luids.get((path[1], path[2])):
-                    key = (path[1], luid_, path[3])
+                _, kind, name, capability = path
+                if who := self._luids.get((kind, name)):
+                    key = (kind, who, capability)
                     rules |= {key: mode} if (mode := changes[path]) else {}
                     remove |= {key: before[path]} if path in before else {}
             yield given, partial(set_permissions, site, luid, rules, remove=remove)
