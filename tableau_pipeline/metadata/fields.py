@@ -49,43 +49,48 @@ _FORMAT = (
 
 
 @keyed
-class _Field:
-    """What columns and calculations have alike."""
+class FieldMetadata:
+    """What Tableau shows of a column."""
 
     # In YAML, it is the key that holds the field.
     name: SkipJsonSchema[str] = ""
+    caption: str = Field(default="", description="The name that people see. Default: the column's.")
     description: str = Field(
         default="", description="Shown when people point at the field. Default: none."
     )
     format: str = Field(default="", description=_FORMAT)
     role: Role | None = Field(
-        default=None, description="Default: measure for numbers, dimension for all else."
+        default=None,
+        description="Default: measure for numbers, dimension for all else.",
+    )
+    aggregation: Aggregation | None = Field(
+        default=None, description="How a measure is aggregated. Default: sum for numbers."
     )
     hidden: bool = Field(default=False, description="Do not show it.")
     folder: str = Field(default="", description="The folder that shows it. Default: none.")
 
 
 @keyed
-class FieldMetadata(_Field):
-    """What Tableau shows of a column."""
-
-    caption: str = Field(default="", description="The name that people see. Default: the column's.")
-    aggregation: Aggregation | None = Field(
-        default=None, description="How a measure is aggregated. Default: sum for numbers."
-    )
-
-
-@keyed
-class Calculation(_Field):
+class Calculation:
     """A calculated field. A field of this name that somebody else made stays as it is."""
 
     formula: str = Field(
-        kw_only=True,
         min_length=1,
         description="In Tableau's language. It names columns, [net] or, of several tables, "
         "[orders.net]; captions; and other calculations.",
     )
+    # In YAML, it is the key that holds the calculation; and its caption.
+    name: SkipJsonSchema[str] = ""
     type: DataType = Field(default="real", description="The type of its values.")
+    role: Role | None = Field(
+        default=None, description="Default: measure for numbers, dimension for all else."
+    )
+    format: str = Field(default="", description=_FORMAT)
+    description: str = Field(
+        default="", description="Shown when people point at the field. Default: none."
+    )
+    hidden: bool = Field(default=False, description="Do not show it.")
+    folder: str = Field(default="", description="The folder that shows it. Default: none.")
 
 
 @keyed
