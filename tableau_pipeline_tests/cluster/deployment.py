@@ -143,9 +143,7 @@ def deployment(folder: Path) -> Generator[Deployment]:
         write(f"  {time.monotonic() - started:5.1f} s  {what:24}{where}")
 
     with ExitStack() as stack:
-        store = S3Server(folder / "s3")
-        stack.callback(store.stop)
-        store.start()
+        store = stack.enter_context(S3Server(folder / "s3").running())
         say("S3 server", store.settings["AWS_ENDPOINT_URL"])
         postgresql = stack.enter_context(running_postgresql())
         say("PostgreSQL", f"127.0.0.1:{postgresql.port}")

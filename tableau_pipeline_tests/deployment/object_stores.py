@@ -125,21 +125,6 @@ class S3Server(ObjectServer):
         }
 
 
-@contextmanager
-def s3_server(folder: Path) -> Generator[Mapping[str, str]]:
-    """Run one.
-
-    Yields:
-        the variables by which its clients find it.
-    """
-    server = S3Server(folder / "s3")
-    try:
-        server.start()
-        yield server.settings
-    finally:
-        server.stop()
-
-
 # Those of every emulator, as Azure documents them.
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

@@ -28,21 +28,9 @@ from tableau_pipeline_tests.docs.scenes import SCENES, Step
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows, session
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
-from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox.testing import Sandbox
 
 SECTIONS = page("how-to/ship-changes.md").sections
-
-
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox]:
-    with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def eyes(sandbox: Sandbox) -> Generator[TableauSite]:
-    with session(sandbox) as site:
-        yield site
 
 
 class Batches(Proxy):
@@ -76,10 +64,10 @@ def ship(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("heading", SCENES)
-def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path):
+def test_scene(heading: str, tableau_sandbox: Sandbox, site: TableauSite, tmp_path: Path):
     # Prevents: a page that shows another delta than the one that is sent, or wrong rows.
     declaration = replace(declared(SECTIONS[heading]), republish=Republish(growth=10))
-    pipeline = Pipeline(sandbox, eyes, tmp_path, declaration)
+    pipeline = Pipeline(tableau_sandbox, site, tmp_path, declaration)
     documented = {int(row["refresh"]): row for row in SECTIONS[heading].rows()}
     batches = SECTIONS[heading].batches()
     numbers: list[int] = []

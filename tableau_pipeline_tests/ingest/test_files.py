@@ -18,11 +18,9 @@ from tableau_pipeline.ingest.read_files import load, read_files
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
+from tableau_pipeline_tests.snapshots.conftest import store
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path / "snapshots")
+__all__ = ["store"]
 
 
 @pytest.fixture

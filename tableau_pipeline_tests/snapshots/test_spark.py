@@ -16,7 +16,7 @@ from pyspark.sql.functions import udf
 
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.dagster_servers import free_port, running, until
-from tableau_pipeline_tests.deployment.object_stores import BUCKET, s3_server
+from tableau_pipeline_tests.deployment.object_stores import BUCKET, S3Server
 from tableau_pipeline_tests.snapshots.support import store
 
 USERS = {
@@ -211,8 +211,8 @@ write_snapshot(spark.sql(sys.argv[1]), store, asset_key="model", run_id="test")
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[Mapping[str, str]]:
-    with s3_server(tmp_path) as settings:
-        yield settings
+    with S3Server(tmp_path / "s3").running() as store:
+        yield store.settings
 
 
 @pytest.fixture
