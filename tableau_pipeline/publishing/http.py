@@ -8,16 +8,16 @@
 """
 
 import html
+import io
 import logging
 import re
-import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from threading import Timer
+from http.client import HTTPResponse
 from time import monotonic
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from defusedxml.common import DefusedXmlException
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import LocationParseError, MaxRetryError, ResponseError
+from urllib3.exceptions import LocationParseError, MaxRetryError, ReadTimeoutError, ResponseError
 from urllib3.util import Retry, parse_url
 
 from tableau_pipeline.core.declaration import megabytes
@@ -82,8 +82,9 @@ class RetryTimes:
 
     Attributes:
         backoff: the pause before the first retry; each later pause is twice as long.
-        read: the time limit of a request that only reads, or signs in.
-        write: the time limit of any other, and of a download. A server may need long to join many
+        read: the time limit of the answer to a request that only reads, or signs in; and of the
+            request itself.
+        write: the time limits of any other, and of a download. A server may need long to join many
             gigabytes of blocks before it answers.
     """
 
@@ -154,69 +155,46 @@ class Wire:
         return repr(shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}...")
 
 
-class Deadline:
-    """Ends the connection of a request that is not over in time, whatever it is waiting for.
+class _InTime(io.RawIOBase):
+    """What a socket receives. All of an answer has the time that a socket gives to each piece."""
 
-    The time limits of a socket begin again with every byte. Here each attempt has the whole time,
-    as does each part of it that opens a connection.
+    def __init__(self, received: io.RawIOBase, sock: Any) -> None:
+        self._received, self._sock = received, sock
+        self._end = monotonic() + sock.gettimeout()
 
-    Attributes:
-        socket: which the answer comes from: its connection may let go of it before.
-    """
+    def readable(self) -> bool:
+        return True
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._passed = False
-        self._timer: Timer | None = None
-        self.socket: Any = None
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._end - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        return self._received.readinto(buffer)
 
-    def begin(self, connection: HTTPConnection) -> None:
-        """Begin an attempt on a connection."""
-        self.end()
-        self._passed = False
-        self._timer = Timer(self.seconds, self._pass, [connection])
-        self._timer.daemon = True
-        self._timer.start()
-
-    def end(self) -> None:
-        """The attempt is over."""
-        if self._timer:
-            self._timer.cancel()
-
-    def check(self, error: BaseException | None = None) -> None:
-        """Check that the connection was not ended.
-
-        Raises:
-            BadAnswerError: it was.
-        """
-        if self._passed:
-            late = f"does not answer as it should: it was not done within {self.seconds:g} s."
-            raise BadAnswerError(late) from error
-
-    def _pass(self, connection: HTTPConnection) -> None:
-        self._passed = True
-        for opened in (self.socket, connection.sock):
-            # In TLS within TLS, the socket is inside. Its own shutdown() would wait for the other.
-            inner: Any = getattr(opened, "socket", opened)
-            with suppress(OSError, TypeError):
-                socket.socket.shutdown(inner, socket.SHUT_RDWR)
+    def close(self) -> None:
+        self._received.close()
+        super().close()
 
 
-# The deadline of the request that this thread sends.
-_CURRENT: ContextVar[Deadline] = ContextVar("deadline")
+class _Response(HTTPResponse):
+    def __init__(self, sock: Any, *args: Any, **settings: Any) -> None:
+        super().__init__(sock, *args, **settings)
+        self.fp: Any = io.BufferedReader(_InTime(self.fp.detach(), sock))
 
 
 class _Timed(HTTPConnection):
-    def connect(self) -> None:
-        _CURRENT.get().begin(self)
-        super().connect()
+    response_class = _Response
 
-    def request(self, *args: Any, **settings: Any) -> None:
-        _CURRENT.get().begin(self)
-        super().request(*args, **settings)
+    def connect(self) -> None:
+        seconds, self.timeout = self.timeout, _CONNECT_SECONDS
+        super().connect()
+        # From here on, it is the time for a body to be sent.
+        connected: Any = self.sock
+        connected.settimeout(seconds)
+        self.timeout = seconds
 
     def getresponse(self) -> Any:
-        _CURRENT.get().socket = self.sock
         response = super().getresponse()
         # Before another attempt, urllib3 would read an answer to its end, which may never come.
         response.drain_conn = response.close
@@ -228,7 +206,7 @@ class _TimedTLS(_Timed, HTTPSConnection):
 
 
 class TimedPool(HTTPConnectionPool):
-    """Connections whose requests have a deadline."""
+    """Connections whose answers have a time limit as a whole."""
 
     ConnectionCls: Any = _Timed
 
@@ -258,8 +236,8 @@ def downloads_up_to(size: int) -> Generator[None]:
 class _Body:
     """The body of an answer; what it does not define is urllib3's."""
 
-    def __init__(self, raw: Any, deadline: Deadline, limit: int) -> None:
-        self._raw, self._deadline, self._limit = raw, deadline, limit
+    def __init__(self, raw: Any, *, limit: int, seconds: float) -> None:
+        self._raw, self._limit, self._seconds = raw, limit, seconds
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
@@ -274,24 +252,18 @@ class _Body:
                 seen += len(piece)
                 self._check(seen)
                 yield piece
-        except Exception as error:
-            self._deadline.check(error)
-            raise
-        finally:
-            self._deadline.end()
-        # A connection that is ended may look like the end of a body.
-        self._deadline.check()
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._deadline.end()
-        self._raw.close()
+        except ReadTimeoutError as error:
+            raise _late(self._seconds) from error
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            self.close()
+            self._raw.close()
             most = megabytes(self._limit)
             raise BadAnswerError(f"does not answer as it should: the answer is larger than {most}.")
+
+
+def _late(seconds: float) -> BadAnswerError:
+    return BadAnswerError(f"does not answer as it should: it was not done within {seconds:g} s.")
 
 
 _CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
@@ -380,7 +352,7 @@ class WireAdapter(HTTPAdapter):
         self.wire, self.is_rest = wire, is_rest
 
     def init_poolmanager(self, *args: Any, **settings: Any) -> None:
-        """Use connections that can be ended."""
+        """Use connections that do not wait for ever."""
         super().init_poolmanager(*args, **settings)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
@@ -395,7 +367,7 @@ class WireAdapter(HTTPAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
     ) -> requests.Response:
-        """Send one request, each attempt of which has a time limit up to the end of the answer.
+        """Send one request; each attempt, and the answer up to its end, has a time limit.
 
         Raises:
             BadAnswerError: it would go to another server, or what came is no answer of Tableau, too
@@ -407,19 +379,19 @@ class WireAdapter(HTTPAdapter):
         wire.learn(str(request.headers.get("X-Tableau-Auth", "")))
         only_reads = not self.is_rest or (request.method == "GET" and not streams)
         is_quick = only_reads or "/auth/" in request.path_url
-        deadline = Deadline(wire.times.read if is_quick else wire.times.write)
-        settings["timeout"] = (_CONNECT_SECONDS, deadline.seconds)
-        token = _CURRENT.set(deadline)
+        seconds = wire.times.read if is_quick else wire.times.write
+        settings["timeout"] = seconds
         try:
             response = super().send(request, *args, **settings)
-        except BaseException as error:
-            deadline.end()
-            deadline.check(error)
+        except requests.RequestException as error:
+            cause: Any = error.args[0] if error.args else None
+            # After several attempts, urllib3 tells why the last one failed.
+            if isinstance(getattr(cause, "reason", cause), ReadTimeoutError):
+                raise _late(seconds) from error
             raise
-        finally:
-            _CURRENT.reset(token)
         is_file = streams and response.ok and not response.is_redirect
-        response.raw = _Body(response.raw, deadline, _DOWNLOAD.get() if is_file else _ANSWER)
+        limit = _DOWNLOAD.get() if is_file else _ANSWER
+        response.raw = _Body(response.raw, limit=limit, seconds=seconds)
         try:
             if is_file:
                 self._check_file(response)

@@ -12,10 +12,12 @@ import requests
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.http import RetryTimes, ServerClock
+from tableau_pipeline.publishing import http
+from tableau_pipeline.publishing.http import RetryTimes, ServerClock, Wire, rest_session
 from tableau_pipeline.publishing.rest import cron_of
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import (
     DATA,
     INSERT,
@@ -180,6 +182,21 @@ def test_server_that_hangs(sign_in: SignIn, shop: Shop):
             assert tableau.find_by_luid(shop.sales.luid) == shop.sales
         assert monotonic() - began < 2
     assert slow.seen == 2
+
+
+def test_upload_over_a_slow_line(monkeypatch: pytest.MonkeyPatch):
+    # Prevents: a block breaks off that takes longer to send than a connection takes to open.
+    monkeypatch.setattr(http, "_CONNECT_SECONDS", 0.1)
+    parse, block = hostile.Call.parse_request, bytes(16 * 2**20)
+
+    def slowly(call: hostile.Call) -> bool:
+        sleep(0.5)
+        return parse(call)
+
+    monkeypatch.setattr(hostile.Call, "parse_request", slowly)
+    with hostile.front_of("") as front, front.answering(".*", ".*", hostile.nothing):
+        session = rest_session(Wire(front.url), LOG, lambda *_, **__: None)
+        assert session.put(f"{front.url}/api/3.27/any", data=block).status_code == 200
 
 
 NEW_YEAR = datetime(2031, 1, 1, tzinfo=UTC)
