@@ -205,7 +205,7 @@ def say(
     match part:
         case "calculation":
             formula = f"COUNT([t1.{column}]) + {ord(value[:1] or ' ')}"
-            said["calculations"] = (Calculation("Margin", formula=formula),) if value else ()
+            said["calculations"] = (Calculation(name="Margin", formula=formula),) if value else ()
         case "hierarchy":
             fields = ("t1.k", "t1.cursor")[:: -1 if value == "A" else 1]
             said["hierarchies"] = (Members("Route", fields),) if value else ()
