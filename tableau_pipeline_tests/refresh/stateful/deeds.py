@@ -221,7 +221,6 @@ def say(
             may = value and history.scenario.admin
             said["owner"] = {"A": "boss", "B": "eve"}[value] if may else None
         case "permissions":
-            history.other_user.decides = True
             modes = {"allow": CAPABILITIES[:1], "deny": CAPABILITIES[1:]}
             modes = modes if value == "A" else {"deny": CAPABILITIES[:1]}
             said["permissions"] = (Permission("All Users", **modes),) if value else ()

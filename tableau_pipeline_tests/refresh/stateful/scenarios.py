@@ -20,6 +20,7 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.metadata.about import Permission
 from tableau_pipeline_tests.refresh.stateful.models.tables import (
     KEYS,
     MOMENTS,
@@ -30,6 +31,7 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import (
     Model,
     Partitioning,
 )
+from tableau_pipeline_tests.refresh.stateful.server.other_user import CAPABILITIES
 from tableau_sandbox.quirks import Quirks
 
 KEY = "stateful"
@@ -173,8 +175,10 @@ def scenario(chance: Random) -> Scenario:
     if not made.admin:
         return made
     may = chance.random() < 0.4 and made.settings["reconcile"]
-    about = {"certify": "after_reconcile" if may else None}
-    about["owner"] = chance.choice([None, None, "boss"])
+    about: dict[str, Any] = {"certify": "after_reconcile" if may else None}
+    about["owner"] = chance.choice([None, "boss"])
+    allowed = Permission("All Users", allow=CAPABILITIES[:1], deny=CAPABILITIES[1:])
+    about["permissions"] = chance.choice([(), (allowed,)])
     return replace(made, settings={**made.settings, **about})
 
 

@@ -42,12 +42,10 @@ class OtherUser:
 
     Attributes:
         folder: for the files that they send.
-        decides: somebody has decided what all users may do with a data source.
     """
 
     tableau: Simulation
     folder: Path
-    decides: bool = False
     _token: str = ""
     _count: int = 0
     _files: int = 0
@@ -181,8 +179,6 @@ class OtherUser:
 
     def rules(self, target: Datasource) -> Shown:
         """What all users may do with it, of what somebody decides in a history."""
-        if not self.decides:
-            return {}
         answer = ElementTree.fromstring(self._call("GET", f"datasources/{target.luid}/permissions"))
         return {
             ("permission", "group", "All Users", each.get("name", "")): each.get("mode", "")
@@ -192,7 +188,6 @@ class OtherUser:
 
     def permits(self, target: Datasource, capability: str) -> None:
         """Allow all users what they were denied, or the other way round."""
-        self.decides = True
         before = self.rules(target).get(("permission", "group", "All Users", capability), "")
         group = _id(self._call("GET", "groups?filter=name:eq:All+Users"), "group id")
         path = f"datasources/{target.luid}/permissions"
