@@ -8,6 +8,7 @@ from time import sleep
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -102,6 +103,16 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the numbers 0 to 8."""
     return hyper_file(tmp_path_factory.mktemp("other"), pa.table({"number": range(9)}))
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with 400,000 numbers, which is uploaded in several blocks."""
+    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
+    noise = np.random.default_rng(0).integers(0, 2**62, 400_000)
+    file = hyper_file(tmp_path, pa.table({"number": noise}))
+    assert file.stat().st_size > 2 * 2**20
+    return file
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -74,22 +73,16 @@ def test_viewer_is_told_what_is_missing(sign_in: SignIn, default: str, name: str
         send(viewer, small, name=name, project_id=default)
 
 
-def test_upload_tells_how_far_it_is(
-    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+def test_upload_tells_how_far_it_is(shop: Shop, large: Path, caplog: pytest.LogCaptureFixture):
     """Prevents: an upload of an hour looks like one that hangs, or its blocks get mixed up."""
     caplog.set_level(logging.INFO, LOG.name)
-    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
-    noise = np.random.default_rng(0).integers(0, 2**62, 400_000)
-    file = hyper_file(tmp_path, pa.table({"noise": noise}))
-    assert file.stat().st_size > 2 * 2**20
-    found = shop.publish(file)
+    found = shop.publish(large)
     logged = [line for line in caplog.messages if line.startswith("Uploaded")]
-    assert len(logged) == -(-file.stat().st_size // 2**20)
-    size = megabytes(file.stat().st_size)
+    assert len(logged) == -(-large.stat().st_size // 2**20)
+    size = megabytes(large.stat().st_size)
     assert logged[:2] == [f"Uploaded 1.05 MB of {size}", f"Uploaded 2.10 MB of {size}"]
     assert logged[-1] == f"Uploaded {size}"
-    assert shop.sandbox.hyper_file(found.luid).read_bytes() == file.read_bytes()
+    assert shop.sandbox.hyper_file(found.luid).read_bytes() == large.read_bytes()
 
 
 def test_found_in_its_own_project_only(tableau: TableauSite, default: str, name: str, small: Path):

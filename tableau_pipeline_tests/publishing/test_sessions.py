@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import jwt
-import numpy as np
-import pyarrow as pa
 import pytest
 import tableauserverclient as TSC
 
@@ -36,7 +34,6 @@ from tableau_pipeline_tests.publishing.conftest import (
     SignIn,
     finished,
     fresh,
-    hyper_file,
     published,
 )
 from tableau_pipeline_tests.publishing.test_calls import LONG_AGO
@@ -213,16 +210,10 @@ def test_session_that_ends_while_a_job_runs(shop: Shop):
     ],
     ids=["between two blocks", "after the last block"],
 )
-def test_session_that_ends_during_an_upload(
-    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: ExpireSessions
-):
+def test_session_that_ends_during_an_upload(shop: Shop, large: Path, when: ExpireSessions):
     # Prevents: a payload arrives in part, or twice, when its upload outlasts the session.
-    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
-    noise = np.random.default_rng(0).integers(0, 2**62, 400_000)
-    file = hyper_file(tmp_path, pa.table({"number": noise}))
-    assert file.stat().st_size > 2 * 2**20
     with shop.sandbox.armed(when) as fault:
-        job = shop.update(INSERT, upload=shop.site.upload(file))
+        job = shop.update(INSERT, upload=shop.site.upload(large))
     assert finished(shop.site, job) == (Outcome.DONE, "")
     assert shop.rows() == 5 + 400_000
     assert fault.fired == 1
