@@ -20,7 +20,7 @@ from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
 from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, hyper_type
-from tableau_pipeline.objects.local import scratch
+from tableau_pipeline.objects.stores import scratch
 from tableau_pipeline.publishing.rest import unpack
 from tableau_pipeline.publishing.site import TableauSite
 

@@ -20,8 +20,8 @@ from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column
-from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import (
+    LocalCopies,
     ObjectFolder,
     bucket_and_key,
     canonical,

@@ -27,8 +27,7 @@ from tableau_pipeline.metadata.digest import Metadata
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, is_about
 from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.metadata.written import NOTHING
-from tableau_pipeline.objects.local import scratch
-from tableau_pipeline.objects.stores import opened, store_errors
+from tableau_pipeline.objects.stores import opened, scratch, store_errors
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import Base

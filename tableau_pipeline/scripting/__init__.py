@@ -29,7 +29,7 @@ from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members, MetadataPolicy
-from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import LocalCopies
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Password,

@@ -21,7 +21,7 @@ from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest.errors import Reading
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.read_files import load
-from tableau_pipeline.objects.local import scratch
+from tableau_pipeline.objects.stores import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
 from tableau_pipeline_tests.components.support.location import failure, forget, metadata_of, rows_on

@@ -24,8 +24,7 @@ from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.objects.stores import ObjectFolder
+from tableau_pipeline.objects.stores import LocalCopies, ObjectFolder
 from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.snapshots.load import read_frame, read_hyper
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore, Storage

@@ -25,7 +25,7 @@ from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.lake.tables import with_lakes
-from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import LocalCopies
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Accept, Options

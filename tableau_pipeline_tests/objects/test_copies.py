@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.local import LocalCopies, scratch, temporary_folder
+from tableau_pipeline.objects.stores import LocalCopies, scratch, temporary_folder
 from tableau_pipeline.publishing.session import only_session
 from tableau_pipeline.resources import data_dir, work_dir
 from tableau_pipeline.resources.snapshots import local_copies
@@ -187,7 +187,7 @@ def test_a_failed_download_leaves_no_copy(tmp_path: Path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import LocalCopies
 copies = LocalCopies(Path(sys.argv[1]), limit=1000)
 copies.path("s3://bucket/a", lambda target: target.write_text("a"))
 os._exit(9)
