@@ -23,8 +23,7 @@ from tableau_pipeline.command_line import Project, opened, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.standing import known
-from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.core.project_root import below
+from tableau_pipeline.core.declaration import below, megabytes
 from tableau_pipeline.objects.stores import temporary_folder
 from tableau_pipeline.publishing import rights
 from tableau_pipeline.publishing.rights import Finding, judged, look, looking

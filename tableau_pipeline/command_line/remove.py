@@ -5,7 +5,7 @@ import click
 from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.components.removal import delete, published_below
-from tableau_pipeline.core.project_root import root_from
+from tableau_pipeline.core.declaration import root_from
 
 
 @click.command()

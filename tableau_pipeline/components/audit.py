@@ -15,9 +15,15 @@ from tableau_pipeline.components.journal import DagsterJournal, setup_of
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
 from tableau_pipeline.components.reporting import escaped, markdown_table
 from tableau_pipeline.components.triggers import Cron, default_status
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration, tags_of
+from tableau_pipeline.core.declaration import (
+    INSTANCE_TAG_PREFIX,
+    TAG_PREFIX,
+    Declaration,
+    key_below,
+    root_of,
+    tags_of,
+)
 from tableau_pipeline.core.journal import ClaimRelease, read_history
-from tableau_pipeline.core.project_root import key_below, root_of
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError

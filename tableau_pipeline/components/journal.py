@@ -23,7 +23,7 @@ from dagster._core.storage.runs.schema import InstanceInfo
 from filelock import FileLock
 from sqlalchemy import select
 
-from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.declaration import Declaration, below, file_name, key_below
 from tableau_pipeline.core.journal import (
     CLAIMS,
     Claim,
@@ -39,7 +39,6 @@ from tableau_pipeline.core.journal import (
     read_history,
     read_record,
 )
-from tableau_pipeline.core.project_root import below, key_below
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.fields import NOTHING, Inherited
@@ -212,7 +211,7 @@ def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
     """Return the newest records of a published asset, in two reads however long its history is.
 
     Args:
-        key: of the asset in an environment, see `core.project_root.key_below`.
+        key: of the asset in an environment, see `core.declaration.key_below`.
 
     Raises:
         RefusedError: another release wrote one that this release does not understand.

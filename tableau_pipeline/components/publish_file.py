@@ -19,9 +19,9 @@ from tableau_pipeline.core.declaration import (
     ReplaceAll,
     Table,
     asset_key_of,
+    below,
 )
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.core.project_root import below
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason

@@ -27,8 +27,7 @@ from tableau_pipeline.components.reporting import (
 )
 from tableau_pipeline.components.triggers import Trigger, automation_conditions
 from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
-from tableau_pipeline.core.declaration import Declaration, asset_key_of
-from tableau_pipeline.core.project_root import below
+from tableau_pipeline.core.declaration import Declaration, asset_key_of, below
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import guess, keyed, mistake
@@ -288,7 +287,7 @@ class PublishedDatasource(YamlComponent, Declaration):
             problem = f'this gives the asset key "{self.key}": set `key` to a meaningful one'
             raise mistake(named, problem)
         if "@" in self.key:
-            # What follows it names an environment, see `core.project_root`.
+            # What follows it names an environment, see `core.declaration`.
             raise mistake(named, f'this gives the asset key "{self.key}": set `key` without "@"')
         if clash := {self.key, f"{self.key}_extract"} & set(self.models):
             problem = f'this gives the asset key "{clash.pop()}", which a model already has: '

@@ -11,8 +11,8 @@ from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.reporting import evaluation
 from tableau_pipeline.components.standing import State, known, standing
+from tableau_pipeline.core.declaration import below
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.core.project_root import below
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.about import set_warning
 from tableau_pipeline.publishing.errors import SignInError

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, fields, replace
 from itertools import starmap
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.lake_table import LakeTable
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
@@ -462,15 +463,7 @@ class Declaration(About):
         columns: Mapping[str, Sequence[str]],
         inherited: Inherited = NOTHING,
     ) -> Values:
-        """Return the values of metadata that are declared, by the tables' names in the file.
-
-        Args:
-            columns: all columns of each table.
-            inherited: what is declared beats it, value by value.
-
-        Raises:
-            FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
-        """
+        """Return the declared metadata: see `metadata.fields.wanted`, which takes its parts."""
         return wanted(
             fields={table.name: table.fields for table in self.tables},
             calculations=self.calculations,
@@ -558,3 +551,50 @@ def file_name(key: str) -> str:
 def megabytes(size: int) -> str:
     """Format a number of bytes in megabytes of 10^6 bytes: "0.13 MB", "1,204.5 MB"."""
     return f"{size / 1e6:,.2f} MB" if size < 1e8 else f"{size / 1e6:,.1f} MB"
+
+
+# TABLEAU_PROJECT_ROOT names the project below which an environment has all its data sources.
+# Development, staging and each pull request have a root of their own, and production has none. Key,
+# records, tags and files of a data source name the root, so that no environment finds what belongs
+# to another one, even if they share an instance and a site.
+
+
+def root_from(value: str) -> str:
+    """Return the root in the value of the variable, "" for none.
+
+    Raises:
+        RefusedError: a part of the path is empty.
+    """
+    names = [name.strip() for name in value.split("/")] if value else []
+    if not all(names):
+        raise RefusedError(
+            f'TABLEAU_PROJECT_ROOT is "{value}": set it to the path of a project, such as '
+            '"Staging/pr-123", without a slash at either end'
+        )
+    return "/".join(names)
+
+
+def key_below(key: str, root: str) -> str:
+    """Return the key of a data source in an environment: "flights@Staging/pr-123"."""
+    return f"{key}@{root}" if root else key
+
+
+def root_of(key: str) -> str:
+    """Return the root in such a key, "" for none."""
+    return key.partition("@")[2]
+
+
+def below(declaration: Declaration, root: str) -> Declaration:
+    """Return a declaration in the environment below a root, "" for none."""
+    if not root:
+        return declaration
+    project = declaration.project
+    names = project.split("/") if isinstance(project, str) else project
+    placed: dict[str, Any] = {
+        "project": (*root.split("/"), *names),
+        "key": key_below(declaration.key, root),
+        "create_project": True,
+    }
+    # A component is more than a declaration, and its key has no environment.
+    values = {each.name: getattr(declaration, each.name) for each in fields(Declaration)}
+    return Declaration(**values | placed)

@@ -124,7 +124,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "saved work of other users": lambda: mock.patch(f"{_REFRESH}.deliver.keep"),
     "other key of a data source": lambda: _without(Observer, "_other_key"),
     "root in the key of an environment": lambda: mock.patch(
-        "tableau_pipeline.core.project_root.key_below", lambda key, _: key
+        "tableau_pipeline.core.declaration.key_below", lambda key, _: key
     ),
     "other environment of a data source": lambda: mock.patch(
         f"{_REFRESH}.plan.root_of", return_value=""
