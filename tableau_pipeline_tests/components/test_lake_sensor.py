@@ -106,11 +106,6 @@ def test_a_missing_table_stops_no_other(
         assert list(json.loads(found.cursor or "")) == ["orders"]
 
 
-def test_no_lake_needs_no_sensor():
-    """Prevents: a sensor in every location that has nothing to look at."""
-    assert lake_sensors([declared(Path("/x"), tables={"orders": {}})]) == []
-
-
 def test_a_table_of_two_data_sources(tmp_path: Path):
     """Prevents: a location that does not load because two data sources read the same table."""
     one, other = declared(tmp_path), declared(tmp_path, name="Other", key="other")
