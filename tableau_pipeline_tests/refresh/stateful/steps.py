@@ -105,7 +105,8 @@ def quiet(chance: Random, kind: int) -> Step:
     """Nothing disturbs this one, so that a dry run has to tell all of it.
 
     Args:
-        kind: 0 and 1 for an update of rows; 2 if metadata come along; 3 for what may be refused.
+        kind: 0 for an update of rows; 1 after people have edited metadata; 2 if the declaration
+            says other metadata, too; 3 for what may be refused.
     """
     table = chance.randrange(3)
     if kind == 3:
@@ -121,8 +122,11 @@ def quiet(chance: Random, kind: int) -> Step:
         ]
         return Step((chance.choice(may),), rehearsed=True)
     several = tuple(_row_change(chance) for _ in range(chance.choice([1, 2, 2])))
-    says = [_say(chance) for _ in range(2)] if kind == 2 else []
-    return Step((Deed(deeds.materialize, table, several, False), *says), rehearsed=True)
+    before = [_say(chance) for _ in range(2)] if kind == 2 else []
+    if kind:
+        what = chance.choice(["permits", "gives", "certifies", "describes", "edits"])
+        before.append(Deed(deeds.meddle, what, chance.choice(_DEEDS[what][1]), table))
+    return Step((Deed(deeds.materialize, table, several, False), *before), rehearsed=True)
 
 
 def _faults(chance: Random) -> tuple[Event, ...]:

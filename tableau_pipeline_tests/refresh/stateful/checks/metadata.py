@@ -132,9 +132,15 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
     lost = [place for place in actor.replaced if words(place) not in told]
     require(not lost or actor.meddled, f"{lost} are replaced, and nobody is told: {told}")
     found, ledger = history.found(), history.ledger
-    if found is None or actor.meddled or actor.wiped != actor.log.wiped:
+    if found is None or actor.wiped != actor.log.wiped:
         return
     shows, want = history.shows(found), wanted(actor.declaration, actor.contents)
+    if actor.meddled:
+        # Whether people came before or after what is newly declared, is not known.
+        new = [each for each in want if want[each] != ledger.agreed.get((found.luid, each))]
+        both = [each for each in new if (found.luid, each) in ledger.people]
+        ledger.note_people(found.luid, dict.fromkeys(both))
+        return
     if Accept.TAKEOVER in actor.options.accept:
         ledger.note_people(found.luid, dict.fromkeys([*shows, *want]))
     unknown = not report.checkpoint or report.checkpoint.unreconciled
