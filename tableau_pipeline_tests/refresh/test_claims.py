@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,8 +30,9 @@ def nothing(*_: object) -> None:
 
 def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJournal:
     """The journal as a run sees it, alone or among the records of another one."""
-    log = others.log if others else Log("ours", "ours", "sales", False, Random(1))
-    return SimulatedJournal(log, Owner(run_id=run), nothing, nothing)
+    log = others.actor.log if others else Log("ours", "ours", "sales", False, Random(1))
+    actor: Any = SimpleNamespace(owner=Owner(run_id=run), log=log, records=0)
+    return SimulatedJournal(actor, nothing)
 
 
 def before_append(happens: Callable[[], None]) -> Callable[[str], None]:
@@ -79,11 +81,11 @@ def test_claims_that_collide_for_ever():
     one = journal_of("one")
 
     def other_comes() -> None:
-        one.log.records.append(Claim(refresh=1, owner=Owner(run_id="two")))
+        one.actor.log.records.append(Claim(refresh=1, owner=Owner(run_id="two")))
 
     def other_withdraws() -> None:
         for each in read_history(one.records()).open_claims:
-            one.log.records.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
+            one.actor.log.records.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
 
     one.point = before_append(other_comes)
     with (
@@ -109,7 +111,7 @@ def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
 
     def meanwhile(_: float) -> None:
         pipeline.model("flights", flights(9))
-        one.log.ended.add("one")
+        one.actor.log.ended.add("one")
 
     around = {"around_journal": lambda _: journal_of("two", one), "sleep": meanwhile}
     assert pipeline.run(around=around).extract.rows == {"Extract": 9}
@@ -184,10 +186,10 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     pipeline.model("flights", flights(9))
 
     def stops() -> None:
-        zombie.journal.log.ended.add("one")
+        zombie.journal.actor.log.ended.add("one")
         if stop == "no network":
             raise RefreshError("the server does not answer")
-        zombie.journal.log.ended.add("two")
+        zombie.journal.actor.log.ended.add("two")
         zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
 
     zombie.stops("find_by_luid", stops, "overtaken|does not answer", nth=2, when="after")
@@ -198,7 +200,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
     """Prevents: a guard that takes the published rows for none, as no record tells of them."""
     zombie = Zombie(pipeline)
-    wipe = zombie.journal.log.records.clear
+    wipe = zombie.journal.actor.log.records.clear
     zombie.stops("publish", wipe, "removed its records during its publish")
     pipeline.model("flights", flights(1))
     with pytest.raises(RefusedError, match="1 rows where 8 are published"):
@@ -217,7 +219,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
     pipeline.declare(name=f"{old} better")
 
     def newer_refresh() -> None:
-        zombie.journal.log.ended.add("one")
+        zombie.journal.actor.log.ended.add("one")
         zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
 
     zombie.stops("find_by_luid", newer_refresh, "overtaken", when="after")
