@@ -67,18 +67,17 @@ def _of_keys(cls: Any, value: Any, handler: Callable[[Any], Any]) -> Any:
     return found
 
 
-def written_as(form: Any, convert: Callable[[Any], Any], *, values: Any = tuple) -> BeforeValidator:
-    """Return a validator of a field that has another form in YAML than in Python.
+def written_as(form: Any, convert: Callable[[Any], Any]) -> BeforeValidator:
+    """Return a validator of a field that is a tuple in Python, and has another form in YAML.
 
     Args:
         form: the form in YAML, as a type with its own errors.
-        convert: makes the value of the form.
-        values: the types of values, which are taken as they are.
+        convert: makes the tuple of the form.
     """
     adapter = TypeAdapter(form)
     return BeforeValidator(
         lambda value: (
-            value if isinstance(value, values) else convert(adapter.validate_python(value))
+            value if isinstance(value, tuple) else convert(adapter.validate_python(value))
         ),
         json_schema_input_type=form,
     )

@@ -225,10 +225,10 @@ def check_transcripts(section: str, run: Callable[[str], Told], *, block: int = 
     return told
 
 
-def documented(command: str, where: str = "reference/commands.md", *, number: int = 0) -> list[str]:
-    """What a page says that a command writes; `number` counts its transcripts there."""
+def documented(command: str, where: str = "reference/commands.md") -> list[str]:
+    """What a page says that a command writes, in its first transcript there."""
     blocks = page(where).whole.blocks("console")
-    text = [each for each in blocks if each.startswith(f"$ {command}\n")][number]
+    text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
     return masked(text.partition("\n")[2])
 
 
