@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from tableau_pipeline.core import project_root
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, below
 from tableau_pipeline.core.journal import (
     Claim,
     ClaimRelease,
@@ -371,7 +370,7 @@ def another_environment(
     # What others have on its way would seem to be its doing.
     history.tableau.come_to_rest()
     history.note("another environment refreshes")
-    declared = project_root.below(history.declaration, ROOT)
+    declared = below(history.declaration, ROOT)
     log = next(each for each in history.logs.values() if each.key == declared.key)
     other = replace(history.actor(publisher=log.name), declaration=declared, apart=True)
     before, known = history.of_environment(ours=True), {*history.of_environment(ours=True)}
