@@ -18,10 +18,12 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
-from tableau_pipeline.metadata.about import INSTANCE_TAG_PREFIX, TAG_PREFIX, About
 from tableau_pipeline.metadata.fields import (
+    INSTANCE_TAG_PREFIX,
     MEMBERS,
     NOTHING,
+    TAG_PREFIX,
+    About,
     Calculation,
     FieldError,
     FieldMetadata,
@@ -553,12 +555,9 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.2f} MB" if size < 1e8 else f"{size / 1e6:,.1f} MB"
 
 
-# TABLEAU_PROJECT_ROOT names the project below which an environment has all its data sources.
-# Development, staging and each pull request have a root of their own, and production has none. Key,
-# records, tags and files of a data source name the root, so that no environment finds what belongs
-# to another one, even if they share an instance and a site.
-
-
+# TABLEAU_PROJECT_ROOT names the project below which an environment has all its data sources; for
+# production there is none. Key, records, tags and files name the root, so that no environment finds
+# what belongs to another one, even if they share an instance and a site.
 def root_from(value: str) -> str:
     """Return the root in the value of the variable, "" for none.
 

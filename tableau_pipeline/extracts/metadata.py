@@ -8,13 +8,19 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.types import hyper_type
-from tableau_pipeline.metadata.about import CERTIFIED
-from tableau_pipeline.metadata.columns import Tables
-from tableau_pipeline.metadata.digest import Metadata, read_metadata
-from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
-from tableau_pipeline.metadata.merge import Merge, Path, Values, is_about, merge, quoted, shown
-from tableau_pipeline.metadata.tds import Tds
-from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.metadata.document import Metadata, read_metadata
+from tableau_pipeline.metadata.fields import CERTIFIED, FieldMetadata, Inherited
+from tableau_pipeline.metadata.merge import (
+    Merge,
+    Path,
+    Values,
+    Written,
+    is_about,
+    merge,
+    quoted,
+    shown,
+)
+from tableau_pipeline.metadata.tds import Tables, Tds
 
 _NOT_ASKED = "its fields are not asked for"
 
@@ -51,9 +57,11 @@ class Declared:
         for table in self.declaration.tables:
             comments = self.models[table.model].comments
             for column in columns[table.name]:
-                field = self.inherited.get((table.model, column), FieldMetadata())
-                described = field.description or comments.get(column, "")
-                said[table.name, column] = replace(field, description=described)
+                field, comment = self.inherited.get((table.model, column)), comments.get(column)
+                if comment and not (field and field.description):
+                    field = replace(field or FieldMetadata(), description=comment)
+                if field:
+                    said[table.name, column] = field
         return self.declaration.wanted(columns, said)
 
     @cached_property

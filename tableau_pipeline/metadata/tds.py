@@ -1,9 +1,12 @@
-"""Read and edit what a `.tds` says of fields; all else in it stays as it is."""
+"""Read and edit what a `.tds` says of fields and columns; all else in it stays as it is."""
 
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import chain, count
 from pathlib import Path as File
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -12,22 +15,155 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from lxml import etree
 from lxml.etree import _Element as Element
 
-from tableau_pipeline.metadata.columns import Following, Tables
 from tableau_pipeline.metadata.document import (
     AGGREGATIONS,
     Document,
     attributes_of,
     default_role,
+    fields_in,
     insert,
     label,
     local_name,
     parsed,
     place,
     plain,
+    quoted,
     set_type,
+    texts_of,
+    unquoted,
+    with_fields,
 )
-from tableau_pipeline.metadata.formulas import fields_in, quoted, unquoted, with_fields
 from tableau_pipeline.metadata.merge import TAKEN, Path, Values
+
+# The columns of each table by its name in the file: (name, Hyper's SQL type), in order.
+Tables = Mapping[str, Sequence[tuple[str, str]]]
+# By Hyper's type: the types of Tableau that mean it, the usual one first, and the remote type.
+_TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        "BOOLEAN": (("boolean",), "11"),
+        "SMALLINT": (("integer",), "2"),
+        "INTEGER": (("integer",), "3"),
+        "BIGINT": (("integer",), "20"),
+        "NUMERIC": (("real", "integer"), "131"),
+        "REAL": (("real",), "4"),
+        "DOUBLE PRECISION": (("real",), "5"),
+        "BYTES": (("string",), "128"),
+        "DATE": (("date",), "133"),
+        "TIMESTAMP": (("datetime",), "135"),
+        "TIMESTAMPTZ": (("datetime",), "135"),
+        "GEOGRAPHY": (("spatial",), "WKB"),
+    }
+)
+_TEXT = (("string",), "129")
+# What a new column has in common with its neighbours.
+_OF_THE_TABLE = frozenset({"parent-name", "family", "object-id"})
+# What a column of another type does not have.
+_OF_THE_TYPE = frozenset({"precision", "scale", "width", "collation", "attributes"})
+
+
+class Following(Document):
+    """A `.tds` whose columns become those of a file, wherever it lists them."""
+
+    def __init__(self, root: Element) -> None:
+        super().__init__(root)
+        tables = {each.local: each.table for each in self.records}
+        # By local name; and by table and list, the last one, after which others go.
+        self._entries: dict[str, list[Element]] = defaultdict(list)
+        self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
+        self._ordinals: dict[Element, int] = defaultdict(int)
+        lists = ("connection//metadata-record[@class='column']", "connection//cols/map")
+        parts = [f"./{each}" for each in lists] + [f"./extract//{each}" for each in lists]
+        for each in chain.from_iterable(map(root.iterfind, parts)):
+            texts, parent = texts_of(each), each.getparent()
+            local, ordinal = texts.get("local-name") or each.get("key", ""), texts.get("ordinal")
+            self._entries[local].append(each)
+            if parent is not None:
+                number = int(ordinal) if ordinal and ordinal.isdecimal() else 0
+                self._ordinals[parent] = max(self._ordinals[parent], number)
+                self._last[tables.get(local, "")][parent] = each
+        # The field of a column that was there before may be left, and is taken up again.
+        made = {name for name, each in self.columns.items() if each.find("calculation") is not None}
+        groups = {each.get("name", "") for each in root if plain(each) == "group"}
+        self._used = {*tables, *made, *groups}
+
+    def follow(self, tables: Tables) -> None:
+        """Add the columns that are new, remove those that are gone, and change types.
+
+        Raises:
+            ValueError: the tables are others.
+        """
+        if (have := {table for table, _ in self.locals}) != set(tables):
+            raise ValueError(
+                f"its tables are {', '.join(sorted(have)) or 'not known'}, and those to be "
+                f"published {', '.join(sorted(tables))}"
+            )
+        gone = dict(self.locals)
+        for table, columns in tables.items():
+            for name, type_ in columns:
+                if local := gone.pop((table, name), None):
+                    self._retype(local, type_)
+                else:
+                    self._append(table, name, type_)
+        for entry in chain.from_iterable(self._entries[local] for local in gone.values()):
+            if (parent := entry.getparent()) is not None:
+                parent.remove(entry)
+        self.drop(set(gone.values()))
+
+    def _append(self, table: str, name: str, type_: str) -> None:
+        """Add a column after those of its table."""
+        numbered = (f"{name} ({table}) {number}" for number in count(1))
+        names = map(quoted, chain([name, f"{name} ({table})"], numbered))
+        local = next(each for each in names if each not in self._used)
+        self._used.add(local)
+        texts = {
+            **_texts(type_),
+            "remote-name": name,
+            "remote-alias": name,
+            "local-name": local,
+            "contains-null": "true",
+        }
+        for parent, neighbour in self._last[table].items():
+            new = deepcopy(neighbour)
+            if new.tag == "map":
+                new.set("key", local)
+                new.set("value", f"{new.get('value', '').rpartition('].[')[0]}].{quoted(name)}")
+            else:
+                self._ordinals[parent] += 1
+                _rewrite(new, {**texts, "ordinal": str(self._ordinals[parent])}, _OF_THE_TABLE)
+            place(parent, parent.index(neighbour) + 1, new)
+            self._last[table][parent] = new
+        if local in self.columns:
+            set_type(self.columns[local], texts["local-type"])
+
+    def _retype(self, local: str, type_: str) -> None:
+        """Give a column the type that it has in the file."""
+        known = (None, "", *_type(type_)[0])
+        old = [e for e in self._entries[local] if texts_of(e).get("local-type") not in known]
+        for record in old:
+            _rewrite(record, _texts(type_), texts_of(record).keys() - _OF_THE_TYPE)
+        if old and local in self.columns:
+            set_type(self.columns[local], _texts(type_)["local-type"])
+
+
+def _type(type_: str) -> tuple[tuple[str, ...], str]:
+    return _TYPES.get(type_.partition("(")[0], _TEXT)
+
+
+def _texts(type_: str) -> dict[str, str]:
+    """What a record says of a column of this type of Hyper."""
+    (datatype, *_), remote = _type(type_)
+    usual = AGGREGATIONS.get(datatype, "Count")
+    return {"local-type": datatype, "remote-type": remote, "aggregation": usual}
+
+
+def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
+    """Set texts of a record, and remove all else but what is to be kept."""
+    for child in list(record):
+        if plain(child) in texts:
+            child.text = texts[plain(child)]
+        elif plain(child) not in kept:
+            record.remove(child)
+
 
 _NONE: Values = MappingProxyType({})
 _BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")

@@ -14,7 +14,7 @@ import tableauserverclient as TSC
 from urllib3.util import Retry
 
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.metadata.formulas import quoted
+from tableau_pipeline.metadata.document import quoted
 from tableau_pipeline.publishing.errors import SESSION_GONE
 from tableau_pipeline.publishing.http import WireAdapter
 

@@ -23,10 +23,9 @@ from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.extracts.metadata import Declared, lost
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.digest import Metadata
-from tableau_pipeline.metadata.merge import Merge, conflict_phrases, is_about
+from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.metadata.merge import NOTHING, Merge, conflict_phrases, is_about
 from tableau_pipeline.metadata.tds import pack
-from tableau_pipeline.metadata.written import NOTHING
 from tableau_pipeline.objects.stores import opened, scratch, store_errors
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.site import TableauSite

@@ -12,7 +12,7 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import Delta, RowCounts
-from tableau_pipeline.metadata.digest import Metadata
+from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases
 from tableau_pipeline.refresh.observe import Base
 

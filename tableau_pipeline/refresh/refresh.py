@@ -42,8 +42,7 @@ from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.extracts.metadata import Declared
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.metadata.fields import Inherited
-from tableau_pipeline.metadata.merge import Merge, is_about
-from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.metadata.merge import Merge, Written, is_about
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite

@@ -20,7 +20,7 @@ from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.digest import Metadata
+from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite

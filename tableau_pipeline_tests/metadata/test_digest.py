@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.metadata.digest import Metadata, read_metadata
+from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.publishing.rest import tds_in
 
 # Of the form that Tableau's products write, with two tables and what an analyst adds to them.

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from tableau_pipeline.metadata.columns import Tables
-from tableau_pipeline.metadata.digest import read_metadata
+from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.merge import TAKEN, Values, merge
-from tableau_pipeline.metadata.tds import Tds, pack
+from tableau_pipeline.metadata.tds import Tables, Tds, pack
 from tableau_pipeline_tests.metadata.test_digest import TDS
 
 TABLES: Tables = {

@@ -15,7 +15,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.fields import MetadataPolicy
-from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.metadata.merge import Written
 from tableau_pipeline.publishing import about
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights

@@ -15,7 +15,7 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Diff, ReplaceAll
 from tableau_pipeline.core.journal import FORMAT
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.metadata.digest import read_metadata
+from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.publishing.rest import tds_in

@@ -20,8 +20,13 @@ from tableau_pipeline.core.journal import (
     read_history,
 )
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.metadata.about import Permission
-from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members, MetadataPolicy
+from tableau_pipeline.metadata.fields import (
+    Calculation,
+    FieldMetadata,
+    Members,
+    MetadataPolicy,
+    Permission,
+)
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault

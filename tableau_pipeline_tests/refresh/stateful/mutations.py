@@ -11,11 +11,9 @@ from tableau_pipeline.core.journal import Record
 from tableau_pipeline.core.server import Window
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.metadata import Declared
-from tableau_pipeline.metadata.about import CERTIFIED, OWNER
-from tableau_pipeline.metadata.fields import MetadataPolicy
-from tableau_pipeline.metadata.merge import Merge, Values, merge
+from tableau_pipeline.metadata.fields import CERTIFIED, OWNER, MetadataPolicy
+from tableau_pipeline.metadata.merge import Merge, Values, Written, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
-from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.deliver import Delivery, tell
 from tableau_pipeline.refresh.observe import Base, Observer

@@ -20,7 +20,7 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.hyper.build import Relationship
-from tableau_pipeline.metadata.about import Permission
+from tableau_pipeline.metadata.fields import Permission
 from tableau_pipeline_tests.refresh.stateful.models.tables import (
     KEYS,
     MOMENTS,
