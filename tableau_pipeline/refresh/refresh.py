@@ -44,7 +44,7 @@ from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.metadata.fields import Inherited
 from tableau_pipeline.metadata.merge import Merge, Written, is_about
 from tableau_pipeline.publishing.about import AboutOnServer
-from tableau_pipeline.publishing.jobs import Jobs
+from tableau_pipeline.publishing.rest import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.deliver import Delivery, tell

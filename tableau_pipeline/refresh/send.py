@@ -22,7 +22,7 @@ from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
-from tableau_pipeline.publishing.jobs import Jobs
+from tableau_pipeline.publishing.rest import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.report import phase

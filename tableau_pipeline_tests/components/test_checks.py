@@ -11,9 +11,8 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterInvalidSubsetError
 
-from tableau_pipeline.components.inherited import inherited_fields
 from tableau_pipeline.components.journal import JOURNAL
-from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.components.published_datasource import inherited_fields, refresh_assets
 from tableau_pipeline.components.reporting import check_specs
 from tableau_pipeline.components.triggers import DbtTrigger
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Reconcile, Table
