@@ -23,7 +23,7 @@ from tableau_pipeline.core.declaration import (
     Declaration,
     megabytes,
 )
-from tableau_pipeline.core.server import Change, RemoteDatasource
+from tableau_pipeline.core.drift import Change, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 
 _URGENCY = [*State]

@@ -23,8 +23,8 @@ from tableau_pipeline.core.declaration import (
     root_of,
     tags_of,
 )
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import ClaimRelease, read_history
-from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.checks import TypedSnapshots

@@ -9,7 +9,7 @@ from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing.rest import Jobs
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.observe import recover
 from tableau_pipeline.refresh.send import Sender

@@ -6,8 +6,8 @@ import dagster as dg
 
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, root_of
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 

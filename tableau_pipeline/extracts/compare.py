@@ -11,7 +11,7 @@ from tableauhyperapi import Connection, TableName
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, SchemaPolicy
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import table_source

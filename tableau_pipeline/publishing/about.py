@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.fields import CERTIFIED, DESCRIPTION, NOTE, OWNER
 from tableau_pipeline.metadata.merge import Path, Values

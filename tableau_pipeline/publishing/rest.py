@@ -1,16 +1,15 @@
-"""Read what Tableau sends: lists, data sources, jobs and their end, tasks, a package's `.tds`."""
+"""Read what Tableau sends: lists, data sources, jobs, refresh tasks, the `.tds` in a package."""
 
-import logging
 import os
 import shutil
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 from xml.etree.ElementTree import Element
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
@@ -20,12 +19,9 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.core.server import Job, RemoteDatasource, Timeouts
+from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import LARGEST
-
-if TYPE_CHECKING:
-    from tableau_pipeline.publishing.site import TableauSite
 
 # The largest page that Tableau returns.
 _PAGE_SIZE = 1000
@@ -173,88 +169,6 @@ def listed_job(item: TSC.BackgroundJobItem) -> Job | None:
     kind = _KINDS.get((item.type or "").replace("_", "").casefold())
     outcome = _STATUSES.get(item.status)
     return kind and Job(str(item.id), outcome, kind, created_at=item.created_at)
-
-
-_GROWTH = 1.5
-# Seconds: shorter waits are not logged.
-_WORTH_LOGGING = 1
-# Seconds: HTTP dates have whole seconds, so within less the server's clock may not move at all.
-_RESOLUTION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Jobs:
-    """Waits for jobs. `sleep` takes seconds; time is measured by the server's clock."""
-
-    server: "TableauSite"
-    timeouts: Timeouts
-    sleep: Callable[[float], None]
-    log: logging.Logger
-
-    def wait(self, job_id: str, *, meanwhile: Callable[[], None] | None = None) -> Job | None:
-        """Wait for a job; return it finished, or None if the server no longer knows it.
-
-        A job that takes too long is cancelled. `timeouts.queue` limits the time until it starts,
-        `timeouts.job` the time from then on.
-
-        Args:
-            meanwhile: another look, in turn with those at the job, until the job has started and
-                once after that.
-
-        Raises:
-            RefreshError: the job has not finished in time, and may still take effect.
-        """
-        began = self.server.now()
-        pauses = _pauses(self.timeouts.first_poll, self.timeouts.longest_poll)
-        while True:
-            status = self.server.job(job_id)
-            if status is None or status.outcome:
-                return status
-            if not self._slept(next(pauses), status, began):
-                return self._give_up(job_id, status)
-            if meanwhile:
-                meanwhile()
-                if not self._slept(next(pauses), status, began):
-                    return self._give_up(job_id, status)
-                meanwhile = None if status.started_at else meanwhile
-
-    def _slept(self, pause: float, status: Job, began: datetime) -> bool:
-        """Wait until the next look; return whether there is time for one."""
-        since, limit, doing = began, self.timeouts.queue, "in the queue"
-        if status.started_at:
-            since, limit, doing = status.started_at, self.timeouts.job, "running"
-        # Both ends are read from the server's clock, because the one of this host may be wrong.
-        left = limit - (self.server.now() - since).total_seconds()
-        if pause >= _WORTH_LOGGING:
-            self.log.info("Waiting for job %s on the server (%s)", status.id, doing)
-        if left > 0:
-            self.sleep(min(pause, max(left, _RESOLUTION)))
-        return left > 0
-
-    def _give_up(self, job_id: str, last: Job) -> Job | None:
-        limit = (
-            f"did not finish within {self.timeouts.job:.0f} s (job_timeout)"
-            if last.started_at
-            else f"did not start within {self.timeouts.queue:.0f} s (queue_timeout)"
-        )
-        if self.server.cancel(job_id):
-            notes = f"{last.notes} It was cancelled because it {limit}.".strip()
-            return replace(last, outcome=Outcome.CANCELLED, notes=notes)
-        # The job may have finished just before the attempt to cancel it.
-        status = self.server.job(job_id)
-        if status is None or status.outcome:
-            return status
-        raise RefreshError(
-            f"Job {job_id} on {self.server.url} {limit}, and it cannot be cancelled for certain. "
-            "It may still take effect, so nothing else is sent: the next run asks for it again. If "
-            "it hangs, cancel it on the server's Jobs page."
-        )
-
-
-def _pauses(pause: float, longest: float) -> Generator[float]:
-    while True:
-        yield pause
-        pause = min(pause * _GROWTH, longest)
 
 
 _DAY = 24 * 60

@@ -20,7 +20,7 @@ from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, megabytes, project_path
-from tableau_pipeline.core.server import Job, RemoteDatasource
+from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import LARGEST, Metadata, read_metadata
 from tableau_pipeline.publishing import counts, rest

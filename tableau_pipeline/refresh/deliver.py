@@ -17,11 +17,11 @@ from tableau_pipeline.core.checkpoint import (
     TableContent,
 )
 from tableau_pipeline.core.declaration import file_name
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
-from tableau_pipeline.extracts.metadata import Declared, lost
+from tableau_pipeline.extracts.desired import Declared, lost
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import NOTHING, Merge, conflict_phrases, is_about

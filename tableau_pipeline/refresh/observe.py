@@ -7,11 +7,11 @@ from datetime import timedelta
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
+from tableau_pipeline.core.drift import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.core.journal import History, Intent, Recovered
-from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import Metadata
-from tableau_pipeline.publishing.rest import Jobs
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.reconcile import Reconciler

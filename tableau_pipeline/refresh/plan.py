@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration, megabytes, root_of
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import Delta, RowCounts

@@ -12,7 +12,7 @@ from tableauhyperapi import Connection, HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Reconcile, megabytes
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefreshError
 from tableau_pipeline.extracts.checks import damage

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
+from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import History, Journal, Recovered, read_history
-from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
@@ -38,13 +38,12 @@ from tableau_pipeline.extracts.compare import (
     published_tables,
 )
 from tableau_pipeline.extracts.delta import Delta, counts, remove, total
-from tableau_pipeline.extracts.desired import Models
-from tableau_pipeline.extracts.metadata import Declared
+from tableau_pipeline.extracts.desired import Declared, Models
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.metadata.fields import Inherited
 from tableau_pipeline.metadata.merge import Merge, Written, is_about
 from tableau_pipeline.publishing.about import AboutOnServer
-from tableau_pipeline.publishing.rest import Jobs
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.deliver import Delivery, tell

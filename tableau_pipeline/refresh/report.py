@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, megabytes
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract

@@ -16,13 +16,13 @@ from tableau_pipeline.core.checkpoint import (
     SiteBehaviour,
 )
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.core.drift import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.core.journal import Intent
-from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
-from tableau_pipeline.publishing.rest import Jobs
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.report import phase

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pyspark.sql import SparkSession
 from tableauhyperapi import Connection, CreateMode
 
-from tableau_pipeline.core.server import Timeouts
+from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd, connect, hyper_process
 from tableau_pipeline.publishing.session import (

@@ -22,8 +22,8 @@ from tableau_pipeline.core.declaration import (
     Retain,
     Table,
 )
+from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.lake_table import InCatalog, LakeTable
-from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.process import hyper_process

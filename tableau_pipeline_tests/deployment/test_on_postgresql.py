@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tableau_pipeline.components.journal import JOURNAL
-from tableau_pipeline.core.server import Job
+from tableau_pipeline.core.drift import Job
 from tableau_pipeline_tests.components.support.location import rows_on
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running, until

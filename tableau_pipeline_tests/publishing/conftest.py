@@ -16,7 +16,7 @@ import requests
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.parquet import TableSource

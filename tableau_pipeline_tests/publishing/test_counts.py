@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.build import Relationship, build_extract
 from tableau_pipeline.hyper.parquet import TableSource

@@ -8,7 +8,7 @@ import pytest
 import requests
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing import about
 from tableau_pipeline.publishing import rest as lookup

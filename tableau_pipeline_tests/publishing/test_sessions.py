@@ -15,7 +15,7 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import about
 from tableau_pipeline.publishing.errors import SignInError

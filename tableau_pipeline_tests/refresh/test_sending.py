@@ -17,10 +17,10 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, PublishMode
 from tableau_pipeline.core.declaration import Diff, Reconcile
+from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
-from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.rest import Jobs
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Publish
 from tableau_pipeline.refresh.report import Report

@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tableau_pipeline.core.server import Timeouts
+from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.resources.services import as_failure

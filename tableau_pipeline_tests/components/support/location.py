@@ -19,8 +19,8 @@ from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal
 from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.drift import Job, Timeouts
 from tableau_pipeline.core.journal import History, Record, read_history
-from tableau_pipeline.core.server import Job, Timeouts
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.resources import (

@@ -11,8 +11,8 @@ from random import Random
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Owner
-from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.refresh.plan import Options, Publish

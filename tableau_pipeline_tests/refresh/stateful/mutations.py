@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
-from tableau_pipeline.core.server import Window
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.metadata import Declared
+from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.fields import CERTIFIED, OWNER, MetadataPolicy
 from tableau_pipeline.metadata.merge import Merge, Values, Written, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
@@ -50,7 +50,7 @@ def _without_conflicts() -> AbstractContextManager:
     def careless(*sides: Any, on_conflict: str) -> Merge:
         return replace(merge(*sides, on_conflict="replace"), conflicts=())
 
-    return mock.patch("tableau_pipeline.extracts.metadata.merge", careless)
+    return mock.patch("tableau_pipeline.extracts.desired.merge", careless)
 
 
 def _telling(**other: Any) -> AbstractContextManager:

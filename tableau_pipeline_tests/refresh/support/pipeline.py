@@ -18,8 +18,8 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Policy, Table
+from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Intent, Journal, Record, read_history
-from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.hyper_file import read_table

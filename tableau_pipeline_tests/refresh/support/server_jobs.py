@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tableau_pipeline.core.server import Job
+from tableau_pipeline.core.drift import Job
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
 
