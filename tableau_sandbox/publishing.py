@@ -194,6 +194,7 @@ def _republished(services: Services, target: Datasource, publication: Publicatio
     description = publication.description
     return replace(
         target,
+        owner=publication.user if services.options.publisher_owns else target.owner,
         description=target.description if description is None else description,
         use_remote_query_agent=publication.use_remote_query_agent,
         updated_at=services.stamp_of_change(target.updated_at),

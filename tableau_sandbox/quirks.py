@@ -50,6 +50,7 @@ class Quirks:
         "keeps-metadata", "what publish mode Replace does besides replacing the data"
     )
     packages: bool = option(True, "packaged data sources can be published")
+    publisher_owns: bool = option(False, "who publishes over a data source owns it from then on")
     download_without_extract: Literal["tds", "tdsx"] = option(
         "tds", "the result of a download without the extract"
     )

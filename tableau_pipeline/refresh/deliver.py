@@ -27,7 +27,7 @@ from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import NOTHING, Merge, conflict_phrases, is_about
 from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.objects.stores import opened, scratch, store_errors
-from tableau_pipeline.publishing.about import AboutOnServer
+from tableau_pipeline.publishing.about import AboutOnServer, describe
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables, work_in
@@ -85,6 +85,7 @@ class Delivery:
             sent = self._proved(self._published(plan, extract, target, remote))
             if not plan.merged:
                 sent = self._declared_set(plan.mode, sent, extract)
+            sent = self._given_back(sent, remote) if remote else sent
         elif remote is None:
             raise ValueError(f"{plan.decision} needs a data source")
         elif isinstance(plan, NoChange):
@@ -292,6 +293,21 @@ class Delivery:
         except DriftError as error:
             return replace(sent, warnings=(*sent.warnings, f"{error} Its metadata is not set yet"))
         return replace(again, warnings=(*sent.warnings, *again.warnings))
+
+    def _given_back(self, sent: Sent, before: RemoteDatasource) -> Sent:
+        """Give the data source back to its owner, where whoever publishes becomes the owner."""
+        server, owner = self.sender.server, before.owner_id
+        # A declared owner gets it with all else that is said of the data source.
+        if sent.remote.owner_id == owner or self.content.declaration.owner:
+            return sent
+        began = server.now()
+        try:
+            describe(server, before.luid, owner=owner)
+            remote, distrust = changed_since(server, sent.remote, began)
+        except RefreshError as error:
+            warning = f'"{before.name}" is no longer owned by {owner}, its owner before: {error}'
+            return replace(sent, warnings=(*sent.warnings, warning))
+        return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
     def _proved(self, sent: Sent) -> Sent:
         """Resolve distrust by content: if it equals what was sent, no other user changed it."""

@@ -8,10 +8,13 @@ next refresh of the data source finds the intent open, and `recover` sends nothi
   describes; `observe` confirms that by time stamp or by rows. If it was cancelled or failed, the
   server holds what it held before. A cancelled change is planned again; after a failed one, the
   refresh is a full publish, as the same update would only fail again.
-* Its job is not known: `recover` waits until none that it could have become can run any more, and
-  refuses to go on before. What the server holds then is not known.
+* Its job is not known: no other request is sent while a job that it could have become may still
+  run. `recover` waits for such jobs; where the server does not list them, it refuses until the time
+  limits of jobs have passed. What the server holds then is not known.
 
-No update builds on what is not known or not confirmed: the refresh that found it is a full publish.
+No update builds on what is not known or not confirmed, or on what another user may have changed:
+`distrust` says why, wherever it stands, and also in records. The refresh that finds it is a full
+publish.
 """
 
 import logging

@@ -226,6 +226,19 @@ def test_owner_after_an_interruption(new_pipeline: NewPipeline):
     assert pipeline.wrong() == []
 
 
+def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
+    """Prevents: who publishes for the pipeline takes a data source from its owner."""
+    pipeline = new_pipeline(on={"publisher_owns": True})
+    pipeline.run()
+    site = pipeline.eyes
+    about.describe(site, str(item_of(pipeline).id), owner=about.grantee(site, "user", "ann"))
+    pipeline.model("flights", flights(9))
+    assert pipeline.run(full=True).warnings == ()
+    assert said(pipeline)["owner"] == "ann"
+    assert pipeline.wrong() == []
+    assert pipeline.run().decision == "no change"
+
+
 def test_overwrite_that_forgets(new_pipeline: NewPipeline):
     """Prevents: after a publish, what is declared is gone, and taken for the wish of people."""
     pipeline = new_pipeline(owner="ann", **SAID)

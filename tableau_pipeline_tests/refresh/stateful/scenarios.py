@@ -186,8 +186,9 @@ def quirks(chance: Random) -> dict[str, Any]:
     """An answer to each question that Tableau leaves open, mostly the usual one."""
     drawn, hints = {}, get_type_hints(Quirks)
     for each in fields(Quirks):
-        if each.name == "packages":
-            # Without them, what is declared of fields is refused all along.
+        if each.name in ("packages", "publisher_owns"):
+            # Without packages, what is declared of fields is refused all along; and not every user
+            # of a pipeline may give a data source back.
             continue
         usual, hint = each.default, hints[each.name]
         if each.name == "late_stamp_seconds":
