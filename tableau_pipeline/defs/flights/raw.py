@@ -32,16 +32,17 @@ SCHEMAS = {
 }
 
 
-def read(spark: SparkSession, table: str) -> DataFrame:
-    """Return the rows of `table` (a key of `SCHEMAS`); `NA` becomes NULL.
+def read(spark: SparkSession, table: str, columns: str = "") -> DataFrame:
+    """Return the rows of `table` (a key of `SCHEMAS`), or some of its columns; `NA` becomes NULL.
 
     They are read here and sent to Spark, whose executors may not have the package.
     """
-    names, file = [each.split()[0] for each in SCHEMAS[table].split(", ")], csv_file(table)
+    schema, file = columns or SCHEMAS[table], csv_file(table)
+    names = [each.split()[0] for each in schema.split(", ")]
     null = {"null_values": ["NA"], "strings_can_be_null": True}
     options = csv.ConvertOptions(include_columns=names, **null)
     with ZipFile(file).open(file.stem) if file.suffix == ".zip" else file.open("rb") as content:
-        return spark.createDataFrame(csv.read_csv(content, convert_options=options), SCHEMAS[table])
+        return spark.createDataFrame(csv.read_csv(content, convert_options=options), schema)
 
 
 def csv_file(table: str) -> Path:
@@ -119,7 +120,7 @@ def raw_airports(spark: SparkResource) -> DataFrame:
 def raw_planes(spark: SparkResource) -> DataFrame:
     """The planes on the US aviation register; of others that flew, only the tail number."""
     registered = read(spark.spark_session, "planes")
-    flown = read(spark.spark_session, "flights").select("tailnum").dropna().distinct()
+    flown = read(spark.spark_session, "flights", "tailnum STRING").dropna().distinct()
     return registered.unionByName(
         flown.join(registered, "tailnum", "left_anti"), allowMissingColumns=True
     )
