@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
+from pydantic import Field
 
 from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.components.journal import DagsterJournal
@@ -29,6 +30,13 @@ _WHY = {
     State.FAILED: _STOPPED,
     State.LATE: "These data are late",
 }
+_RETRIED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+
+class _Seen(dg.Config):
+    """By key, what the sensor found; "" is that no warning is to stand."""
+
+    texts: dict[str, str] = Field(default={})
 
 
 def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
@@ -38,9 +46,13 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
         return dg.Definitions()
 
     @dg.op(name="set_quality_warnings", pool=POOL, out=dg.Out(dg.Nothing))
-    def set_all(context: dg.OpExecutionContext, tableau: TableauServerResource) -> None:
+    def set_all(
+        context: dg.OpExecutionContext, config: _Seen, tableau: TableauServerResource
+    ) -> None:
+        # Looks again: a refresh may have ended since. Where one has begun, what was seen stands.
+        texts = config.texts | dict(_texts(context.instance, watched))
         with as_failure(context.log), tableau.session(context.log) as site:
-            if problems := [*_set(site, context.instance, watched)]:
+            if problems := [*_set(site, context.instance, watched, texts)]:
                 raise RefreshError("\n".join(problems))
 
     @dg.job(name=_JOB, description="Sets and removes warnings at data sources.")
@@ -56,29 +68,34 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         before = json.loads(context.cursor or "{}")
+        kept = {key: text for key, text in before.items() if key in watched}
         # Of those that are being refreshed, nothing is known before the end.
-        now = before | dict(_texts(context.instance, watched))
-        is_changed = any(before.get(key) != text for key, text in now.items())
+        now = kept | dict(_texts(context.instance, watched))
+        # One that is new here may have a warning from before.
+        is_changed = any(kept.get(key) != text for key, text in now.items())
         for last in context.instance.get_run_records(dg.RunsFilter(job_name=_JOB), limit=1):
-            has_failed = last.dagster_run.status is dg.DagsterRunStatus.FAILURE
+            has_failed = last.dagster_run.status in _RETRIED
             is_changed |= has_failed and time.time() - (last.end_time or 0) > _RETRY
-        return dg.SensorResult([dg.RunRequest()] if is_changed else [], cursor=json.dumps(now))
+        config = {"ops": {set_all.name: {"config": {"texts": now}}}}
+        requests = [dg.RunRequest(run_config=config)] if is_changed else []
+        return dg.SensorResult(requests, cursor=json.dumps(now))
 
     return dg.Definitions(jobs=[job], sensors=[sensor])
 
 
 def _set(
-    site: TableauSite, instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
+    site: TableauSite,
+    instance: dg.DagsterInstance,
+    watched: Mapping[str, PublishedDatasource],
+    texts: Mapping[str, str],
 ) -> Iterator[str]:
     """Set and remove warnings; yield what another try may mend."""
-    # Looks again: a refresh may have come since the sensor did.
-    for key, text in _texts(instance, watched):
-        record = read_history(DagsterJournal(instance, key).records()).recovered.record
-        if record is None or record.luid is None:
-            continue
+    for key, text in texts.items():
         try:
-            tag = below(watched[key], tableau_project_root()).tag
-            set_warning(site, record.luid, tag, text)
+            record = read_history(DagsterJournal(instance, key).records()).recovered.record
+            if record and record.luid:
+                tag = below(watched[key], tableau_project_root()).tag
+                set_warning(site, record.luid, tag, text or None)
         except (RefusedError, SignInError) as error:
             # Such as on a site without the license.
             site.log.warning("quality_warning of %s has no effect: %s", key, error)
@@ -88,8 +105,8 @@ def _set(
 
 def _texts(
     instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
-) -> Iterator[tuple[str, str | None]]:
-    """Yield by key what is to stand at a data source, if anything; not while it is refreshed."""
+) -> Iterator[tuple[str, str]]:
+    """Yield by key what is to stand at a data source, or ""; nothing while it is refreshed."""
     found = known(instance, watched)
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
     ages = instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks.values()])
@@ -101,4 +118,4 @@ def _texts(
             yield key, f"{why}: the rows may be out of date.{when}"
         elif state is not State.RUNNING:
             said = age.description if age and not age.passed else None
-            yield key, said.partition("\n")[0] if said else None
+            yield key, said.partition("\n")[0] if said else ""
