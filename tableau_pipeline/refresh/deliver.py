@@ -82,10 +82,12 @@ class Delivery:
         remote = self._in_place()
         target = self._target(plan, desired, size=extract.size if extract else 0)
         if isinstance(plan, Publish) and extract:
-            sent = self._proved(self._published(plan, extract, target, remote))
+            sent = self._published(plan, extract, target, remote)
+            # At once: whoever owned it is known only until this refresh ends.
+            sent = self._proved(self._given_back(sent, remote))
             if not plan.merged:
                 sent = self._declared_set(plan.mode, sent, extract)
-            sent = self._given_back(sent, remote) if remote else sent
+                sent = self._given_back(sent, remote)
         elif remote is None:
             raise ValueError(f"{plan.decision} needs a data source")
         elif isinstance(plan, NoChange):
@@ -294,19 +296,25 @@ class Delivery:
             return replace(sent, warnings=(*sent.warnings, f"{error} Its metadata is not set yet"))
         return replace(again, warnings=(*sent.warnings, *again.warnings))
 
-    def _given_back(self, sent: Sent, before: RemoteDatasource) -> Sent:
+    def _given_back(self, sent: Sent, before: RemoteDatasource | None) -> Sent:
         """Give the data source back to its owner, where whoever publishes becomes the owner."""
-        server, owner = self.sender.server, before.owner_id
         # A declared owner gets it with all else that is said of the data source.
-        if sent.remote.owner_id == owner or self.content.declaration.owner:
+        if before is None or self.content.declaration.owner:
+            return sent
+        server, owner = self.sender.server, before.owner_id
+        if sent.remote.owner_id == owner:
             return sent
         began = server.now()
         try:
             describe(server, before.luid, owner=owner)
-            remote, distrust = changed_since(server, sent.remote, began)
         except RefreshError as error:
             warning = f'"{before.name}" is no longer owned by {owner}, its owner before: {error}'
             return replace(sent, warnings=(*sent.warnings, warning))
+        try:
+            remote, distrust = changed_since(server, sent.remote, began)
+        except RefreshError as error:
+            remote = replace(sent.remote, owner_id=owner)
+            distrust = f"what it shows since its owner has it back is not known: {error}"
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
     def _proved(self, sent: Sent) -> Sent:

@@ -14,14 +14,14 @@ from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.foresee import foresee
-from tableau_pipeline.metadata.fields import MetadataPolicy
+from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.metadata.merge import Written
 from tableau_pipeline.publishing import about
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
-from tableau_sandbox.faults import Delay, HideRows
+from tableau_sandbox.faults import Delay, FailJob, HideRows
 
 NewPipeline = Callable[..., Pipeline]
 WRITES = ("PUT", "POST", "DELETE")
@@ -237,6 +237,22 @@ def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
     assert said(pipeline)["owner"] == "ann"
     assert pipeline.wrong() == []
     assert pipeline.run().decision == "no change"
+
+
+def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
+    """Prevents: a refresh that fails halfway takes a data source from its owner for good."""
+    pipeline = new_pipeline(
+        on={"publisher_owns": True, "replace": "like-overwrite"},
+    )
+    (table,) = pipeline.declaration.tables
+    pipeline.policy(table.policy, fields=(FieldMetadata("delay", caption="Delay"),))
+    pipeline.run()
+    site = pipeline.eyes
+    about.describe(site, str(item_of(pipeline).id), owner=about.grantee(site, "user", "ann"))
+    pipeline.model("flights", flights(9))
+    with pipeline.sandbox.armed(FailJob(nth=2)), pytest.raises(RefreshError):
+        pipeline.run(full=True)
+    assert said(pipeline)["owner"] == "ann"
 
 
 def test_overwrite_that_forgets(new_pipeline: NewPipeline):
