@@ -81,7 +81,7 @@ class FileDrop(YamlComponent):
             found = look(folder, self.pattern, json.loads(context.cursor or "{}"))
             alike = self._alike(found)
             left_out = {*chain(*alike)}
-            # Without a place in the cursor, a file begins anew once it is the only one.
+            # Without a place in the cursor, a file starts over once it is the only one.
             files = {name: seen for name, seen in found.items() if name not in left_out}
             requests = [
                 self._request(folder / name, seen["stamp"])

@@ -90,12 +90,15 @@ def _set(
     texts: Mapping[str, str],
 ) -> Iterator[str]:
     """Set and remove warnings; yield what another try may mend."""
-    for key, text in texts.items():
+    for key, datasource in watched.items():
+        # What the sensor saw may name others, if the code location was loaded again since.
+        if key not in texts:
+            continue
         try:
             record = read_history(DagsterJournal(instance, key).records()).recovered.record
             if record and record.luid:
-                tag = below(watched[key], tableau_project_root()).tag
-                set_warning(site, record.luid, tag, text or None)
+                tag = below(datasource, tableau_project_root()).tag
+                set_warning(site, record.luid, tag, texts[key] or None)
         except (RefusedError, SignInError) as error:
             # Such as on a site without the license.
             site.log.warning("quality_warning of %s has no effect: %s", key, error)

@@ -43,6 +43,8 @@ def watching(
             return None
         meanwhile()
         config = result.run_requests[0].run_config
+        # As if the sensor had still known one that is declared no more.
+        config["ops"]["set_quality_warnings"]["config"]["texts"]["removed"] = ""
         done = job.execute_in_process(config, location.instance, raise_on_error=False)
         return done.success
 
@@ -92,6 +94,7 @@ def test_warnings_while_rows_may_be_old(location: Location):
 
 def test_a_refresh_that_begins_before_the_job(location: Location):
     """Prevents: nobody is warned of a refusal, since the sensor took the job's word for done."""
+    location.publish("removed")
     location.publish("old", declared=SAID)
     with watching(location, "old") as (site, tick):
         tick()
