@@ -260,8 +260,8 @@ class Delivery:
                 raise
             raise RefusedError(
                 f"{error} The file was a .tdsx package, to bring along what is declared "
-                f"({merged.phrase}): remove that from the declaration, or have the server take "
-                "such packages"
+                f"({merged.phrase}). If that is why: remove that from the declaration, or have "
+                "the server take such packages"
             ) from error
         sent = replace(sent, merged=merged)
         changed = lost(merged.tds, sent.metadata, self.declared) if sent.metadata else ()

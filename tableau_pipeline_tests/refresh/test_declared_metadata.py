@@ -161,7 +161,7 @@ def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
     """Prevents: where packages are refused, nobody knows why one was sent, or what to do."""
     pipeline = new_pipeline(on={"packages": False})
     captions(pipeline, delay="Delay")
-    told = r"not supported.* \(metadata: caption of delay\): remove that from the declaration"
+    told = r"not supported.* \(metadata: caption of delay\)\. If that is why: remove that from"
     with pytest.raises(RefusedError, match=told):
         pipeline.run()
     captions(pipeline)
