@@ -183,7 +183,8 @@ class Recovered(JournalRecord):
         match intent.outcome:
             case Outcome.DONE if target:
                 # A publish replaces all content, and with it whatever was distrusted.
-                now = now._with(rows={}, pending=None).holding(target.reached)
+                target = target.reached if is_new else target
+                now = now._with(rows={}, pending=None).holding(target)
                 return now._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
                 return now._with(distrust=intent.distrust or "a part of it was changed")
@@ -199,8 +200,10 @@ class Recovered(JournalRecord):
                     return self._with(pending=pending)
                 lost = "an earlier refresh was interrupted, and what it left is not known"
                 held = now.holding(target) if target else now
-                # Replace keeps the metadata, and so the schema in the record.
+                # Replace keeps the schema in the record, but may drop what was written.
                 record = held.record if is_new or self.record is None else self.record
+                if record and target and intent.mode is PublishMode.REPLACE:
+                    record = record.model_copy(update={"written": target.written})
                 return held._with(record=record, pending=pending, distrust=lost, sent=None)
             # It was cancelled or refused, so the server still holds what it held before.
             case _:

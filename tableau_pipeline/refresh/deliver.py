@@ -146,7 +146,8 @@ class Delivery:
         """Names the values that will have been set; several, if the request may not succeed."""
         record, declared, merged = self.base.checkpoint, self.declared, self.merged
         before = record.written if record and self.base.remote else ()
-        is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
+        mode = plan.mode if isinstance(plan, Publish) else None
+        is_whole = mode in NEW_METADATA
         # Those of the data source itself are set later.
         now = {path: value for path, value in declared.past.items() if is_about(path)}
         if not is_whole or plan.merged:
@@ -156,7 +157,9 @@ class Delivery:
         if not (now or before):
             return ()
         name = declared.stored.store(now)
-        return (name, *(before or (NOTHING,))) if is_whole else (name,)
+        # Some servers drop them in mode Replace.
+        dropped = (NOTHING,) * (mode is PublishMode.REPLACE)
+        return (name, *(before or (NOTHING,))) if is_whole else (name, *dropped)
 
     def _in_place(self) -> RemoteDatasource | None:
         """The data source, renamed or moved if its declaration changed since the last refresh."""
@@ -277,8 +280,7 @@ class Delivery:
         held = self.sender.server.metadata(sent.remote.luid)
         before = self.base.metadata
         if mode is PublishMode.REPLACE and before and held.digest == before.digest:
-            # Some servers drop them in this mode, too.
-            return sent
+            return replace(sent, target=sent.target.reached)
         is_edited = held.digest != sent.target.metadata
         merged = replace(self.declared, record=None).merged(held, None, is_edited=is_edited)
         if merged is None or not merged.changes:

@@ -295,7 +295,8 @@ class Sender:
             # Revisions may resolve what the time stamp leaves open: ours is the only new one.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
-            target = completed(target.reached, remote, metadata=digest)
+            target = target.reached if intent.mode in NEW_METADATA else target
+            target = completed(target, remote, metadata=digest)
         # Recorded before the tags are set: what may fail there must not lose the outcome. A later
         # refresh cannot see these intermediate time stamps, and the last one may be ours.
         intent = self._record(

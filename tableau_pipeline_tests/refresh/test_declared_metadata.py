@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import Diff, ReplaceAll
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.core.declaration import Diff, ReplaceAll, Republish
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.foresee import Note, foresee
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
@@ -19,7 +19,9 @@ from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import At
+from tableau_pipeline_tests.refresh.support.server_jobs import later
 from tableau_pipeline_tests.refresh.support.shipping import refused
+from tableau_sandbox.faults import FailJob
 
 
 def captions(pipeline: Pipeline, **captions: str) -> None:
@@ -223,6 +225,28 @@ def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
     assert "Its metadata is not set yet" in str(report.warnings)
     pipeline.run()
     assert_at_rest(pipeline, delay="Delay", carrier="Line")
+
+
+@pytest.mark.parametrize("after", ["a failure", "a crash", "an unknown outcome"])
+def test_they_come_back_where_replace_drops_them(new_pipeline: Callable[..., Pipeline], after: str):
+    """Prevents: declared metadata that a server drops is taken for removed by people, and stays
+    away, because the publish that sets it again did not come to an end."""
+    pipeline = new_pipeline(on={"replace": "like-overwrite"})
+    pipeline.declare(republish=Republish(growth=1e-6))
+    captions(pipeline, delay="Delay")
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    if after == "a crash":
+        assert killed_before(pipeline, "publish", nth=2)
+    elif after == "an unknown outcome":
+        assert killed_before(pipeline, "job")
+        later(pipeline)
+    else:
+        with pipeline.sandbox.armed(FailJob(nth=2)), pytest.raises(RefreshError):
+            pipeline.run()
+    assert "Delay" not in pipeline.tds()
+    pipeline.run()
+    assert_at_rest(pipeline, delay="Delay")
 
 
 def test_metadata_of_other_tables(pipeline: Pipeline):
