@@ -25,7 +25,6 @@ from tableau_pipeline.core.declaration import (
 )
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import ClaimRelease, read_history
-from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.checks import TypedSnapshots
 from tableau_pipeline.extracts.compare import Reconciliation
@@ -305,7 +304,7 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
                 setup = setup_of(
                     declaration, journal, snapshots=models, hyper=hyper, tableau=tableau
                 )
-                aged = _data_age(context, declaration, models)
+                aged = _data_age(context, declaration, setup)
                 seen = audit(setup, server)
                 found.append(replace(seen, warnings=(*seen.warnings, *aged)))
                 snapshots.copies.release()
@@ -324,14 +323,12 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
     return audit_all
 
 
-def _data_age(
-    context: dg.OpExecutionContext, declaration: Declaration, models: Snapshots
-) -> list[str]:
+def _data_age(context: dg.OpExecutionContext, declaration: Declaration, setup: Setup) -> list[str]:
     """Evaluate the check of how old the models are, which no refresh does while none runs."""
     freshness = getattr(declaration, "freshness", None)
     # A lake that cannot be read is a finding of the audit itself.
     with suppress(RefreshError):
-        found = data_age(declaration, freshness, models) if freshness else None
+        found = freshness and data_age(declaration, freshness, setup.snapshots, setup.journal)
         if found and found.asset_key and found.check_name:
             context.instance.report_runless_asset_event(
                 dg.AssetCheckEvaluation(

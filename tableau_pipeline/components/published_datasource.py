@@ -249,7 +249,7 @@ def refresh_assets(
         tag_run(context, declaration, report.decision, dry_run=config.dry_run)
         yield from check_results(context.instance, declaration, report)
         if freshness:
-            yield data_age(declaration, freshness, setup.snapshots)
+            yield data_age(declaration, freshness, setup.snapshots, setup.journal)
         if config.dry_run:
             context.log_event(dry_run_observation(declaration, report))
         else:

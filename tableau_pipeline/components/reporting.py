@@ -49,7 +49,7 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
     # What models say of their columns is known only once they have run.
     described[METADATA] = "The server says what is declared; what people changed is listed."
     if has_deadline:
-        text = "The newest version of every model meets `freshness`, and not only the refresh."
+        text = "The published version of every model meets `freshness`, and not only the refresh."
         described[DATA_AGE] = text
     published, stopping = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
     return [

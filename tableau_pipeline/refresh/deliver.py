@@ -146,8 +146,7 @@ class Delivery:
         """Names the values that will have been set; several, if the request may not succeed."""
         record, declared, merged = self.base.checkpoint, self.declared, self.merged
         before = record.written if record and self.base.remote else ()
-        mode = plan.mode if isinstance(plan, Publish) else None
-        is_whole = mode in NEW_METADATA
+        is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         # Those of the data source itself are set later.
         now = {path: value for path, value in declared.past.items() if is_about(path)}
         if not is_whole or plan.merged:
@@ -157,9 +156,10 @@ class Delivery:
         if not (now or before):
             return ()
         name = declared.stored.store(now)
+        if is_whole:
+            return (name, *(before or (NOTHING,)))
         # Some servers drop them in mode Replace.
-        dropped = (NOTHING,) * (mode is PublishMode.REPLACE)
-        return (name, *(before or (NOTHING,))) if is_whole else (name, *dropped)
+        return (name, NOTHING) if isinstance(plan, Publish) else (name,)
 
     def _in_place(self) -> RemoteDatasource | None:
         """The data source, renamed or moved if its declaration changed since the last refresh."""

@@ -68,7 +68,7 @@ def test_warnings_while_rows_may_be_old(location: Location):
         when = r" They were last refreshed at .* UTC\."
         refused = rf"The last refresh was refused or has failed: .* out of date\.{when}"
         late = rf"These data are late: the rows may be out of date\.{when}"
-        models = rf'Older than .*: the newest version of the model "{MODEL}" is of .* UTC\.'
+        models = rf'Older than .*: the published version of the model "{MODEL}" is of .* UTC\.'
 
         def told(expected: str | None) -> None:
             assert (tick(), tick()) == (True, None)
