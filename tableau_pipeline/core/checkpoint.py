@@ -96,6 +96,8 @@ class Checkpoint(Frozen):
         metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
         adopted: `metadata` of the user whose data source was taken over, until they were seen to
             have been kept.
+        owner: the LUID of the user who owned it before a publish, until the publisher has given it
+            back.
         written: names the values of metadata that the declaration has set; the newest first, if it
             is not known whether a publish took effect.
         updates: the number of updates since the last full publish.
@@ -119,6 +121,7 @@ class Checkpoint(Frozen):
     tables: dict[str, TableContent]
     metadata: str | None = None
     adopted: str | None = None
+    owner: str | None = None
     written: tuple[str, ...] = ()
     updates: int = 0
     size: int | None = None

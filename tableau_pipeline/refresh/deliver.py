@@ -87,15 +87,14 @@ class Delivery:
             sent = self._proved(self._given_back(sent, remote))
             if not plan.merged:
                 sent = self._declared_set(plan.mode, sent, extract)
-                sent = self._given_back(sent, remote)
         elif remote is None:
             raise ValueError(f"{plan.decision} needs a data source")
         elif isinstance(plan, NoChange):
-            remote, distrust = tag(self.sender.server, remote, self.sender.tags)
-            return Sent(target, remote, None, distrust, target.behaviour)
+            found, distrust = tag(self.sender.server, remote, self.sender.tags)
+            sent = Sent(target, found, None, distrust, target.behaviour)
         else:
             sent = self._proved(self._updated(deltas, target, remote))
-        return replace(sent, extract=extract)
+        return replace(self._given_back(sent, remote), extract=extract)
 
     def _target(
         self,
@@ -125,6 +124,7 @@ class Delivery:
             # Metadata that a user edited is never recorded as ours: a later overwrite would drop it
             # unasked.
             metadata = base.metadata.digest
+        owner = base.remote.owner_id if base.remote and isinstance(plan, Publish) else None
         is_adopted = isinstance(plan, Publish) and not base.is_ours and not is_whole
         return Checkpoint(
             refresh=self.sender.claim.number,
@@ -137,6 +137,7 @@ class Delivery:
             tables=dict(desired),
             metadata=metadata,
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
+            owner=base.owner or owner,
             written=self._written(plan),
             behaviour=before.behaviour if before else SiteBehaviour(),
             **history,
@@ -303,7 +304,7 @@ class Delivery:
         # A declared owner gets it with all else that is said of the data source.
         if before is None or self.content.declaration.owner:
             return sent
-        server, owner = self.sender.server, before.owner_id
+        server, owner = self.sender.server, self.base.owner or before.owner_id
         if sent.remote.owner_id == owner:
             return sent
         began = server.now()

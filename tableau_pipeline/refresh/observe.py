@@ -124,6 +124,8 @@ class Base:
         rows: rows by table; None if they are not known.
         metadata: the content of its `.tds`; None if the data source is absent or not ours.
         left: digests of the metadata that our refreshes left.
+        owner: the LUID of the user who owned it before a refresh that was interrupted; None if our
+            user does not own it.
         moved: what other users renamed or moved, in sentences.
         warnings: what a person should know although nothing is wrong.
     """
@@ -139,6 +141,7 @@ class Base:
     rows: Mapping[str, int] | None = None
     metadata: Metadata | None = None
     left: frozenset[str] = frozenset()
+    owner: str | None = None
     moved: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -233,6 +236,7 @@ class Observer:
             other_instance=self._other_instance(remote),
             other_key=self._other_key(remote),
             metadata=metadata,
+            owner=self._owner_before(recovered, remote),
             moved=moved,
             warnings=_not_kept(recovered, remote, metadata),
         )
@@ -340,6 +344,10 @@ class Observer:
             - {self.declaration.tag}
             and self._other_instance(remote) is None
         )
+
+    def _owner_before(self, recovered: Recovered, remote: RemoteDatasource) -> str | None:
+        owners = (each.owner for each in recovered.published if each.luid == remote.luid)
+        return next(filter(None, owners), None) if remote.owner_id == self.server.user_id else None
 
     def _other_instance(self, remote: RemoteDatasource) -> str | None:
         others = {tag for tag in remote.tags if tag.startswith(INSTANCE_TAG_PREFIX)} - self.tags

@@ -435,8 +435,9 @@ class _Phases:
             raise ValueError("a refresh ends with a checkpoint")
         behaviour = target.behaviour if sent.distrust else sent.learnt
         known: dict[str, object] = {"distrust": sent.distrust, "behaviour": behaviour}
-        # What was adopted is seen to have been kept by now, or was told to have not.
-        known["adopted"] = None
+        # What was adopted is seen to have been kept by now, or was told to have not; and the same
+        # goes for its owner.
+        known |= {"adopted": None, "owner": None}
         if found and found.problem:
             # No update may build on it until it is equal.
             known["distrust"] = found.problem

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.declaration import Diff, Reconcile
+from tableau_pipeline.core.declaration import Diff, Reconcile, Republish
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.foresee import foresee
@@ -237,6 +237,22 @@ def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
     assert said(pipeline)["owner"] == "ann"
     assert pipeline.wrong() == []
     assert pipeline.run().decision == "no change"
+
+
+@pytest.mark.parametrize("step", ["outcome", "ask"])
+def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: str):
+    """Prevents: a process that ends right after a publish takes a data source from its owner."""
+    pipeline = new_pipeline(on={"publisher_owns": True})
+    pipeline.declare(republish=Republish(growth=1e-6))
+    pipeline.run()
+    site = pipeline.eyes
+    about.describe(site, str(item_of(pipeline).id), owner=about.grantee(site, "user", "ann"))
+    pipeline.model("flights", flights(9))
+    assert killed_before(pipeline, step)
+    assert said(pipeline)["owner"] != "ann"
+    pipeline.run()
+    assert said(pipeline)["owner"] == "ann"
+    assert pipeline.wrong() == []
 
 
 def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
