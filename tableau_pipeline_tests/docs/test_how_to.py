@@ -14,6 +14,8 @@ import pytest
 import tableauserverclient as TSC
 from tableauhyperapi import CreateMode, TableName
 
+from tableau_pipeline.actions.batch import Batch, Insert
+from tableau_pipeline.components import send_batch
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.declaration import Republish
 from tableau_pipeline.hyper.process import connect, hyper_process
@@ -21,7 +23,7 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.resources import data_dir, resources_from_env
+from tableau_pipeline.resources import TableauServerResource, data_dir, resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.docs.scenes import SCENES, Step
@@ -140,8 +142,9 @@ def materialize(asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **conf
 
 
 @pytest.mark.slow
-def test_declared_data_source(site: TableauSite):
-    # Prevents: an example that fails, and a refresh that never undoes what it did.
+def test_declared_data_source(site: TableauSite, tmp_path: Path):
+    # Prevents: an example that fails, a payload that is not sent, and a refresh that never undoes
+    # what they did.
     refresh = refresh_assets(declared(PAGE.sections["Change a declared data source"]), trigger=None)
     forget = runpy.run_path(str(EXAMPLE))["forget_a_customer"]
     everybody = {number: f"customer {number}" for number in range(20)}
@@ -150,6 +153,18 @@ def test_declared_data_source(site: TableauSite):
         materialize(refresh, instance)
         materialize(forget, instance, customer_id=7)
         del everybody[7]
+        file = tmp_path / "new.hyper"
+        with connect(hyper_process(), file, CreateMode.CREATE) as connection:
+            connection.execute_command("CREATE TABLE new (customer_id BIGINT, name TEXT)")
+            connection.execute_command("INSERT INTO new VALUES (20, 'customer 20')")
+        insert = Batch([Insert(target="Extract", source="new")])
+
+        @dg.asset
+        def welcome(context: dg.AssetExecutionContext, tableau: TableauServerResource) -> None:
+            send_batch(context, "loyal_customers", batch=insert, payload=file, tableau=tableau)
+
+        materialize(welcome, instance)
+        everybody[20] = "customer 20"
         assert published(site, "Loyal Customers") == everybody
         customers(everybody)
         after = materialize(refresh, instance)
