@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import unwrap
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -76,48 +75,38 @@ class Datasource:
 
 
 def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
-    """Return the data sources that are declared in YAML."""
+    """Return the data sources that are declared."""
     found = {}
     for spec in specs_of(definitions):
-        if place := _declared(spec):
-            # The two assets of a data source share one place, and are one data source here.
-            found[place] = Datasource(component_of(spec), *place)
+        if isinstance(component := component_of(spec), PublishedDatasource):
+            # Its two assets share it.
+            found[id(component)] = Datasource(component, *_declared(spec))
     return list(found.values())
 
 
 def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report data sources whose asset key another asset already has."""
-    places: dict[dg.AssetKey, list[str]] = defaultdict(list)
-    for asset in definitions.assets or ():
-        for spec in _specs_in(asset):
-            file, line = _declared(spec) or _written(asset) or ("another module", 1)
-            places[spec.key].append(f"{file}:{line}")
+    specs = defaultdict[dg.AssetKey, list[dg.AssetSpec]](list)
+    for spec in specs_of(definitions):
+        specs[spec.key].append(spec)
     for each in datasources:
         for key in reversed(asset_keys(each.component.key)):
-            begins = f"{each.file}:{each.line}"
-            if others := [place for place in places[key] if place != begins]:
+            others = [spec for spec in specs[key] if component_of(spec) is not each.component]
+            if others:
+                where = ":".join(map(str, filter(None, _declared(others[0]))))
                 yield (
                     f'{each.at("name")}: "{each.component.name}" makes an asset with the key '
-                    f'"{key.to_user_string()}", which the asset of {others[0]} has too: give the '
+                    f'"{key.to_user_string()}", which an asset in {where} has too: give the '
                     "data source a `key` of its own, or another name"
                 )
                 # Both of its keys come from one name, so a second report would say the same.
                 break
 
 
-def _repeated_places(
-    definitions: dg.Definitions, datasources: Sequence[Datasource]
-) -> Iterator[str]:
+def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report data sources with the name and project of another one: they would replace it."""
-    in_yaml = {id(each.component) for each in datasources}
-    made = {id(each): each for each in map(component_of, specs_of(definitions))}
-    in_python = [
-        Datasource(each, Path("Python"), 0)
-        for number, each in made.items()
-        if isinstance(each, PublishedDatasource) and number not in in_yaml
-    ]
     first: dict[tuple[str, ...], Datasource] = {}
-    for each in [*in_python, *datasources]:
+    for each in sorted(datasources, key=lambda each: each.line > 0):
         declared, other = each.component, first.setdefault(each.place, each)
         if other is not each:
             yield (
@@ -132,7 +121,7 @@ def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> I
     """Report models that no asset makes, or whose IO manager stores no snapshots."""
     models = _other_assets(definitions)
     listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
-    snapshots, elsewhere = _snapshots(definitions), dict(_stored_elsewhere(definitions))
+    snapshots, pickled = _snapshots(definitions), {*_pickled(definitions)}
     for each in datasources:
         for keys, model in each.models:
             # A stored snapshot shows that another code location makes the model.
@@ -142,11 +131,11 @@ def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> I
                     f"assets of this location are {listed}. For a model of another location that "
                     f'is not materialized yet, declare dg.AssetSpec("{model}")'
                 )
-            elif model in elsewhere:
+            elif model in pickled:
                 yield (
                     f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", '
-                    f'whose asset has the IO manager "{elsewhere[model]}", which stores no '
-                    'snapshots: set io_manager_key="snapshots" in its @dg.asset'
+                    "whose asset has Dagster's own IO manager, which stores no snapshots: set "
+                    'io_manager_key="snapshots" in its @dg.asset'
                 )
 
 
@@ -238,22 +227,14 @@ def component_of(spec: dg.AssetSpec) -> Any:
     return getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
 
 
-def _declared(spec: dg.AssetSpec) -> tuple[Path, int] | None:
+def _declared(spec: dg.AssetSpec) -> tuple[Path, int]:
     """Return where the declaration of a data source begins, from Dagster's code references."""
     if isinstance(component_of(spec), PublishedDatasource):
         noted = CodeReferencesMetadataSet.extract(spec.metadata).code_references
         for each in noted.code_references if noted else ():
             if isinstance(each, dg.LocalFileCodeReference):
                 return Path(each.file_path), each.line_number or 1
-    return None
-
-
-def _written(asset: Any) -> tuple[Path, int] | None:
-    """Return where the function of an asset begins."""
-    step = asset.node_def if getattr(asset, "is_executable", False) else None
-    function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
-    code = getattr(unwrap(function), "__code__", None) if function else None
-    return (Path(code.co_filename), code.co_firstlineno) if code else None
+    return Path("Python"), 0
 
 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
@@ -261,26 +242,20 @@ def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
     return found if isinstance(found, SnapshotIOManager) else None
 
 
-def _stored_elsewhere(definitions: dg.Definitions) -> Iterator[tuple[str, str]]:
-    """Yield assets that return a DataFrame to another IO manager, and the key of that."""
+def _pickled(definitions: dg.Definitions) -> Iterator[str]:
+    """Yield assets that return a DataFrame to Dagster's own IO manager, which cannot store it."""
+    default = "io_manager"
     for asset in definitions.assets or ():
-        if not (isinstance(asset, dg.AssetsDefinition) and asset.is_materializable):
+        is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
+        if not is_made or default in {**(definitions.resources or {}), **asset.resource_defs}:
             continue
-        # Dagster's default IO manager is no resource of the definitions.
-        default = {"io_manager": dg.FilesystemIOManager()}
-        resources = default | dict(definitions.resources or {}) | dict(asset.resource_defs)
         for key in asset.keys:
             name = asset.get_output_name_for_asset_key(key)
             output, _ = asset.node_def.resolve_output_to_origin(name, None)
             type_ = output.dagster_type.typing_type
-            manager = resources.get(output.io_manager_key)
-            # A resource of another kind shows only in a run what it makes.
-            is_other = isinstance(
-                manager, dg.IOManager | dg.ConfigurableIOManagerFactory
-            ) and not isinstance(manager, SnapshotIOManager)
             # An asset without this type may store its snapshots itself.
-            if is_other and DataFrame in (type_, *get_args(type_)):
-                yield key.to_user_string(), output.io_manager_key
+            if output.io_manager_key == default and DataFrame in (type_, *get_args(type_)):
+                yield key.to_user_string()
 
 
 _YAML = MappingProxyType(
