@@ -22,7 +22,7 @@ from tableauhyperapi import CreateMode
 from tableau_pipeline.command_line import Project, opened, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.components.journal import newest_records
-from tableau_pipeline.components.standing import known
+from tableau_pipeline.components.standing import standings
 from tableau_pipeline.core.declaration import below, megabytes
 from tableau_pipeline.objects.stores import temporary_folder
 from tableau_pipeline.publishing import rights
@@ -152,7 +152,7 @@ def _spark(spark: Any) -> Iterator[Finding]:
 
 def _server(found: list[Finding], tableau: Any, project: Project | None, *, upload: bool) -> None:
     declared = project.datasources if project else {}
-    records = known(project.instance, declared) if project else {}
+    records = standings(project.instance, declared.values()) if project else {}
     root, counts = tableau_project_root(), any(each.needs_counts for each in declared.values())
     places = [below(each, root) for each in declared.values()]
     with tableau.session(counts=counts) as site:

@@ -1,8 +1,9 @@
 """The command `status`: which data sources are fresh, and which need a person."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 from rich.console import RenderableType
@@ -16,7 +17,7 @@ from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import next_refreshes
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.standing import Known, Month, Standing, State, remedy
+from tableau_pipeline.components.standing import Month, Standing, State
 from tableau_pipeline.core.declaration import (
     INSTANCE_TAG_PREFIX,
     TAG_PREFIX,
@@ -31,31 +32,6 @@ _SIGNS = {State.REFUSED: "x", State.FAILED: "x", State.GONE: "x"}
 _SIGNS |= {State.RUNNING: "~", State.FRESH: "="}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line(Standing):
-    """A data source, as `status` tells of it.
-
-    Attributes:
-        next: what refreshes it next.
-        last: the last refresh that ended well.
-    """
-
-    key: str
-    name: str
-    last: Ended | None
-    next: str
-
-    @property
-    def needs_attention(self) -> bool:
-        """Whether a person has to look at it."""
-        return self.state not in (State.RUNNING, State.FRESH)
-
-    @property
-    def sign(self) -> str:
-        """How urgent it is."""
-        return _SIGNS.get(self.state, "!")
-
-
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
@@ -68,35 +44,39 @@ def status(
 
     Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
     """
-    now, problem, others = datetime.now(UTC), "", []
+    problem, others = "", []
     with opened(module) as project:
         declared = project.named(names)
         if saved:
             months = {key: standing.savings(project.instance, key) for key in declared}
             output.result({"savings": months}, _savings(declared, months))
             return 0
-        found = standing.known(project.instance, declared)
-        next_of, lines = next_refreshes(project.definitions, project.instance), list[Line]()
-        for key, each in declared.items():
-            judged = standing.standing(each, found[key])
-            last, then = found[key].last, next_of(each)
-            lines.append(Line(key=key, name=each.name, last=last, next=then, **asdict(judged)))
+        lines = [*standing.standings(project.instance, declared.values()).values()]
+        next_of = next_refreshes(project.definitions, project.instance)
+        then = {key: next_of(each) for key, each in declared.items()}
         if not offline:
             try:
-                lines, others = _looked(project, lines, found, everything=not names)
+                lines, others = _looked(project, lines, everything=not names)
             except RefreshError as error:
                 problem = str(error)
         past = {key: standing.history(project.instance, key) for key in declared} if names else {}
     lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
     needing = [each for each in lines if each.needs_attention]
-    told = [asdict(each) | {"needs_attention": each.needs_attention} for each in lines]
+    told = [_told(each) | {"next": then[each.key]} for each in lines]
     counted = {"need_attention": len(needing), **({"error": problem} if problem else {})}
     data = {"datasources": told, "undeclared": others, "history": past, **counted}
-    output.result(data, *_shown(lines, others, past, now), Text(_closing(lines, needing)))
+    output.result(data, *_shown(lines, others, past, then), Text(_closing(lines, needing)))
     if problem:
         output.problem(f"The server could not be looked at: {problem}")
         return 2
     return int(bool(needing))
+
+
+def _told(line: Standing) -> dict[str, Any]:
+    derived = {"remedy": line.remedy, "needs_attention": line.needs_attention}
+    told = asdict(replace(line, checkpoint=None)) | derived
+    del told["checkpoint"]
+    return told
 
 
 def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[Month]]) -> Table:
@@ -117,53 +97,52 @@ def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[M
 
 
 def _looked(
-    project: Project, lines: Sequence[Line], found: Mapping[str, Known], *, everything: bool
-) -> tuple[list[Line], list[dict[str, str]]]:
+    project: Project, lines: Sequence[Standing], *, everything: bool
+) -> tuple[list[Standing], list[dict[str, str]]]:
     """Compare with the server, by one list of its data sources; add what nothing declares."""
     with project.resources() as resources, resources.tableau.session() as site:
         listed = {each.luid: each for each in site.tagged(TAG_PREFIX, revisions=False)}
         looked = []
         for line in lines:
-            luid = checkpoint.luid if (checkpoint := found[line.key].checkpoint) else None
+            luid = line.checkpoint.luid if line.checkpoint else None
             # Another user may have removed its tag.
             remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
-            looked.append(_compared(line, found[line.key], remote))
+            looked.append(_compared(line, remote))
         if not everything:
             return looked, []
         anybody = DagsterJournal(project.instance, "any").instance
         ours = [each for each in listed.values() if f"{INSTANCE_TAG_PREFIX}{anybody}" in each.tags]
         others = undeclared(project.instance, ours, project.datasources)
-    return looked, [{"name": each.name, "why": each.why or ""} for each in others]
+    return looked, [{"name": each.name, "why": each.note} for each in others]
 
 
-def _compared(line: Line, found: Known, remote: RemoteDatasource | None) -> Line:
-    checkpoint, again = found.checkpoint, remedy(line.key)
+def _compared(line: Standing, remote: RemoteDatasource | None) -> Standing:
+    checkpoint = line.checkpoint
     if line.state not in (State.FRESH, State.LATE) or not (checkpoint and checkpoint.luid):
         return line
     if remote is None:
-        why = f'"{line.name}" is no longer on the server'
-        return replace(line, state=State.GONE, why=why, remedy=again)
+        return replace(line, state=State.GONE, why=f'"{line.name}" is no longer on the server')
     change = Change.since(checkpoint, remote)
     if why := change.unexplained(checkpoint.behaviour) or checkpoint.distrust:
-        do = f"tableau-pipeline diff {line.key}, then {again}"
-        return replace(line, state=State.DRIFTED, why=why, remedy=do)
+        return replace(line, state=State.DRIFTED, why=why)
     return line
 
 
 def _shown(
-    lines: Sequence[Line],
+    lines: Sequence[Standing],
     others: Sequence[Mapping[str, str]],
     past: Mapping[str, Sequence[Ended]],
-    now: datetime,
+    then: Mapping[str, str],
 ) -> list[RenderableType]:
     heads = ("", "DATA SOURCE", "STATE", "LAST REFRESH", "DECISION", ">ROWS", ">SENT")
     heads = (*heads, "COMPARED", "NEXT")
-    shown: list[RenderableType] = [columns(heads, [_row(e, now) for e in lines])] if lines else []
+    rows = [(*_row(each), then[each.key]) for each in lines]
+    shown: list[RenderableType] = [columns(heads, rows)] if lines else []
     for each in lines:
         if not each.needs_attention:
             continue
         where = f" (run {each.run_id})" if each.run_id else ""
-        shown.append(signed(each.sign, f"{each.name}: {each.state}{where}"))
+        shown.append(signed(_sign(each), f"{each.name}: {each.state}{where}"))
         told = [*each.why.splitlines(), f"-> {each.remedy}"]
         shown += [Text(f"    {line}") for line in told]
     shown += [signed("!", f"{e['name']}: not declared here. {e['why']}") for e in others]
@@ -180,7 +159,7 @@ def _shown(
     return shown
 
 
-def _closing(lines: Sequence[Line], needing: Sequence[Line]) -> str:
+def _closing(lines: Sequence[Standing], needing: Sequence[Standing]) -> str:
     if not lines:
         return "No data source is declared."
     if needing:
@@ -188,12 +167,16 @@ def _closing(lines: Sequence[Line], needing: Sequence[Line]) -> str:
     return f"All {len(lines)} are fresh." if len(lines) > 1 else "It is fresh."
 
 
-def _row(line: Line, now: datetime) -> tuple[str | int | None, ...]:
-    head, last = (line.sign, line.name, line.state), line.last
+def _sign(line: Standing) -> str:
+    return _SIGNS.get(line.state, "!")
+
+
+def _row(line: Standing) -> tuple[str | int | None, ...]:
+    head, last = (_sign(line), line.name, line.state), line.last
     if last is None:
-        return *head, "never", None, None, None, None, line.next
-    compared, size = last.compared.partition(": ")[0], _size(last.bytes_sent)
-    return *head, ago(last.at, now), last.decision, last.rows, size, compared, line.next
+        return *head, "never", None, None, None, None
+    when, compared = ago(last.at, datetime.now(UTC)), last.compared.partition(": ")[0]
+    return *head, when, last.decision, last.rows, _size(last.bytes_sent), compared
 
 
 def _past(each: Ended) -> tuple[str | int | None, ...]:

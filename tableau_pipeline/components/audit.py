@@ -2,9 +2,9 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import dagster as dg
@@ -24,7 +24,7 @@ from tableau_pipeline.core.declaration import (
     tags_of,
 )
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.core.journal import ClaimRelease, read_history
+from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.checks import TypedSnapshots
 from tableau_pipeline.extracts.compare import Reconciliation
@@ -92,24 +92,20 @@ class Audited:
 
     Attributes:
         key: its asset key; its name if it is not declared here.
-        why: what explains the finding; None if nothing has to.
-        compared: in which way the rows were compared; None if they were not.
-        expected: rows by table that the last refresh left.
-        rows: rows by table on the server, as far as they were counted.
+        notes: what explains the finding.
         warnings: what other users have changed that is no difference of rows.
-        newer: the models with rows that are not published yet.
+        compared: in which way the rows were compared; "" if they were not.
+        rows: by table, those that the last refresh left, and those on the server.
         link: the URL of its page; None if there is none.
     """
 
     key: str
     name: str
     finding: Finding
-    why: str | None = None
-    compared: str | None = None
-    expected: Mapping[str, int] = field(default_factory=dict)
-    rows: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    newer: tuple[str, ...] = ()
+    compared: str = ""
+    rows: str = ""
     link: str | None = None
 
     @property
@@ -125,9 +121,7 @@ class Audited:
     @property
     def note(self) -> str:
         """All that explains the finding, and the remedy, in sentences."""
-        newer = [f"Not published yet: new rows of {model}" for model in self.newer]
-        remedy = _REMEDIES.get(self.finding)
-        parts = [self.why, *self.warnings, *newer, remedy]
+        parts = (*self.notes, *self.warnings, _REMEDIES.get(self.finding))
         return " ".join(f"{part.rstrip('.')}." for part in parts if part)
 
 
@@ -143,24 +137,24 @@ def audit(setup: Setup, server: TableauSite) -> Audited:
         return _of(setup, Finding.FAILED, str(error) or repr(error))
 
 
-def _of(setup: Setup, finding: Finding, why: str | None = None) -> Audited:
-    return Audited(setup.declaration.key, setup.declaration.name, finding, why)
+def _of(setup: Setup, finding: Finding, *notes: str | None) -> Audited:
+    said = tuple(filter(None, notes))
+    return Audited(setup.declaration.key, setup.declaration.name, finding, said)
 
 
 def _audited(setup: Setup) -> Audited:
     journal = setup.journal
     before = read_history(journal.records())
-    refreshing = live_claims(before.open_claims, journal)
+    refreshing: Sequence[Claim] = live_claims(before.open_claims, journal)
     if not refreshing:
-        report = refresh(setup, Options(audit=True))
+        report, known = refresh(setup, Options(audit=True)), {each.id for each in before.claims}
         # A refresh records its claim before it sends anything, so one that ran meanwhile shows.
-        after = read_history(journal.records())
-        if after == before:
+        after = read_history(journal.records()).claims
+        refreshing = [claim for claim in after if claim.id not in known]
+        if not refreshing:
             return _found(setup, report)
-        known = {claim.id for claim in before.claims}
-        refreshing = [claim for claim in after.claims if claim.id not in known]
-    who = f"run {refreshing[-1].owner.run_id} is refreshing it" if refreshing else None
-    return _of(setup, Finding.REFRESHING, who or "its records changed")
+    run_id = refreshing[-1].owner.run_id
+    return _of(setup, Finding.REFRESHING, f"run {run_id} is refreshing it")
 
 
 def _found(setup: Setup, report: Report) -> Audited:
@@ -168,60 +162,64 @@ def _found(setup: Setup, report: Report) -> Audited:
     base, luid = report.base, report.checkpoint.luid if report.checkpoint else None
     if base is None:
         raise ValueError("an audit looks at the server")
-    if base.remote is None or base.strays:
-        absent = Finding.GONE if luid else Finding.NOT_REFRESHED
-        luids = ", ".join(each.luid for each in base.strays)
-        return _of(setup, absent, f"its tag is on {luids}" if luids else None)
-    compared, checkpoint = report.reconciliation, base.checkpoint
+    compared, checkpoint, remote = report.reconciliation, base.checkpoint, base.remote
     finding, why = _judged(base, compared, is_known=luid is not None)
-    found = replace(_of(setup, finding, why), link=base.remote.link)
-    if finding in (Finding.FOREIGN, Finding.NOT_REFRESHED, Finding.GONE):
+    found = replace(_of(setup, finding, why), link=remote.link if remote else None)
+    if remote is None or finding in (Finding.FOREIGN, Finding.NOT_REFRESHED, Finding.GONE):
         return found
-    if base.remote.luid == luid:
+    warnings = [*base.moved] if remote.luid == luid else []
+    if remote.luid == luid:
         # Without any digest of ours, it is not known whether it was edited.
         edited = "Another user edited calculated fields, captions or folders"
-        edits = [edited] if base.left and base.is_edited else []
+        warnings += [edited] if base.left and base.is_edited else []
         ours = tags_of(setup.declaration.key, setup.journal.instance)
-        edits += [f"Another user removed the tag {tag}" for tag in sorted(ours - base.remote.tags)]
-        found = replace(found, warnings=(*base.moved, *edits))
+        warnings += [f"Another user removed the tag {tag}" for tag in sorted(ours - remote.tags)]
     if checkpoint is None:
-        return found
-    found = replace(found, expected=checkpoint.rows)
-    if compared is None:
-        return found
+        return replace(found, warnings=tuple(warnings))
     models = TypedSnapshots(setup.snapshots, setup.declaration.types)
-    newest = {each.model: (models.newest(each.model), each) for each in checkpoint.tables.values()}
+    newest = [(models.newest(each.model), each) for each in checkpoint.tables.values()]
+    newer = [
+        f"Not published yet: new rows of {old.model}"
+        for new, old in newest
+        if new and new.fingerprint != old.all_rows
+    ]
+    counted = compared if compared and not compared.skipped else None
     return replace(
         found,
-        compared=None if compared.skipped else compared.way,
-        rows={} if compared.skipped else compared.rows,
-        warnings=(*found.warnings, *base.warnings),
-        newer=tuple(
-            model for model, (new, old) in newest.items() if new and new.fingerprint != old.all_rows
-        ),
+        notes=(*found.notes, *newer),
+        warnings=(*warnings, *base.warnings),
+        compared=counted.way if counted else "",
+        rows=_rows(checkpoint.rows, counted.rows if counted else {}),
     )
+
+
+def _rows(expected: Mapping[str, int], counted: Mapping[str, int]) -> str:
+    """Return "flights 8 / 7, airlines 2 / 2"; "8 / 7" for a single table."""
+    found = {name: f"{counted[name]:,}" if name in counted else "?" for name in expected}
+    names = {name: f"{name} " if len(expected) > 1 else "" for name in expected}
+    return ", ".join(f"{names[name]}{n:,} / {found[name]}" for name, n in expected.items())
 
 
 def _judged(
     base: Base, compared: Reconciliation | None, *, is_known: bool
 ) -> tuple[Finding, str | None]:
+    absent = Finding.GONE if is_known else Finding.NOT_REFRESHED
+    if base.remote is None or base.strays:
+        luids = ", ".join(each.luid for each in base.strays)
+        return absent, f"its tag is on {luids}" if luids else None
     if base.other_instance:
         return Finding.FOREIGN, f"its tag is {base.other_instance}"
     if base.other_key:
         return Finding.FOREIGN, f'its key is "{base.other_key}"'
-    if not base.is_ours and is_known:
-        return Finding.GONE, base.distrust
     if not base.is_ours:
-        why = "this pipeline did not publish the data source that has its name"
-        return Finding.NOT_REFRESHED, why
+        other = "this pipeline did not publish the data source that has its name"
+        return absent, base.distrust if is_known else other
     if compared is None:
         return Finding.DRIFTED, base.distrust
     if compared.skipped:
         return Finding.UNCHANGED, f"its rows were not compared: {compared.skipped}"
-    return (
-        Finding.DIFFERS if compared.problem else Finding.EQUAL,
-        compared.problem or compared.note,
-    )
+    finding = Finding.DIFFERS if compared.problem else Finding.EQUAL
+    return finding, compared.problem or compared.note
 
 
 # The job, if the component adds it.
@@ -242,7 +240,7 @@ def undeclared(
         here = sorted(key for key in keys if root_of(key) == root)
         if here and not known.intersection(here):
             why = " ".join(_publisher(instance, each, key) for key in here)
-            found.append(Audited(each.name, each.name, Finding.UNDECLARED, why, link=each.link))
+            found.append(Audited(each.name, each.name, Finding.UNDECLARED, (why,), link=each.link))
     return found
 
 
@@ -252,33 +250,19 @@ def _publisher(instance: dg.DagsterInstance, datasource: RemoteDatasource, key: 
     instances = sorted(tag for tag in datasource.tags if tag.startswith(INSTANCE_TAG_PREFIX))
     is_ours = f"{INSTANCE_TAG_PREFIX}{journal.instance}" in instances
     tag = "the tag of this instance" if is_ours else ", ".join(instances) or "no instance's tag"
-    did, records = "Nothing in this instance has refreshed it", journal.records()
-    record = read_history(records).checkpoint
+    did = "Nothing in this instance has refreshed it"
+    record = read_history(journal.records()).checkpoint
     # A data source of another deployment may have the same key.
     if record and record.luid == datasource.luid:
-        did = "This instance has refreshed it"
-        ends = [each for each in records if isinstance(each, ClaimRelease) and each.checkpoint]
-        for last in sorted(ends, key=lambda each: each.refresh)[-1:]:
-            run = instance.get_run_by_id(last.run_id)
-            origin = run.remote_job_origin if run else None
-            by = f', from the code location "{origin.location_name}"' if origin else ""
-            did = f"This instance last refreshed it at {last.closed_at:%Y-%m-%d %H:%M} UTC{by}"
+        when = f"{record.changed_at:%Y-%m-%d %H:%M} UTC" if record.changed_at else "a time unknown"
+        did = f"This instance last changed its rows at {when}"
     return f'Its key is "{key}", with {tag}. {did}.'
 
 
-def _described(found: Audited, *parts: str | None) -> str:
+def _described(found: Audited, *parts: str) -> str:
     """Return the finding, these parts and all that explains it, in one line."""
     head = f"{found.key}: {', '.join(filter(None, (found.finding, *parts)))}"
-    return f"{head}{':' if found.why else '.'} {found.note}" if found.note else head
-
-
-def _rows(found: Audited) -> str:
-    """Return "flights 8 / 7, airlines 2 / 2"; "8 / 7" for a single table."""
-    alone, pairs = len(found.expected) == 1, []
-    for table, rows in found.expected.items():
-        counted = f"{found.rows[table]:,}" if table in found.rows else "?"
-        pairs.append(f"{'' if alone else f'{table} '}{rows:,} / {counted}")
-    return ", ".join(pairs)
+    return f"{head}{':' if found.notes else '.'} {found.note}" if found.note else head
 
 
 def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinition:
@@ -304,8 +288,7 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
                 setup = setup_of(
                     declaration, journal, snapshots=models, hyper=hyper, tableau=tableau
                 )
-                aged = _data_age(context, declaration, setup)
-                seen = audit(setup, server)
+                aged, seen = _data_age(context.instance, declaration, setup), audit(setup, server)
                 found.append(replace(seen, warnings=(*seen.warnings, *aged)))
                 snapshots.copies.release()
                 _log(context, found[-1])
@@ -323,30 +306,21 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
     return audit_all
 
 
-def _data_age(context: dg.OpExecutionContext, declaration: Declaration, setup: Setup) -> list[str]:
+def _data_age(
+    instance: dg.DagsterInstance, declaration: Declaration, setup: Setup
+) -> Iterator[str]:
     """Evaluate the check of how old the models are, which no refresh does while none runs."""
     freshness = getattr(declaration, "freshness", None)
     # A lake that cannot be read is a finding of the audit itself.
     with suppress(RefreshError):
-        found = freshness and data_age(declaration, freshness, setup.snapshots, setup.journal)
-        if found and found.asset_key and found.check_name:
-            context.instance.report_runless_asset_event(
-                dg.AssetCheckEvaluation(
-                    asset_key=found.asset_key,
-                    check_name=found.check_name,
-                    passed=found.passed,
-                    severity=found.severity,
-                    description=found.description,
-                    metadata=found.metadata,
-                )
-            )
-            return [found.description] if found.description else []
-    return []
+        if found := freshness and data_age(declaration, freshness, setup.snapshots, setup.journal):
+            instance.report_runless_asset_event(dg.AssetCheckEvaluation(**found._asdict()))
+            yield from filter(None, [found.description])
 
 
 def _log(context: dg.OpExecutionContext, found: Audited) -> None:
     level = logging.INFO if found.is_fine else logging.WARNING
-    text = _described(found, found.compared, _rows(found))
+    text = _described(found, found.compared, found.rows)
     context.log.log(logging.ERROR if found.is_wrong else level, "%s", text)
 
 
@@ -375,8 +349,8 @@ def _conclude(
         (
             f"[{escaped(each.name)}]({each.link})" if each.link else escaped(each.name),
             f"**{each.finding}**" if each.is_wrong else each.finding,
-            each.compared or "",
-            escaped(_rows(each)),
+            each.compared,
+            escaped(each.rows),
             escaped(each.note),
         )
         for each in (*found, *others)

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from tableau_pipeline.components.audit import AUDIT
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.standing import State, failure_of, known, standing
+from tableau_pipeline.components.standing import State, failure_of, standings
 from tableau_pipeline.keys import keyed
 
 Occasion = Literal["failed", "refused", "drifted", "late"]
@@ -127,15 +127,13 @@ def _incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
     """Yield how each data source is that is not being refreshed."""
-    found = known(instance, [each.key for each in datasources])
-    for each in datasources:
-        now = standing(each, found[each.key])
+    for now in standings(instance, datasources).values():
         if now.state in (State.FAILED, State.REFUSED, State.LATE):
             verb = {State.LATE: "is", State.REFUSED: "was"}.get(now.state, "has")
-            text = f'"{each.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'
-            yield Incident(each.key, now.state, now.state, text, now.run_id)
+            text = f'"{now.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'
+            yield Incident(now.key, now.state, now.state, text, now.run_id)
         elif now.state is not State.RUNNING:
-            yield Incident(each.key)
+            yield Incident(now.key)
 
 
 def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:

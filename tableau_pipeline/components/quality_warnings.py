@@ -11,7 +11,7 @@ from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.reporting import evaluation
-from tableau_pipeline.components.standing import State, known, standing
+from tableau_pipeline.components.standing import State, standings
 from tableau_pipeline.core.declaration import below
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -110,15 +110,13 @@ def _texts(
     instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
 ) -> Iterator[tuple[str, str]]:
     """Yield by key what is to stand at a data source, or ""; nothing while it is refreshed."""
-    found = known(instance, watched)
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
     ages = instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks.values()])
-    for key, datasource in watched.items():
-        state, last = standing(datasource, found[key]).state, found[key].last
-        age = evaluation(ages.get(checks[key]))
-        if why := _WHY.get(state):
+    for key, now in standings(instance, watched.values()).items():
+        age, last = evaluation(ages.get(checks[key])), now.last
+        if why := _WHY.get(now.state):
             when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""
             yield key, f"{why}: the rows may be out of date.{when}"
-        elif state is not State.RUNNING:
+        elif now.state is not State.RUNNING:
             said = age.description if age and not age.passed else None
             yield key, said.partition("\n")[0] if said else ""

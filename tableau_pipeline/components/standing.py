@@ -1,8 +1,8 @@
 """How the data sources of a location are, as Dagster has recorded it: in few reads for all."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -33,31 +33,45 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """All that Dagster knows of a data source.
+class Standing:
+    """How a data source is, as far as Dagster alone knows.
 
     Attributes:
         last: the last refresh that ended well.
-        stopped: a later one that did not.
-        running: the id of the run that refreshes it now.
         checkpoint: None if the last one is not certain: a request for it is open.
-        is_published: whether a checkpoint or a request for it is recorded.
+        why: what is wrong; "" if nothing is.
+        run_id: the run that was stopped, or that refreshes it now.
     """
 
-    last: Ended | None = None
-    stopped: Ended | None = None
-    running: str | None = None
-    checkpoint: Checkpoint | None = None
-    is_published: bool = False
+    key: str
+    name: str
+    last: Ended | None
+    checkpoint: Checkpoint | None
+    state: State = State.FRESH
+    why: str = ""
+    run_id: str | None = None
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a person has to look at it."""
+        return self.state not in (State.RUNNING, State.FRESH)
+
+    @property
+    def remedy(self) -> str:
+        """The command that helps; "" if nothing is wrong."""
+        look = f"tableau-pipeline diff {self.key}, then " * (self.state is State.DRIFTED)
+        return look + remedy(self.key, self.why) if self.needs_attention else ""
 
 
-def known(instance: dg.DagsterInstance, keys: Iterable[str]) -> Mapping[str, Known]:
-    """Read what is recorded of these data sources, by asset key.
+def standings(
+    instance: dg.DagsterInstance, datasources: Collection[PublishedDatasource]
+) -> Mapping[str, Standing]:
+    """Return how these data sources are, by asset key.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
     """
-    assets = {key: dg.AssetKey.from_user_string(key) for key in keys}
+    assets = {each.key: dg.AssetKey.from_user_string(each.key) for each in datasources}
     read = (each.asset_entry for each in instance.get_asset_records([*assets.values()]))
     entries = {entry.asset_key: entry for entry in read}
     planned = {
@@ -68,24 +82,33 @@ def known(instance: dg.DagsterInstance, keys: Iterable[str]) -> Mapping[str, Kno
     found = instance.get_run_records(dg.RunsFilter(run_ids=wanted)) if wanted else []
     runs = {each.dagster_run.run_id: each for each in found}
     newest = newest_records(instance)
-    known = {}
-    for key, asset in assets.items():
-        journal = DagsterJournal(instance, key)
+    judged = {}
+    for each in datasources:
+        asset, journal = assets[each.key], DagsterJournal(instance, each.key)
         claim, request = newest.get(journal.key, (None, None))
         last = ended(entries[asset].last_materialization) if asset in entries else None
+        now = Standing(each.key, each.name, last, _certain(journal, request))
         run = runs.get(planned.get(asset) or "")
-        running = stopped = None
         if run and not (last and run.dagster_run.run_id == last.run_id):
-            running, stopped = _latest(instance, key, run, last=last, claim=claim)
-        checkpoint = request.checkpoint if isinstance(request, ClaimRelease) else None
-        is_published = checkpoint is not None
-        if request and not checkpoint:
-            past = read_history(journal.records())
-            is_published = bool(past.checkpoint or past.intents)
-            if not (past.intents or past.recovered.sent or past.recovered.distrust):
-                checkpoint = past.checkpoint
-        known[key] = Known(last, stopped, running, checkpoint, is_published)
-    return known
+            now = _latest(instance, now, run, claim)
+        if now.state is State.FRESH and last is None:
+            # The events of an asset can be wiped, which does not touch the journal.
+            why = "its journal has refreshes, but Dagster's events of it are gone"
+            now = replace(now, state=State.NEVER, why=why if request else "")
+        elif now.state is State.FRESH and last and each.freshness:
+            why = each.freshness.late(last.at, datetime.now(UTC))
+            now = replace(now, state=State.LATE, why=why) if why else now
+        judged[each.key] = now
+    return judged
+
+
+def _certain(journal: DagsterJournal, request: Record | None) -> Checkpoint | None:
+    """Return the checkpoint of the newest record about requests, if none of them is open."""
+    if isinstance(request, ClaimRelease):
+        return request.checkpoint
+    past = read_history(journal.records() if request else ())
+    is_open = past.intents or past.recovered.sent or past.recovered.distrust
+    return None if is_open else past.checkpoint
 
 
 def history(instance: dg.DagsterInstance, key: str) -> Sequence[Ended]:
@@ -150,33 +173,26 @@ def _stops(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequence[dg
 
 
 def _latest(
-    instance: dg.DagsterInstance,
-    key: str,
-    run: dg.RunRecord,
-    *,
-    last: Ended | None,
-    claim: Record | None,
-) -> tuple[str | None, Ended | None]:
-    """Return the run that refreshes the data source now, and the last one if that was stopped.
-
-    Args:
-        run: the last one that was to refresh it, and is not the one of `last`.
-    """
+    instance: dg.DagsterInstance, now: Standing, run: dg.RunRecord, claim: Record | None
+) -> Standing:
+    """Return how a data source is, given the last run that was to refresh it, unlike `last`."""
     run_id, status = run.dagster_run.run_id, run.dagster_run.status
-    decision = run.dagster_run.tags.get(run_tag(key))
+    decision = run.dagster_run.tags.get(run_tag(now.key))
     if not run.dagster_run.is_finished:
         is_owner = isinstance(claim, Claim) and claim.owner.run_id == run_id
-        if is_owner and DagsterJournal(instance, key).has_ended(claim.owner):
+        if is_owner and DagsterJournal(instance, now.key).has_ended(claim.owner):
             why = "the process of its refresh is gone, and has left no result"
-            return None, Ended(run.create_timestamp, run_id, "failed", why)
-        return run_id, None
-    if decision in _STOPPED or (decision is None and status is not dg.DagsterRunStatus.SUCCESS):
-        return None, _stopped(instance, key, run)
-    # It was a dry run, or only built a file: what counts is the run before.
-    for each in _stops(instance, key, limit=1):
-        if last is None or each.create_timestamp > last.at:
-            return None, _stopped(instance, key, each)
-    return None, None
+            return replace(now, state=State.FAILED, why=why, run_id=run_id)
+        return replace(now, state=State.RUNNING, run_id=run_id)
+    stops: Sequence[dg.RunRecord] = [run]
+    if decision not in _STOPPED and (decision or status is dg.DagsterRunStatus.SUCCESS):
+        # It was a dry run, or only built a file: what counts is the run before.
+        found = _stops(instance, now.key, limit=1)
+        stops = [e for e in found if now.last is None or e.create_timestamp > now.last.at]
+    for stop in (_stopped(instance, now.key, each) for each in stops):
+        state = State.REFUSED if stop.decision == "refuse" else State.FAILED
+        return replace(now, state=state, why=stop.reason, run_id=stop.run_id)
+    return now
 
 
 def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended:
@@ -214,36 +230,3 @@ def remedy(key: str, reason: str = "") -> str:
         f" --accept {each}" for each in dict.fromkeys(re.findall(r"accept: \[(\w+)\]", reason))
     )
     return f"tableau-pipeline refresh {key}{models}{accept}"
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a data source is.
-
-    Attributes:
-        why: what is wrong; "" if nothing is.
-        remedy: the command that helps.
-        run_id: the run that was stopped, or that refreshes it now.
-    """
-
-    state: State
-    why: str = ""
-    remedy: str = ""
-    run_id: str | None = None
-
-
-def standing(datasource: PublishedDatasource, found: Known) -> Standing:
-    """Judge by what Dagster alone knows of a data source."""
-    key, freshness = datasource.key, datasource.freshness
-    if found.running:
-        return Standing(State.RUNNING, run_id=found.running)
-    if stop := found.stopped:
-        state = State.REFUSED if stop.decision == "refuse" else State.FAILED
-        return Standing(state, stop.reason, remedy(key, stop.reason), stop.run_id)
-    if found.last is None:
-        # The events of an asset can be wiped, which does not touch the journal.
-        why = "its journal has refreshes, but Dagster's events of it are gone"
-        return Standing(State.NEVER, why if found.is_published else "", remedy(key))
-    if freshness and (why := freshness.late(found.last.at, datetime.now(UTC))):
-        return Standing(State.LATE, why, remedy(key))
-    return Standing(State.FRESH)

@@ -12,7 +12,7 @@ from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import DagsterJournal, setup_of
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.standing import known
+from tableau_pipeline.components.standing import standings
 from tableau_pipeline.diff import diff
 from tableau_pipeline.resources import resources_from_env
 
@@ -111,7 +111,7 @@ def lines(
     chapter: Chapter, published: Sequence[PublishedDatasource], instance: dg.DagsterInstance
 ) -> list[Line]:
     """Compare the data on Tableau with the models, after a run that has published all of these."""
-    found = known(instance, [each.key for each in published])
+    found = standings(instance, published)
     return [
         Line(chapter, each.name, ended, _differences(each, instance))
         for each in published

@@ -5,16 +5,9 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.definitions.reconstruct import ReconstructableRepository
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteJobOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.test_utils import create_run_for_test
 
 from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.support.location import (
@@ -22,7 +15,6 @@ from tableau_pipeline_tests.components.support.location import (
     Location,
     decision,
     failure,
-    store,
 )
 from tableau_pipeline_tests.components.support.projects import Project
 from tableau_pipeline_tests.components.test_journal import claim_of
@@ -144,24 +136,6 @@ def test_a_server_that_lists_nothing_hides_no_finding(
 
 
 @pytest.mark.slow
-def test_another_code_location_is_named(location: Location):
-    """Prevents: a data source of another team that is taken for an orphan, and deleted."""
-    published(location, "busy")
-    origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("sales"), "__repository__")
-    run = create_run_for_test(
-        location.instance, remote_job_origin=RemoteJobOrigin(origin, "refresh")
-    )
-    last = location.checkpoint("busy")
-    claim = Claim(refresh=last.refresh + 1, owner=Owner(run_id=run.run_id))
-    newer = last.model_copy(update={"refresh": claim.refresh})
-    store(location, claim)
-    ended = {"claim": claim.id, "run_id": run.run_id, "checkpoint": newer}
-    store(location, ClaimRelease(refresh=claim.refresh, **ended))
-    row = report(location.audit(declared=READ))["report"]
-    assert 'UTC, from the code location "sales"' in row
-
-
-@pytest.mark.slow
 def test_a_data_source_of_another_instance_is_reported_as_such(location: Location):
     """Prevents: a data source of another deployment that is taken for one of ours."""
     published(location, "busy")
@@ -172,7 +146,7 @@ def test_a_data_source_of_another_instance_is_reported_as_such(location: Locatio
     assert found["summary"] == "1 not refreshed yet, 2 not declared here"
     *_, theirs, ours = found["report"].splitlines()
     assert ours.startswith("| [copy](")
-    assert "with the tag of this instance. This instance last refreshed it at" in ours
+    assert "with the tag of this instance. This instance last changed its rows at" in ours
     assert "with tableau-pipeline-instance:" in theirs
     assert "Nothing in this instance has refreshed it" in theirs
 
