@@ -14,8 +14,6 @@ from tableau_sandbox.batch.tables import BatchError, Code
 from tableau_sandbox_tests.contract.files import rows_of
 from tableau_sandbox_tests.samples import execute
 
-PAIR = {"op": "eq", "target-col": "id", "source-col": "id"}
-
 
 def parse(*actions: Any) -> list[Action]:
     return parse_batch(json.dumps({"actions": actions}).encode()).actions
@@ -100,19 +98,8 @@ EQUALS_ONE = {"op": "eq", "target-col": "a", "const": {"type": "integer", "v": "
 @pytest.mark.parametrize(
     ("action", "reason"),
     [
-        ({**INSERTS, "target_table": "t"}, "insert.target_table: Extra inputs .* it is 't'"),
-        ({"action": "insert", "target-table": "t"}, "insert.source-table: Field required"),
-        ({**INSERTS, "target-schema": None}, "target-schema: .* valid string; it is None"),
-        ({**INSERTS, "action": "update"}, "update.condition: Field required"),
-        ("insert", "valid dictionary"),
-        (delete(True, **{"source-schema": "x"}), "needs a 'source-table'"),
-        (delete(False), "condition: .* valid dictionary"),
         (delete({"op": "and", "args": [True]}), "args.0: .* valid dictionary .* it is True"),
-        (delete({"op": "or", "conditions": [PAIR]}), "args: Field required"),
-        (delete({"op": "eq", "target-col": "a"}), "needs two columns"),
         (delete({"op": "eq", "const": {"type": "string", "v": "x"}}), "needs one column"),
-        (delete({**PAIR, "more": 1}), "eq.more: Extra inputs"),
-        (delete({**PAIR, "op": "has"}), "needs a constant"),
         (const("integer", "1", op="has"), "of the type string"),
         ({**UPSERTS, "condition": True}, "must compare key columns"),
         ({**UPSERTS, "condition": EQUALS_ONE}, "must compare key columns"),
@@ -236,12 +223,9 @@ def test_only_schemas_with_tables_count(tmp_path: Path, target: Path):
 @pytest.mark.parametrize(
     ("columns", "action", "reason"),
     [
-        ("id BIGINT, name TEXT", INSERT, 'types of column "id" differ: INT .* BIG_INT'),
         ("id INT, name VARCHAR(9)", INSERT, "TEXT in the .* VARCHAR"),
         ('id INT, name TEXT COLLATE "en_US_CI"', INSERT, "COLLATE en_US_CI"),
-        ('id INT, "Name" TEXT', INSERT, 'lacks "name"'),
         ("id BIGINT, name TEXT", UPDATE, "types INT and BIG_INT differ"),
-        ("id INT, x INT", UPDATE, 'target table "Extract" lacks "x"'),
         ("x INT", {**UPDATE, "condition": {**ON_ID, "source-col": "x"}}, "has no column of the"),
         ("x INT", UPDATE, 'source table "s" has no column "id"'),
     ],

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.faults import Cut, Refuse
+from tableau_sandbox.faults import Refuse
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
 from tableau_sandbox_tests.test_quirks import rows
@@ -100,19 +100,6 @@ def test_read_only(sandbox: Sandbox, server: tsc.Server):
     assert "unknown-user: GET users/{nothing} -> 404002. Source: " in text
     assert "503 with the error 503000" in text
     assert "POST sites/{site}/datasources" not in text
-
-
-def test_one_fact_does_not_end_the_others(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: what is no zip ends the run; what nobody tried holds; nobody sees what is left."""
-    sandbox.control.add(Cut(bytes=30, path="sites/*/datasources/*/content", times=None))
-    path = "sites/*/datasources/*"
-    sandbox.control.add(Refuse(status=503, method="DELETE", path=path, times=None))
-    facts = "downloaded_rows or new-upload or app_signs_in or another_site or viewer or creator"
-    text = report(sandbox, *WRITING, facts)
-    assert "1 of 2   all" in text
-    for needed in ("CONNECTED_APP_CLIENT_ID", "OTHER_SITE", "VIEWER_TOKEN_NAME"):
-        assert f": set TABLEAU_{needed}" in text
-    assert "LeftBehindError: verify-" in text
 
 
 def test_removal_after_an_interrupt(sandbox: Sandbox, server: tsc.Server):

@@ -24,9 +24,9 @@ from tableau_sandbox_tests.samples import (
     write_hyper,
     write_package,
 )
-from tableau_sandbox_tests.test_updates import CLEAR, JobFailed, finished, update
+from tableau_sandbox_tests.test_updates import CLEAR, update
 
-ONE, TWO = [1, "one"], [2, "two"]
+ONE = [1, "one"]
 
 
 @pytest.mark.parametrize("replace", ["keeps-metadata", "like-overwrite"])
@@ -101,20 +101,6 @@ def test_renamed_and_moved(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     assert server.jobs.get_by_id(job.id).datasource_name == "Taken"
 
 
-def test_rows_are_added(server: tsc.Server, tmp_path: Path):
-    # Prevents: an append mixes up columns, changes the model, or breaks a promise of the table.
-    create = 'CREATE TABLE "Extract"."Extract" (id INTEGER NOT NULL, name TEXT)'
-    first = publish(server, execute(tmp_path / "strict.hyper", create))
-    metadata = tds_of(server, first.id, tmp_path)
-    null = write_hyper(tmp_path / "null.hyper", "SELECT CAST(NULL AS INTEGER) AS id, '' AS name")
-    with pytest.raises(tsc.ServerResponseError, match="400011"):
-        publish(server, null, mode="Append")
-    more = write_hyper(tmp_path / "more.hyper", "SELECT 'three' AS name, 3 AS id")
-    publish(server, more, mode="Append")
-    assert rows_on_server(server, first.id) == [[3, "three"]]
-    assert tds_of(server, first.id, tmp_path) == metadata
-
-
 NO_PAYLOAD = ("request_payload", "", "")
 UPLOADED = '<tsRequest><datasource name="Uploaded"/></tsRequest>'
 
@@ -136,26 +122,6 @@ def publish_upload(
 ):
     path = f"sites/{{site}}/datasources?uploadSessionId={upload}&datasourceType=hyper{more}"
     return send_parts(sandbox, server, "POST", path, ("request_payload", "", UPLOADED))
-
-
-def test_blocks_with_gaps(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a file that lacks a block is put together from the others, as if it were whole."""
-    upload, content = server.fileuploads.initiate(), one_row.read_bytes()
-    blocks = {
-        4: content[30_000:],
-        1: content[:1000],
-        3: content[2000:30_000],
-        2: content[1000:2000],
-    }
-    for number, block in blocks.items():
-        refused = publish_upload(sandbox, server, upload)
-        assert code_of(refused) == "400000"
-        assert append_block(sandbox, server, upload, block, number=number).status_code == 200
-        # Another block with this number is not taken.
-        assert code_of(append_block(sandbox, server, upload, b"x", number=number)) == "400000"
-    assert "lacks the block 2." in refused.text
-    assert code_of(append_block(sandbox, server, upload, b"x", number=0)) == "400000"
-    assert publish_upload(sandbox, server, upload).status_code == 201
 
 
 def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: Path):
@@ -268,33 +234,6 @@ def test_names_that_belie_the_type(
         file = ("tableau_datasource", filename, one_row.read_bytes())
         answer = send_parts(shared_sandbox, shared_server, "POST", path, request, file)
         assert code_of(answer) == "400010", filename
-
-
-LIVE = "<datasource><connection class='postgres' server='db' dbname='x'/></datasource>"
-
-
-def test_model_alone(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
-    # Prevents: a live data source cannot be published, or seems to hold data that it has not.
-    file = tmp_path / "live.tds"
-    file.write_text(LIVE, "utf-8")
-    item = publish(server, file, name="Live")
-    found = server.datasources.get_by_id(item.id)
-    assert (found.datasource_type, found.has_extracts, found.size) == ("postgres", False, 0)
-    downloaded = Path(server.datasources.download(item.id, str(tmp_path / "downloaded")))
-    assert (downloaded.suffix, downloaded.read_text("utf-8")) == (".tds", LIVE)
-    for mode, refused in {"Append": file, "Replace": one_row}.items():
-        with pytest.raises(tsc.ServerResponseError, match=r"400011(.|\n)*no data of its own"):
-            publish(server, refused, name="Live", mode=mode)
-    with pytest.raises(tsc.ServerResponseError, match="409090"):
-        server.datasources.refresh(item)
-    with pytest.raises(JobFailed):
-        finished(server, update(server, item, CLEAR))
-    assert list((sandbox.data_dir / "content").iterdir()) == []
-    # It becomes one with data, and back.
-    publish(server, one_row, name="Live", mode="Overwrite")
-    assert rows_on_server(server, item.id) == [[1, "one"]]
-    publish(server, file, name="Live", mode="Overwrite")
-    server.datasources.download_revision(item.id, "1", str(tmp_path / "first"))
 
 
 def model_of(server: tsc.Server, folder: Path, *statements: str) -> Element:

@@ -16,31 +16,8 @@ from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox.vds.api import CALLS
 from tableau_sandbox_tests.conftest import NewServer
-from tableau_sandbox_tests.samples import call, code_of, publish, rows_on_server, signed_in
-from tableau_sandbox_tests.test_service import started_sandbox
-from tableau_sandbox_tests.test_updates import APPEND, CLEAR, finished, publish_job, update
-
-
-def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: the command takes an option, and does not pass it on."""
-    options = ("--repeated-request=conflict", "--updates-move-stamp=never", "--upload-blocks=1")
-    options += ("--update-limit-mb=0.01",)
-    with started_sandbox(tmp_path, "--quiet", *options) as (_, url):
-        server = signed_in(url)
-        item = publish(server, one_row)
-        finished(server, update(server, item, CLEAR, id="x"))
-        with pytest.raises(tsc.ServerResponseError, match="409093"):
-            update(server, item, CLEAR, id="x")
-        with pytest.raises(tsc.ServerResponseError, match="max_size_in_mb"):
-            update(server, item, APPEND, payload=one_row)
-        assert server.datasources.get_by_id(item.id).updated_at == item.updated_at
-        assert rows_on_server(server, item.id) == []
-        monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
-        large = tmp_path / "large.hyper"
-        large.write_bytes(bytes((1 << 20) + 1))
-        with pytest.raises(tsc.ServerResponseError, match="no more than 1 blocks"):
-            server.fileuploads.upload(str(large))
-
+from tableau_sandbox_tests.samples import call, code_of, publish
+from tableau_sandbox_tests.test_updates import CLEAR, publish_job, update
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -131,17 +131,6 @@ def test_default_project(sandbox: Sandbox, who: str, deleted: str, change: str, 
     assert code_of(call(sandbox, "PUT", path, server=server, data=body)) == changed
 
 
-def test_projects_at_the_top(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: whoever is no administrator creates or deletes projects that are in no other."""
-    alice, outer = user(sandbox, ALICE), server.projects.create(tsc.ProjectItem("Outer"))
-    leads = tsc.PermissionsRule(server.users.get_by_id(alice.user_id), {"ProjectLeader": "Allow"})
-    server.projects.update_permissions(outer, [leads])
-    with pytest.raises(tsc.ServerResponseError, match="403004"):
-        alice.projects.create(tsc.ProjectItem("New"))
-    with pytest.raises(tsc.ServerResponseError, match="403004"):
-        alice.projects.delete(outer.id)
-
-
 def answered(sandbox: Sandbox, route: Route, *scopes: str) -> str:
     """The status or the code with which a session with these scopes is answered."""
     server = signed_in(sandbox, tsc.JWTAuth(token(scp=list(scopes))))

@@ -1,6 +1,5 @@
 """The command, the fixture, the clock, and what outlives a restart."""
 
-import os
 import re
 import socket
 import sqlite3
@@ -109,13 +108,6 @@ def test_where_only_the_pipeline_is_installed():
     assert done.returncode == 1
     assert "pip install 'tableau_pipeline[sandbox]'" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_test_gets_a_server_of_its_own(tableau_sandbox: Sandbox):
-    """Prevents: users who cannot test their own code without a Tableau Server."""
-    assert os.environ["TABLEAU_SERVER_URL"] == tableau_sandbox.url
-    server = signed_in(tableau_sandbox)
-    assert [project.name for project in server.projects.get()[0]] == ["Default"]
 
 
 _WITHOUT_THE_EXTRA = """

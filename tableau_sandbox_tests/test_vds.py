@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
-from tableauhyperapi import escape_name
 
 from tableau_sandbox.faults import HideRows, StaleRows
 from tableau_sandbox.testing import Sandbox, running_sandbox
@@ -14,7 +13,7 @@ from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
 from tableau_sandbox_tests.contract.files import related_file
 from tableau_sandbox_tests.contract.session import Session
 from tableau_sandbox_tests.contract.vds import call, fields, query, refused, values
-from tableau_sandbox_tests.samples import execute, publish, signed_in, write_hyper, write_package
+from tableau_sandbox_tests.samples import publish, signed_in, write_hyper, write_package
 from tableau_sandbox_tests.test_updates import APPEND, finished, update
 
 
@@ -48,35 +47,6 @@ def alice(vds: Sandbox) -> Session:
 def single(admin: tsc.Server, one_row: Path) -> str:
     """The LUID of a data source with the table "Extract", whose row is (1, 'one')."""
     return publish(admin, one_row, name="Single").id
-
-
-TYPES = {
-    "NUMERIC(18, 2)": ("0.1", 0.1),
-    "DOUBLE PRECISION": ("'NaN'", None),
-    "CHAR(3)": ("'ab'", "ab "),
-    "BOOL": ("TRUE", True),
-    "DATE": ("'0001-01-01'", "0001-01-01"),
-    "TIMESTAMP": ("'2024-02-29 23:59:59.999990'", "2024-02-29T23:59:59.99999"),
-    "TIMESTAMPTZ": ("'2024-02-29 23:59:59+02'", "2024-02-29T21:59:59"),
-}
-UNKNOWN = ("TIME", "BYTES", "GEOGRAPHY")
-
-
-def test_types(admin: tsc.Server, session: Session, tmp_path: Path):
-    """Prevents: a value that is no JSON, or an answer about a type that nobody knows."""
-    columns = ", ".join(f"{escape_name(each)} {each}" for each in (*TYPES, *UNKNOWN))
-    row = ", ".join(f"CAST({sql} AS {kind})" for kind, (sql, _) in TYPES.items())
-    file = execute(
-        tmp_path / "types.hyper",
-        f'CREATE TABLE "Extract"."Extract" ({columns})',
-        f'INSERT INTO "Extract"."Extract" VALUES ({row}, NULL, NULL, NULL)',
-    )
-    luid = publish(admin, file, name="Types").id
-    answer = query(session, luid, *(f"MAX([{each}])" for each in TYPES))
-    assert values(answer) == [value for _, value in TYPES.values()]
-    for unknown in UNKNOWN:
-        refused(query(session, luid, f"MAX([{unknown}])"), "400800")
-        assert values(query(session, luid, f"SUM(IIF(ISNULL([{unknown}]),1,1))")) == [1]
 
 
 COUNT = {"fieldCaption": "n", "calculation": "COUNT([id])"}
@@ -162,7 +132,6 @@ def test_model_of_an_analyst(admin: tsc.Server, session: Session, tmp_path: Path
         refused(query(session, luid, f"COUNT([{formula}])"), code)
 
 
-QUERY = "vizql-data-service/query-datasource"
 COUNTED = "COUNT([Extract])"
 ROWS = "SUM(IIF(ISNULL([id]),1,1))"
 SINCE = {
