@@ -109,7 +109,7 @@ def count_rows(
     for name, key in keys.items():
         refused: object = "no column is known to count it by"
         # The first that the server understands counts.
-        for formula, by_id in _formulas(fields, name, key).items():
+        for formula, by_id in _formulas(fields, name, key, is_only=len(keys) == 1).items():
             try:
                 counted[name] = _counted(tsc, luid, formula, by_id=by_id, fresh=fresh)
                 break
@@ -120,11 +120,17 @@ def count_rows(
     return counted
 
 
-def _formulas(fields: Sequence[Mapping[str, Any]], name: str, key: str | None) -> dict[str, bool]:
-    """Return the calculations that count a table exactly, and whether each names it by its id."""
+def _formulas(
+    fields: Sequence[Mapping[str, Any]], name: str, key: str | None, *, is_only: bool
+) -> dict[str, bool]:
+    """Return the calculations that count a table exactly, and whether each names it by its id.
+
+    Args:
+        is_only: no other table is asked for, so that the only one that is there has to be it.
+    """
     # The id has the name at the time of publishing; the caption may have been edited since.
     ids = {str(field["logicalTableId"]) for field in fields if field.get("logicalTableId")}
-    alone, id_ = len(ids) < 2, re.compile(f"{re.escape(name)}_[0-9A-Fa-f]{{32}}")
+    alone, id_ = is_only and len(ids) < 2, re.compile(f"{re.escape(name)}_[0-9A-Fa-f]{{32}}")
     named = ids if alone else set(filter(id_.fullmatch, ids))
     if len(named) > 1 or (ids and not named):
         raise RefreshError(f"the server shows no table {name}, or several")

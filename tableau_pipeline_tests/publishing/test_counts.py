@@ -141,6 +141,8 @@ def test_a_table_that_is_not_there(counted: Counted):
     """Prevents: a count of whatever the data source has instead."""
     with pytest.raises(RefreshError, match="the server shows no table products"):
         counted.site.count(counted.star, {"products": None})
+    with pytest.raises(RefreshError, match="the server shows no table orders"):
+        counted.site.count(counted.single, tables(None, None))
 
 
 def answering(site: TableauSite, body: bytes) -> Any:
