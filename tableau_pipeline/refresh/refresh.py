@@ -383,6 +383,8 @@ class _Phases:
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         if isinstance(planned.plan, Refuse):
+            # What another run has published since is in no record that this one has read.
+            self._sender.claim.check_fence()
             raise RefusedError(planned.plan.reason, planned.plan.failed)
         self._moves |= planned.report.moves
         self._warnings += planned.base.warnings

@@ -226,3 +226,17 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
     assert pipeline.found() == []
     pipeline.declare(name=old)
     assert len(pipeline.found()) == 1
+
+
+def test_overtaken_refresh_is_not_refused(pipeline: Pipeline):
+    """Prevents: advice to accept a loss of rows that comes from a refresh with old records."""
+    zombie = Zombie(pipeline)
+    pipeline.model("flights", flights(1))
+
+    def newer_refresh() -> None:
+        zombie.journal.actor.log.ended.add("one")
+        pipeline.model("flights", flights(8))
+        zombie.run("two")
+
+    zombie.stops("find_by_name", newer_refresh, "overtaken")
+    assert pipeline.wrong() == []
