@@ -155,9 +155,7 @@ def meddle(history: Any, actor: Actor | None, what: str, how: str, table: int) -
         if what == "creates":
             history.note("another user publishes a namesake")
             declared = history.declaration
-            project = history.other_user.project(declared.project)
-            history.other_user.publishes_same_name(declared.name, project)
-            note_theirs(history)
+            _publish_namesake(history, declared.name, declared.project)
         return
     before, other = Look.at(history, target), history.other_user
     history.note(f"another user {what} {how}")
@@ -254,12 +252,20 @@ def relate(history: Any, actor: Actor | None, count: int, chain: bool) -> None:
 
 def place(history: Any, actor: Actor | None, name: str, project: str, taken: bool) -> None:
     """The data source is declared at another place; another user may have taken that."""
+    if taken:
+        _publish_namesake(history, name, project)
+    else:
+        # In any case, the project exists.
+        history.other_user.project(project)
+    history.declaration = replace(history.declaration, name=name, project=project)
+
+
+def _publish_namesake(history: Any, name: str, project: str) -> None:
+    """Another user publishes a data source of their own, unless one has this name there."""
     found = history.other_user.project(project)
-    places = [(each.name, each.project) for each in history.tableau.datasources()]
-    if taken and (name, found) not in places:
+    if (name, found) not in [(each.name, each.project) for each in history.tableau.datasources()]:
         history.other_user.publishes_same_name(name, found)
         note_theirs(history)
-    history.declaration = replace(history.declaration, name=name, project=project)
 
 
 def adopt(
@@ -372,8 +378,10 @@ def another_environment(
     """
     if history.ledger.in_flight():
         return
-    # What others have on its way would seem to be its doing.
+    # What others have on its way would seem to be its doing; and so would a late stamp of theirs.
     history.tableau.come_to_rest()
+    if history.scenario.quirks["updates_move_stamp"] == "late":
+        history.tableau.pass_time(history.scenario.quirks["late_stamp_seconds"])
     history.note("another environment refreshes")
     declared = below(history.declaration, ROOT)
     log = next(each for each in history.logs.values() if each.key == declared.key)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
@@ -16,7 +17,7 @@ from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.checks.rehearsal import Rehearsal
 from tableau_pipeline_tests.refresh.stateful.history import History, history
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
-from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario, scenario
+from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario, related, scenario
 from tableau_pipeline_tests.refresh.stateful.steps import Step, first, quiet, step
 
 _STEPS = 4
@@ -83,7 +84,7 @@ def _take(made: History, each: Step) -> None:
         made.tableau.come_to_rest()
     made.note(f"{each}{''.join(f'; {event}' for event in each.events)}")
     options = each.options
-    if any(table.retain for table in made.declaration.tables):
+    if options.metadata_only and _has_window(made, each.publisher):
         # How many rows a window leaves depends on the day when they were published.
         options = replace(options, metadata_only=False)
     told = Rehearsal.of(made, each.publisher, options) if each.rehearsed else None
@@ -95,6 +96,15 @@ def _take(made: History, each: Step) -> None:
     made.tableau.pass_time(made.chance.choice([0, 0, 1, 60]))
     if each.publisher != "ours":
         made.tableau.come_to_rest()
+
+
+def _has_window(made: History, publisher: str) -> bool:
+    """Whether a rolling window is declared, or was when the rows were published."""
+    record = read_history(made.logs[publisher].records).recovered.record
+    published = record.tables.values() if record else ()
+    return any(each.retain for each in made.declaration.tables) or any(
+        each.cutoff for each in published
+    )
 
 
 def _calm(made: History) -> None:
@@ -111,6 +121,9 @@ def _calm(made: History) -> None:
     declared = replace(made.declaration, adopt=True, metadata=MetadataPolicy())
     if "v0" not in made.models["t1"].content.schema:
         declared = replace(declared, calculations=())
+    columns = [(edge.many, name) for edge in declared.relationships for name, _ in edge.on]
+    if not all(column in made.models[table].content.schema for table, column in columns):
+        declared = replace(declared, **related(declared.tables, 1, chain=False))
     made.declaration = declared
     for each in made.tableau.datasources():
         ours = made.found() == each and (made.scenario.admin or each.owner_name == "worker")

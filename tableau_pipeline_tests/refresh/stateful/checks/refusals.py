@@ -74,6 +74,9 @@ class _Case:
             ),
             r"Relationship .*: table \"(\w+)\": k is not unique": self._repeated,
             r"cannot be read: ([^:]+?\.(?:parquet|json))\b": self._damaged,
+            r"Relationship .*: table \"(\w+)\" has no column \"(\w+)\"": lambda name, column: (
+                column not in self._content(name).schema
+            ),
             r'Model "(\w+)": its partition': lambda name: self._actor.contents[name].stale,
             r"Renaming or moving .* failed: 409015 ": self._taken,
             ANSWERED.pattern: lambda: self._actor.had_fault or self._history.ledger.meddled_at,

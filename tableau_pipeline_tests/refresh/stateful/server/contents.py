@@ -83,6 +83,9 @@ def shown_in(tds: bytes) -> Shown:
             type_ = field.get("datatype", records[local].findtext("local-type"))
             usual = "measure" if type_ in ("integer", "real") else "dimension"
             parts["role"] = field.get("role", usual).replace(usual, "")
+            if usual == "measure":
+                # A person who chooses what products do by default shows nothing by it.
+                parts["aggregation"] = parts["aggregation"].replace("Sum", "")
             found |= {(*place, part): value for part, value in parts.items() if value}
     for each in root.iterfind("./drill-paths/drill-path"):
         fields_ = [".".join(columns.get(name.text or "", ("?",))) for name in each]
