@@ -65,15 +65,6 @@ class Proposal:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    name: str
-    schema: str
-    columns: Mapping[str, str]
-    rows: int
-    key: Sequence[str]
-
-
 def proposals(
     site: TableauSite,
     hyper: Hyperd,
@@ -97,7 +88,11 @@ def proposals(
         key for each in declared.values() for key in (each.key, f"{each.key}_extract", *each.models)
     }
     # Before any model, for none may have the key of another data source.
-    keys = {each.luid: _unused(_key(each), used) for each in found}
+    named = {each.luid: asset_key_of(each.name) for each in found}
+    keys = {
+        luid: _unused(key if key.strip("_") else f"datasource_{luid[:8]}", used)
+        for luid, key in named.items()
+    }
     for each in found:
         own = None if tasks is None else tasks.get(each.luid, ())
         who = owner(each.owner_id)
@@ -127,7 +122,8 @@ def _proposed(
     metadata, key = site.metadata(remote.luid), proposal.key
     try:
         with published_file(site, remote) as file, open_hyper(file, hyper=hyper) as opened:
-            tables = [_table(opened, each) for each in opened.tables()]
+            tables = _tables(opened)
+            unique = {name: _key_of(opened, name, each) for name, each in tables.items()}
             edges = _relationships(opened, tables)
     except (HyperException, HyperFileError, ValueError) as error:
         live = f"a live connection to {metadata.source}, without data of its own"
@@ -135,14 +131,17 @@ def _proposed(
     keys: dict[str, Any] = {"name": remote.name, "key": key, "project": project, "adopt": True}
     if key == asset_key_of(remote.name):
         del keys["key"]
-    ends = [asset_key_of(each.name) if len(tables) > 1 else "rows" for each in tables]
-    models = [_unused(f"{key}_{end}", used) for end in ends]
     # A single table is published as "Extract", whatever its name.
-    only = key if [each.name for each in tables] == [EXTRACT_SCHEMA] else ""
-    declared = zip(tables, models, strict=True)
-    keys["tables"] = {only or each.name: _declared(each, model) for each, model in declared}
+    only = key if [*tables] == [EXTRACT_SCHEMA] else ""
+    keys["tables"] = {}
+    for name, each in tables.items():
+        model = _unused(f"{key}_{asset_key_of(name) if len(tables) > 1 else 'rows'}", used)
+        refresh = {"refresh": {"diff": {"key": unique[name]}}} if unique[name] else {}
+        contract = {column: spark_type(type_) for column, type_ in each.columns.items()}
+        contract = {column: type_ for column, type_ in contract.items() if type_}
+        keys["tables"][only or name] = {"model": model, **refresh, "contract": contract}
     keys |= {"relationships": edges} if edges else {}
-    types = {type_ for each in tables for type_ in each.columns.values()}
+    types = {type_ for each in tables.values() for type_ in each.columns.values()}
     keys |= {"timestamps": "with_time_zone"} if "TIMESTAMPTZ" in types else {}
     keys |= {"floats": "real"} if "REAL" in types else {}
     trigger, notes = _trigger(proposal.tasks)
@@ -151,14 +150,9 @@ def _proposed(
         raise ValueError("it has a name with {{, which Dagster takes for a template")
     component = PublishedDatasource.from_attributes_dict(attributes=keys)
     notes = [*_kept(component, tables, metadata), *notes]
-    rows = {each.name: each.rows for each in tables}
+    rows = {name: each.rows for name, each in tables.items()}
     files = {"defs.yaml": _declaration(remote, keys, rows, notes), "models.py": _models(component)}
     return replace(proposal, rows=rows, notes=notes, files=files)
-
-
-def _key(remote: RemoteDatasource) -> str:
-    key = asset_key_of(remote.name)
-    return key if key.strip("_") else f"datasource_{remote.luid[:8]}"
 
 
 def _unused(key: str, used: set[str]) -> str:
@@ -169,28 +163,33 @@ def _unused(key: str, used: set[str]) -> str:
     return free
 
 
-def _table(file: HyperFile, info: TableInfo) -> _Table:
-    schema = info.name.schema_name.name.unescaped if info.name.schema_name else ""
-    names, name = list(info.columns), info.name.name.unescaped
-    declared = file.connection.execute_list_query(_CONSTRAINTS.format(kind="p"))
-    keys = [str(numbers).split(",") for child, _, numbers, _ in declared if child == name]
-    key = [names[int(each) - 1] for each in keys[-1]] if keys else []
-    # Else the first column that identifies each row; those that are called so come first.
-    may = [each for each in names if info.columns[each] in _KEYS and info.rows > 1 and not keys]
+def _tables(file: HyperFile) -> dict[str, TableInfo]:
+    found = file.tables()
+    tables = {str(each.name.name.unescaped): each for each in found}
+    if len(tables) < len(found):
+        raise ValueError("it has two tables of one name, in different schemas")
+    return tables
+
+
+def _key_of(file: HyperFile, name: str, table: TableInfo) -> list[str]:
+    """Return the primary key; else the first column that identifies each row, or nothing."""
+    names = list(table.columns)
+    for child, _, numbers, _ in file.connection.execute_list_query(_CONSTRAINTS.format(kind="p")):
+        if child == name:
+            return [names[int(each) - 1] for each in str(numbers).split(",")]
+    may = [each for each in names if table.columns[each] in _KEYS and table.rows > 1]
+    # Those that are called so come first.
     for each in sorted(may, key=lambda each: not each.casefold().endswith(("id", "key"))):
-        query = f"SELECT COUNT(DISTINCT {escape_name(each)}) FROM {info.name}"  # noqa: S608
+        query = f"SELECT COUNT(DISTINCT {escape_name(each)}) FROM {table.name}"  # noqa: S608
         # The memory of hyperd may not suffice, which says nothing.
         with suppress(HyperException):
-            if file.connection.execute_scalar_query(query) == info.rows:
-                key = [each]
-                break
-    return _Table(name, schema, info.columns, info.rows, key)
+            if file.connection.execute_scalar_query(query) == table.rows:
+                return [each]
+    return []
 
 
-def _relationships(file: HyperFile, tables: Sequence[_Table]) -> list[dict[str, Any]]:
-    columns = {each.name: list(each.columns) for each in tables}
-    if len(columns) < len(tables):
-        raise ValueError("it has two tables of one name, in different schemas")
+def _relationships(file: HyperFile, tables: Mapping[str, TableInfo]) -> list[dict[str, Any]]:
+    columns = {name: list(each.columns) for name, each in tables.items()}
     found = []
     for row in file.connection.execute_list_query(_CONSTRAINTS.format(kind="f")):
         many, one, *numbers = map(str, row)
@@ -203,14 +202,6 @@ def _relationships(file: HyperFile, tables: Sequence[_Table]) -> list[dict[str, 
             f"its file does not say how its tables {listed} are related: declare `relationships`"
         )
     return found
-
-
-def _declared(table: _Table, model: str) -> dict[str, Any]:
-    contract = {
-        name: spark for name, type_ in table.columns.items() if (spark := spark_type(type_))
-    }
-    refresh = {"refresh": {"diff": {"key": list(table.key)}}} if table.key else {}
-    return {"model": model, **refresh, "contract": contract}
 
 
 def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None, list[str]]:
@@ -231,13 +222,14 @@ def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None
 
 
 def _kept(
-    component: PublishedDatasource, tables: Sequence[_Table], metadata: Metadata
+    component: PublishedDatasource, tables: Mapping[str, TableInfo], metadata: Metadata
 ) -> Iterator[str]:
     """What an adoption keeps, and what it cannot."""
     desired = {e.name: [*map(component.types.apply, e.contract)] for e in component.tables}
-    found = {each.name: each.columns for each in tables}
+    found = {name: each.columns for name, each in tables.items()}
     changes = layout_changes(found, component, desired)
-    if others := {each.schema for each in tables} - {EXTRACT_SCHEMA}:
+    schemas = (each.name.schema_name for each in tables.values())
+    if others := {each.name.unescaped if each else "" for each in schemas} - {EXTRACT_SCHEMA}:
         changes = [f'its schema "{min(others)}" would be "{EXTRACT_SCHEMA}"', *changes]
     work = work_in(metadata) if metadata.work else "its metadata, in which nobody has made anything"
     if changes:
