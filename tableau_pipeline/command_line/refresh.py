@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
-from tableau_pipeline.components.published_datasource import asset_keys
+from tableau_pipeline.components.published_datasource import asset_keys, step_name
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept
@@ -87,7 +87,7 @@ class _Work:
     @property
     def config(self) -> dict[str, Any]:
         config = {**self.given, "accept": list(self.given["accept"])}
-        return {"ops": {self.key.replace("/", "__"): {"config": config}}}
+        return {"ops": {step_name(self.key): {"config": config}}}
 
 
 def _selected(project: Project, key: str, *, models: bool, output: Output) -> Sequence[dg.AssetKey]:

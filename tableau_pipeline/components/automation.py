@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,10 +15,15 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 from dagster._core.scheduler.instigation import InstigatorStatus
 from dagster._utils.schedules import get_next_cron_tick
+from dagster_shared.check import not_none
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 from upath import UPath
 
-from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
+from tableau_pipeline.components.published_datasource import (
+    PublishedDatasource,
+    asset_keys,
+    step_name,
+)
 from tableau_pipeline.components.triggers import (
     AfterTrigger,
     CronTrigger,
@@ -37,37 +42,38 @@ class _Due(dg.AssetSelection):
     datasources: Sequence[PublishedDatasource]
 
     def resolve_inner(self, asset_graph: BaseAssetGraph, allow_missing: bool) -> Set[dg.AssetKey]:
-        """Return the keys of the assets.
-
-        Raises:
-            DeclarationError: a schedule cannot run the models of a data source.
-        """
-        problems = [
-            f'"{each.name}": trigger.upstream: {problem}'
-            for each in self.datasources
-            for problem in upstream_problems(each, asset_graph)
-        ]
-        if problems:
-            raise DeclarationError("\n".join(problems))
-        return {key for each in self.datasources for key in _run_of(each, asset_graph)}
+        """Return the keys of the assets."""
+        return {key for each in self.datasources for key in due(each, asset_graph)}
 
 
-def upstream_problems(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Iterator[str]:
-    """Yield why no schedule can run the models of a data source, if it is to run them."""
+def due(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
+    """Return what the schedule of a data source runs.
+
+    Raises:
+        DeclarationError: it is to run the models first, and no schedule can.
+    """
     if not runs_models(datasource):
-        return
-    instead = "Let the data source follow its models: trigger: {after: any}"
+        # One step makes both assets, and Dagster refuses to run half of it.
+        return frozenset(asset_keys(datasource.key))
+    keys = _with_models([datasource.key]).resolve(graph)
+    made = {key.to_user_string() for key in keys}
     in_lakes = {table.model for table in datasource.tables if table.source}
-    for model in sorted(set(datasource.models) - in_lakes):
-        key = dg.AssetKey.from_user_string(model)
-        if not (graph.has(key) and graph.get(key).is_materializable):
-            yield f'no asset of this code location makes the model "{model}". {instead}'
-    for key in sorted(_run_of(datasource, graph)):
-        if graph.get(key).is_partitioned:
-            yield (
-                f'"{key.to_user_string()}" is partitioned, and a schedule does not know which '
-                f"partition is due. {instead}"
-            )
+    problems = [
+        f'no asset of this code location makes the model "{model}"'
+        for model in sorted(set(datasource.models) - in_lakes - made)
+    ]
+    problems += [
+        f'"{key.to_user_string()}" is partitioned, and a schedule does not know which partition is '
+        "due"
+        for key in sorted(keys)
+        if graph.get(key).is_partitioned
+    ]
+    if problems:
+        raise DeclarationError(
+            f'"{datasource.name}" cannot run its models first: {"; ".join(problems)}. Let it '
+            "follow them: trigger: {after: any}"
+        )
+    return keys
 
 
 def runs_models(datasource: PublishedDatasource) -> bool:
@@ -75,36 +81,30 @@ def runs_models(datasource: PublishedDatasource) -> bool:
     return isinstance(datasource.trigger, CronTrigger) and datasource.trigger.upstream
 
 
-def _run_of(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
-    # One step makes both assets, and Dagster refuses to run half of it.
-    alone = frozenset(asset_keys(datasource.key))
-    return _with_models([datasource.key]).resolve(graph) if runs_models(datasource) else alone
-
-
 def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
     """Return a schedule for each data source with a `cron`, named after it.
 
     They share one job, because Dagster resolves every job against all assets.
     """
-    due = [each for each in datasources if isinstance(each.trigger, CronTrigger)]
+    timed = [each for each in datasources if isinstance(each.trigger, CronTrigger)]
     job = dg.define_asset_job(
         "refresh_at_fixed_times",
-        selection=_Due(due),
+        selection=_Due(timed),
         description="What the schedules of data sources run, each its own part of it.",
     )
-    return [_schedule(each, due, job) for each in due]
+    return [_schedule(each, timed, job) for each in timed]
 
 
 def schedule_name(datasource: PublishedDatasource) -> str:
     """Return the name of the schedule of a data source with a `cron`."""
-    return f"refresh_{datasource.key.replace('/', '__')}"
+    return f"refresh_{step_name(datasource.key)}"
 
 
 def _schedule(
-    datasource: PublishedDatasource, due: Sequence[PublishedDatasource], job: Any
+    datasource: PublishedDatasource, timed: Sequence[PublishedDatasource], job: Any
 ) -> dg.ScheduleDefinition:
     trigger: Any = datasource.trigger
-    together = [each for each in due if runs_models(each) and each.trigger == trigger]
+    together = [each for each in timed if runs_models(each) and each.trigger == trigger]
 
     @dg.schedule(
         name=schedule_name(datasource),
@@ -115,29 +115,20 @@ def _schedule(
         description=f'Refreshes "{datasource.name}"{" after its models" * trigger.upstream}.',
     )
     def at_fixed_times(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        location = not_none(context.repository_def)
         # They may share models. One run for all of them runs each model once.
-        location, together_on = _location(context), set[str]()
-        if len(together) > 1:
-            together_on = _on(context.instance, location.schedule_defs)
-        on = [each for each in together if schedule_name(each) in together_on]
-        first, *others = on if datasource in on else [datasource]
-        if first is not datasource:
+        names = _on(context.instance, location.schedule_defs) if len(together) > 1 else ()
+        on = [each for each in together if schedule_name(each) in names]
+        at_once = on if datasource in on else [datasource]
+        if at_once[0] is not datasource:
             return dg.SkipReason(
-                f'The schedule {schedule_name(first)} runs the models of "{datasource.name}" at '
-                "the same time, so its run refreshes both"
+                f'The schedule {schedule_name(at_once[0])} runs the models of "{datasource.name}" '
+                "at the same time, so its run refreshes both"
             )
-        keys = {key for each in (first, *others) for key in _run_of(each, location.asset_graph)}
+        keys = {key for each in at_once for key in due(each, location.asset_graph)}
         return dg.RunRequest(asset_selection=sorted(keys))
 
     return at_fixed_times
-
-
-def _location(
-    context: dg.ScheduleEvaluationContext | dg.SensorEvaluationContext,
-) -> dg.RepositoryDefinition:
-    if location := context.repository_def:
-        return location
-    raise ValueError("the context has no definitions to choose assets from")
 
 
 def _on(instance: dg.DagsterInstance, parts: Iterable[Any]) -> set[str]:
@@ -209,10 +200,6 @@ class Invocation(BaseModel):
         )
 
 
-class _Manifest(BaseModel):
-    parent_map: dict[str, list[str]] = {}
-
-
 def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
     """Read dbt's last invocation.
 
@@ -241,10 +228,9 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
             f"dbt's last command was `{found.command}`: only {', '.join(_BUILDS)} count"
         )
     # Without the parents every test counts for all models: a refresh too few, but none on bad data.
-    with suppress(FileNotFoundError, ValidationError):
-        manifest = path.with_name("manifest.json").read_bytes()
-        parents = _Manifest.model_validate_json(manifest).parent_map
-        return found.model_copy(update={"parents": parents})
+    with suppress(FileNotFoundError, ValueError, KeyError):
+        manifest = json.loads(path.with_name("manifest.json").read_bytes())
+        return found.model_copy(update={"parents": manifest["parent_map"]})
     return found
 
 
@@ -287,14 +273,11 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
             for key, obstacle in obstacles.items()
             if obstacle
         ]
-        due = [key for key, obstacle in obstacles.items() if not obstacle]
-        if not due:
-            # The cursor moves on all the same, or every tick would judge this invocation again.
-            return dg.SensorResult(skip_reason="\n".join(skipped), cursor=invocation.id)
+        followers = [key for key, obstacle in obstacles.items() if not obstacle]
         # A tick that requests runs shows no skip reason, so its log lists what was left out.
-        for reason in skipped:
+        for reason in skipped if followers else ():
             context.log.warning(reason)
-        graph = _location(context).asset_graph
+        graph = not_none(context.repository_def).asset_graph
         requests = [
             dg.RunRequest(
                 # Dagster runs each key once, so a sensor whose cursor was reset repeats no refresh.
@@ -307,9 +290,11 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
                 ],
                 tags={_TAG: invocation.id},
             )
-            for datasource in due
+            for datasource in followers
         ]
-        return dg.SensorResult(requests, cursor=invocation.id)
+        # The cursor moves on in any case, or every tick would judge this invocation again.
+        told = None if followers else "\n".join(skipped)
+        return dg.SensorResult(requests, cursor=invocation.id, skip_reason=told)
 
     return after_dbt
 
@@ -336,7 +321,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
         description=f"Tells Dagster of new versions of {', '.join(sorted(tables))}, for triggers "
         "and the lineage.",
     )
-    def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         reported: dict[str, str] = json.loads(context.cursor or "{}")
         # Of a table that is no longer declared, nothing is kept.
         known = {model: version for model, version in reported.items() if model in tables}
@@ -345,7 +330,6 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
             try:
                 version = current_version(table)
             except RefreshError as error:
-                context.log.warning(str(error))
                 problems.append(str(error))
                 continue
             if known.get(model) != version:
@@ -359,15 +343,11 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                         tags={"dagster/data_version": version},
                     )
                 )
-        if not events:
-            return dg.SkipReason("\n".join(problems) or "No table has a new version")
-        # It requests no runs itself; without a reason, Dagster would speak of an empty result.
         new = ", ".join(event.asset_key.to_user_string() for event in events)
-        return dg.SensorResult(
-            asset_events=events,
-            cursor=json.dumps(known),
-            skip_reason=f"Reported new versions of {new}",
-        )
+        # It requests no runs itself; without a reason, Dagster would speak of an empty result.
+        told = f"Reported new versions of {new}" if new else "No table has a new version"
+        told = "\n".join([*problems, told])
+        return dg.SensorResult(asset_events=events, cursor=json.dumps(known), skip_reason=told)
 
     return [lake_versions] if tables else []
 

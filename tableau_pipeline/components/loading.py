@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -23,7 +23,7 @@ from dagster_shared.record import replace
 from dagster_shared.yaml_utils import parse_yamls_with_source_position
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.components.automation import runs_models, upstream_problems
+from tableau_pipeline.components.automation import due, runs_models
 from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
@@ -141,10 +141,12 @@ def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> I
 
 def _schedules(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report models that a trigger with `upstream` cannot run."""
-    timed = [each for each in datasources if runs_models(each.component)]
-    for each in timed:
-        for problem in upstream_problems(each.component, definitions.resolve_asset_graph()):
-            yield f"{each.at('trigger', 'upstream')}: {problem}"
+    for each in datasources:
+        try:
+            if runs_models(each.component):
+                due(each.component, definitions.resolve_asset_graph())
+        except DeclarationError as error:
+            yield f"{each.at('trigger', 'upstream')}: {error}"
 
 
 def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
@@ -208,13 +210,11 @@ def _column_problems(
 
 def specs_of(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
     """Yield the specs of all assets, those of other locations among them."""
-    return chain.from_iterable(map(_specs_in, definitions.assets or ()))
-
-
-def _specs_in(asset: Any) -> Iterable[dg.AssetSpec]:
-    if isinstance(asset, dg.AssetsDefinition):
-        return asset.specs
-    return [asset] if isinstance(asset, dg.AssetSpec) else []
+    for asset in definitions.assets or ():
+        if isinstance(asset, dg.AssetsDefinition):
+            yield from asset.specs
+        elif isinstance(asset, dg.AssetSpec):
+            yield asset
 
 
 def _other_assets(definitions: dg.Definitions) -> list[str]:

@@ -36,7 +36,6 @@ from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -100,24 +99,29 @@ def inherited_fields(
         RefreshError: the manifest beside the `run_results.json` of the trigger cannot be read.
     """
     found: dict[tuple[str, str], FieldMetadata] = {}
+    for model, columns in _said(declaration, graph, trigger):
+        for column, said in columns:
+            found.setdefault((model, column), said)
+    return found
+
+
+def _said(
+    declaration: Declaration, graph: AssetGraph, trigger: Trigger | None
+) -> Iterator[tuple[str, Iterator[tuple[str, FieldMetadata]]]]:
+    """Yield what is said of a model's columns, each place before those that it overrides."""
     for model in declaration.models:
         key = dg.AssetKey.from_user_string(model)
-        if not graph.has(key):
-            continue
-        node = graph.get(key)
-        parents = [graph.get(each).metadata for each in sorted(node.parent_keys)]
-        for metadata in (node.metadata, *(each for each in parents if _MANIFEST in each)):
-            for column, said in _columns(metadata):
-                found.setdefault((model, column), said)
+        if graph.has(key):
+            yield model, _columns(graph.get(key).metadata)
+            parents = [graph.get(each).metadata for each in sorted(graph.get(key).parent_keys)]
+            yield from ((model, _columns(each)) for each in parents if _MANIFEST in each)
     if isinstance(trigger, DbtTrigger):
         nodes = _nodes_beside(trigger.dbt)
         for model in declaration.models:
             # Without names, all models of the dbt project feed it, in which names of columns recur.
             for name in trigger.models or (model.split("/")[-1],):
                 for node in (each for each in nodes if name in (each, nodes[each].get("name"))):
-                    for column, said in _in_dbt(nodes, node):
-                        found.setdefault((model, column), said)
-    return found
+                    yield model, _in_dbt(nodes, node)
 
 
 # The keys of dagster-dbt.
@@ -209,14 +213,18 @@ def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
     return dg.AssetKey.from_user_string(f"{key}_extract"), dg.AssetKey.from_user_string(key)
 
 
+def step_name(key: str) -> str:
+    """Return the name of the step that makes both assets of a data source."""
+    return key.replace("/", "__")
+
+
 def refresh_assets(
     declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None = None
 ) -> dg.AssetsDefinition:
     """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
-    step = declaration.key.replace("/", "__")
 
     @dg.multi_asset(
-        name=step,
+        name=step_name(declaration.key),
         specs=_specs(declaration, trigger, freshness),
         check_specs=check_specs(declaration, has_deadline=bool(freshness)),
         pool=POOL,
@@ -229,7 +237,7 @@ def refresh_assets(
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         graph = context.job_def.asset_layer.asset_graph
-        with as_failure(context.log, step=step):
+        with as_failure(context.log, step=step_name(declaration.key)):
             setup = setup_of(
                 declaration,
                 DagsterJournal(context.instance, declaration.key, context),
@@ -252,23 +260,14 @@ def refresh_assets(
             yield data_age(declaration, freshness, setup.snapshots, setup.journal)
         if config.dry_run:
             context.log_event(dry_run_observation(declaration, report))
-        else:
-            yield from _results(context, declaration, report, snapshots)
+            return
+        if report.extract:
+            yield extract_result(declaration, report)
+        if report.checkpoint:
+            yield published_result(context, declaration, report)
+            collect_snapshots(context, snapshots)
 
     return refresh_step
-
-
-def _results(
-    context: dg.AssetExecutionContext,
-    declaration: Declaration,
-    report: Report,
-    snapshots: SnapshotIOManager,
-) -> Iterator[dg.MaterializeResult]:
-    if report.extract:
-        yield extract_result(declaration, report)
-    if report.checkpoint:
-        yield published_result(context, declaration, report)
-        collect_snapshots(context, snapshots)
 
 
 def _specs(
@@ -329,13 +328,8 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
         """Write the file. The folder's name becomes the name of data source, table and model.
 
         Raises:
-            ValueError: the format is not YAML, or a `defs.yaml` already exists.
+            ValueError: a `defs.yaml` already exists.
         """
-        if request.scaffold_format != "yaml":
-            raise ValueError(
-                "This component is declared in YAML. In Python, use "
-                "PublishedDatasource.from_attributes_dict(attributes={...})"
-            )
         file = request.target_path / "defs.yaml"
         if file.exists():
             raise ValueError(f"{file} already exists: choose another name, or remove it")

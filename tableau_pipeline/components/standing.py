@@ -9,7 +9,7 @@ from enum import StrEnum
 import dagster as dg
 
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
-from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.published_datasource import PublishedDatasource, step_name
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
@@ -208,7 +208,7 @@ def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended
 
 def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
     """Return why the step of a data source failed, or the first one before it; "" if none did."""
-    step = key.replace("/", "__")
+    step = step_name(key)
     log = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [each.event_log_entry.dagster_event for each in log.records]
     failed = {str(each.step_key): each.step_failure_data for each in events if each}

@@ -102,8 +102,8 @@ def test_models_that_its_schedule_cannot_run(shop: Project):
     with pytest.raises(DeclarationError) as raised:
         load_definitions(shop.package)
     assert str(raised.value) == (
-        f"{file}:7: attributes.trigger.upstream: no asset of this code location makes the model "
-        '"orders". Let the data source follow its models: trigger: {after: any}'
+        f'{file}:7: attributes.trigger.upstream: "Shop" cannot run its models first: no asset of '
+        'this code location makes the model "orders". Let it follow them: trigger: {after: any}'
     )
 
 
