@@ -172,18 +172,11 @@ class DagsterJournal:
         # A deleted run cannot be asked, and its claim would block all others for ever.
         if run is None or run.is_finished:
             return True
-        ends = {
-            dg.DagsterEventType.STEP_FAILURE,
-            dg.DagsterEventType.STEP_SUCCESS,
-            dg.DagsterEventType.STEP_UP_FOR_RETRY,
-        }
-        ended = [
-            entry
-            for entry in self._dagster.all_logs(owner.run_id, of_type=ends)
-            if entry.step_key == owner.step
-        ]
+        kind = dg.DagsterEventType
+        ends = {kind.STEP_FAILURE, kind.STEP_SUCCESS, kind.STEP_UP_FOR_RETRY}
         # Dagster stores one such event for each attempt.
-        return len(ended) > owner.attempt
+        events = self._dagster.all_logs(owner.run_id, of_type=ends)
+        return sum(event.step_key == owner.step for event in events) > owner.attempt
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
         """Lock this asset on this host. Ephemeral instances do not see each other's records."""
@@ -270,17 +263,15 @@ def _record_in(event: dg.EventLogRecord) -> Record:
 
 def _described(record: Record) -> str:
     match record:
-        case Claim(refresh=number):
-            return f"refresh {number} begins"
+        case Claim():
+            what = "begins"
         case Intent():
-            return f"{record.action}: {record.outcome or record.job_id or 'not yet sent'}"
-        case ClaimRelease(refresh=number, checkpoint=checkpoint, withdrawn=withdrawn):
-            if withdrawn:
-                return f"refresh {number} withdraws: another one was first"
-            ended = "the data source equals its models" if checkpoint else "without a result"
-            return f"refresh {number} ends: {ended}"
-        case Recovered(refresh=number):
-            return f"refresh {number} found out what earlier ones have left"
+            what = f"{record.action}: {record.outcome or record.job_id or 'not yet sent'}"
+        case ClaimRelease():
+            what = "ends: the data source equals its models" if record.checkpoint else "ends"
+        case Recovered():
+            what = "found out what earlier ones have left"
+    return f"refresh {record.refresh} {what}"
 
 
 def _kept_name(path: Path) -> str:
@@ -364,11 +355,8 @@ def collect_snapshots(
     instance = context.instance
 
     def histories() -> Iterator[History]:
-        partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
-            JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
-        )
         # In all environments, of whatever anything was ever sent.
-        keys = [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
+        keys = [key for key, (_, request) in newest_records(instance).items() if request]
         return (read_history(records_of(instance, key)) for key in keys)
 
     def referenced() -> set[tuple[str, int]]:

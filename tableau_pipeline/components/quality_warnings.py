@@ -25,11 +25,7 @@ _JOB = "quality_warnings"
 _INTERVAL, _RETRY = 60, 900
 # The reason itself is for the pipeline's people alone, as it may name values of rows.
 _STOPPED = "The last refresh was refused or has failed"
-_WHY = {
-    State.REFUSED: _STOPPED,
-    State.FAILED: _STOPPED,
-    State.LATE: "These data are late",
-}
+_WHY = {State.REFUSED: _STOPPED, State.FAILED: _STOPPED, State.LATE: "These data are late"}
 _RETRIED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 

@@ -128,9 +128,9 @@ def _reconciliation(declaration: Declaration, report: Report) -> dg.AssetCheckRe
     found = report.reconciliation
     if found is None or found.skipped:
         known = report.checkpoint.unreconciled if report.checkpoint else "nothing was published"
-        if why := found.skipped if found else known:
-            return _result(declaration, RECONCILIATION, f"Not checked: {why}")
-        return _result(declaration, RECONCILIATION, note=comparison(report))
+        why = found.skipped if found else known
+        problem = f"Not checked: {why}" if why else None
+        return _result(declaration, RECONCILIATION, problem, note=comparison(report))
     # A difference never comes this far: it raises an error, which fails the check.
     metadata = {
         **_metadata("rows found", found.rows),
@@ -396,13 +396,14 @@ def _times(
     began = time.time() - seconds["total"]
     started = record.start_time or began if record else began
     requested = record.create_timestamp.timestamp() if record else started
-    names = {"upload": "upload", "job": "job of the server", "compare": "comparison"}
-    named = {name: seconds.get(each, 0.0) for each, name in names.items()}
+    upload, job, compare = (seconds.get(each, 0.0) for each in ("upload", "job", "compare"))
     spent = {
         "queue of Dagster": max(started - requested, 0.0),
         "models, start": max(began - started, 0.0),
-        "plan, build": seconds["total"] - sum(named.values()),
-        **named,
+        "plan, build": seconds["total"] - upload - job - compare,
+        "upload": upload,
+        "job of the server": job,
+        "comparison": compare,
     }
     total = sum(spent.values()) or 1.0
     rows = [(n, f"{s:.1f} s", "█" * round(_WIDTH * s / total)) for n, s in spent.items()]

@@ -28,9 +28,24 @@ class YamlComponent(dg.Component, dg.Resolvable):
 
     # Dagster would derive a looser model, whose errors name only the outermost key.
     @classmethod
+    @cache
     def model(cls) -> type[BaseModel]:
-        """Return the class of the keys."""
-        return _keys_of(cls)
+        """Return a model that takes any keys, with the JSON schema of the component."""
+        component = TypeAdapter(cls)
+
+        class Keys(RootModel[dict[Any, Any]]):
+            @classmethod
+            def __get_pydantic_json_schema__(
+                cls, core_schema: Any, handler: GetJsonSchemaHandler, /
+            ) -> dict[str, Any]:
+                return handler(component.core_schema)
+
+            @classmethod
+            def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+                schema = component.json_schema(*arguments, **options)
+                return _plain(schema, schema.get("$defs", {}))
+
+        return Keys
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
@@ -81,25 +96,6 @@ _WORDS = MappingProxyType(
         "string_type": 'this is a string: write "..."',
     }
 )
-
-
-@cache
-def _keys_of(component: type[YamlComponent]) -> type[BaseModel]:
-    """Return a model that takes any keys, with the JSON schema of the component."""
-
-    class Keys(RootModel[dict[Any, Any]]):
-        @classmethod
-        def __get_pydantic_json_schema__(
-            cls, core_schema: Any, handler: GetJsonSchemaHandler, /
-        ) -> dict[str, Any]:
-            return handler(TypeAdapter(component).core_schema)
-
-        @classmethod
-        def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
-            schema = TypeAdapter(component).json_schema(*arguments, **options)
-            return _plain(schema, schema.get("$defs", {}))
-
-    return Keys
 
 
 def _reject_unloaded_modules(file: Path) -> None:
