@@ -27,16 +27,10 @@ class Freshness:
 
     by: str | None = Field(
         default=None,
-        description='The data source must be refreshed each day by this time, "07:00".',
+        description='The data source must be refreshed each day by this time, "07:00", and after '
+        "midnight.",
     )
-    timezone: Zone = Field(
-        default="UTC", description='Time zone of `by` and `since`: "Europe/Paris".'
-    )
-    since: str | None = Field(
-        default=None,
-        description="With `by`: a refresh before this time of day does not count. Default: "
-        '"00:00".',
-    )
+    timezone: Zone = Field(default="UTC", description='Time zone of `by`: "Europe/Paris".')
     within: str | None = Field(
         default=None, description='Maximum age of the last refresh: "24h", "90m", "7d".'
     )
@@ -46,7 +40,7 @@ class Freshness:
         "those that rarely change; [] for none.",
     )
 
-    @field_validator("by", "since", mode="before")
+    @field_validator("by", mode="before")
     @classmethod
     def _time(cls, value: Any) -> Any:
         # YAML 1.1 reads an unquoted 07:00 as a number in base 60.
@@ -81,13 +75,11 @@ class Freshness:
             return dg.FreshnessPolicy.time_window(
                 fail_window=timedelta(**{_UNITS[unit]: int(number)})
             )
-        (hour, minute), (from_hour, from_minute) = (
-            map(int, time.split(":")) for time in (str(self.by), self.since or "00:00")
-        )
-        minutes = (hour * 60 + minute - from_hour * 60 - from_minute) % _DAY or _DAY
+        hour, minute = map(int, str(self.by).split(":"))
         return dg.FreshnessPolicy.cron(
             deadline_cron=f"{minute} {hour} * * *",
-            lower_bound_delta=timedelta(minutes=minutes),
+            # From midnight on; all day, if that is the deadline.
+            lower_bound_delta=timedelta(minutes=hour * 60 + minute or _DAY),
             timezone=self.timezone,
         )
 

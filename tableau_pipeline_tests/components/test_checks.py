@@ -148,10 +148,6 @@ def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
             {"by": "07:00", "timezone": "Europe/Paris"},
             dg.FreshnessPolicy.cron("0 7 * * *", timedelta(hours=7), "Europe/Paris"),
         ),
-        (
-            {"by": "01:30", "since": "22:00"},
-            dg.FreshnessPolicy.cron("30 1 * * *", timedelta(hours=3, minutes=30), "UTC"),
-        ),
         # YAML reads 07:30 as a number.
         ({"by": 450}, dg.FreshnessPolicy.cron("30 7 * * *", timedelta(hours=7.5), "UTC")),
         ({"within": "24h"}, dg.FreshnessPolicy.time_window(timedelta(hours=24))),
