@@ -10,7 +10,7 @@ the data sources apart.
 import logging
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -28,7 +28,6 @@ from tableau_pipeline.core.journal import (
     CLAIMS,
     Claim,
     ClaimRelease,
-    History,
     Intent,
     Owner,
     Record,
@@ -53,6 +52,7 @@ from tableau_pipeline.resources import (
     tableau_project_root,
     work_dir,
 )
+from tableau_pipeline.snapshots.retention import collect, is_first
 
 _LOG = logging.getLogger(__name__)
 # The asset of the records of all data sources, which no code location defines.
@@ -352,23 +352,18 @@ def collect_snapshots(
     looks: what the others publish expires much later. An error is only logged as a warning: the
     refresh has succeeded, and the next run tries again.
     """
-    instance = context.instance
-
-    def histories() -> Iterator[History]:
-        # In all environments, of whatever anything was ever sent.
-        keys = [key for key, (_, request) in newest_records(instance).items() if request]
-        return (read_history(records_of(instance, key)) for key in keys)
-
-    def referenced() -> set[tuple[str, int]]:
-        return {version for history in histories() for version in history.versions}
-
+    instance, store = context.instance, snapshots.store
     snapshots.copies.release()
     before = datetime.now(UTC) - timedelta(days=snapshots.keep_days)
     try:
-        removed = snapshots.collect(context.run.run_id, referenced)
-        if removed is None:
+        if not is_first(store, context.run.run_id):
             return
-        named = {name for history in histories() for name in history.written}
+        # In all environments, of whatever anything was ever sent.
+        sent = [key for key, (_, request) in newest_records(instance).items() if request]
+        histories = [read_history(records_of(instance, key)) for key in sent]
+        needed = {version for history in histories for version in history.versions}
+        removed = collect(store, keep_days=snapshots.keep_days, referenced=lambda: needed)
+        named = {name for history in histories for name in history.written}
         gone = Written(shared_place("metadata")).collect(named, before)
     except Exception as error:  # noqa: BLE001 - whatever it is
         context.log.warning("Old snapshots were not removed: %s", error)

@@ -6,7 +6,7 @@ Assets return DataFrames, and load DataFrames or Snapshots.
 import hashlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,6 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.stores import LocalCopies, is_url, scratch, temporary_folder
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
@@ -204,15 +203,6 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             return found
         kept = tuple(filter(partition_filter(definition), found.parts))
         return found.model_copy(update={"parts": kept}) if kept else None
-
-    def collect(
-        self, run_id: str, referenced: Callable[[], Collection[tuple[str, int]]]
-    ) -> list[tuple[str, int]] | None:
-        """Remove expired snapshots of all models; None if this run has done so already."""
-        store = self.store
-        if not is_first(store, run_id):
-            return None
-        return collect(store, keep_days=self.keep_days, referenced=referenced)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""
