@@ -19,7 +19,6 @@ from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.reporting import Ended
 from tableau_pipeline.components.standing import Month, Standing, State
 from tableau_pipeline.core.declaration import (
-    INSTANCE_TAG_PREFIX,
     TAG_PREFIX,
     Declaration,
     megabytes,
@@ -111,7 +110,7 @@ def _looked(
         if not everything:
             return looked, []
         anybody = DagsterJournal(project.instance, "any").instance
-        ours = [each for each in listed.values() if f"{INSTANCE_TAG_PREFIX}{anybody}" in each.tags]
+        ours = [each for each in listed.values() if anybody in each.instances]
         others = undeclared(project.instance, ours, project.datasources)
     return looked, [{"name": each.name, "why": each.note} for each in others]
 

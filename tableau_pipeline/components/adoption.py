@@ -101,8 +101,8 @@ def proposals(
             for key, other in declared.items():
                 if (other.name.casefold(), other.project_path) == (each.name.casefold(), project):
                     raise ValueError(f"it is declared already, as {key}")
-            if ours := [tag for tag in each.tags if tag.startswith(TAG_PREFIX)]:
-                raise ValueError(f'a pipeline publishes it (tag "{ours[0]}")')
+            if each.keys:
+                raise ValueError(f'a pipeline publishes it (tag "{TAG_PREFIX}{min(each.keys)}")')
             if (each.megabytes or 0) > largest:
                 raise ValueError(f"it has {each.megabytes} MB: raise --max-mb to look into it")
             here = replace(proposal, key=keys[each.luid])

@@ -26,7 +26,6 @@ from tableau_pipeline.core.declaration import (
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.checks import TypedSnapshots
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.publishing.site import TableauSite
@@ -176,17 +175,9 @@ def _found(setup: Setup, report: Report) -> Audited:
         warnings += [f"Another user removed the tag {tag}" for tag in sorted(ours - remote.tags)]
     if checkpoint is None:
         return replace(found, warnings=tuple(warnings))
-    models = TypedSnapshots(setup.snapshots, setup.declaration.types)
-    newest = [(models.newest(each.model), each) for each in checkpoint.tables.values()]
-    newer = [
-        f"Not published yet: new rows of {old.model}"
-        for new, old in newest
-        if new and new.fingerprint != old.all_rows
-    ]
     counted = compared if compared and not compared.skipped else None
     return replace(
         found,
-        notes=(*found.notes, *newer),
         warnings=(*warnings, *base.warnings),
         compared=counted.way if counted else "",
         rows=_rows(checkpoint.rows, counted.rows if counted else {}),
@@ -235,28 +226,15 @@ def undeclared(
     """
     found, root = [], tableau_project_root()
     known = {key_below(key, root) for key in declared}
+    mine = DagsterJournal(instance, "").instance
     for each in sorted(tagged, key=lambda each: (each.name, each.luid)):
-        keys = {tag.removeprefix(TAG_PREFIX) for tag in each.tags if tag.startswith(TAG_PREFIX)}
-        here = sorted(key for key in keys if root_of(key) == root)
+        here = sorted(key for key in each.keys if root_of(key) == root)
         if here and not known.intersection(here):
-            why = " ".join(_publisher(instance, each, key) for key in here)
+            others = ", ".join(f"{INSTANCE_TAG_PREFIX}{name}" for name in sorted(each.instances))
+            whose = "the tag of this instance" if mine in each.instances else others
+            why = f'Its key is "{", ".join(here)}", with {whose or "no tag of an instance"}'
             found.append(Audited(each.name, each.name, Finding.UNDECLARED, (why,), link=each.link))
     return found
-
-
-def _publisher(instance: dg.DagsterInstance, datasource: RemoteDatasource, key: str) -> str:
-    """Return who publishes it, as far as its tags and the records of this instance show it."""
-    journal = DagsterJournal(instance, key.partition("@")[0])
-    instances = sorted(tag for tag in datasource.tags if tag.startswith(INSTANCE_TAG_PREFIX))
-    is_ours = f"{INSTANCE_TAG_PREFIX}{journal.instance}" in instances
-    tag = "the tag of this instance" if is_ours else ", ".join(instances) or "no instance's tag"
-    did = "Nothing in this instance has refreshed it"
-    record = read_history(journal.records()).checkpoint
-    # A data source of another deployment may have the same key.
-    if record and record.luid == datasource.luid:
-        when = f"{record.changed_at:%Y-%m-%d %H:%M} UTC" if record.changed_at else "a time unknown"
-        did = f"This instance last changed its rows at {when}"
-    return f'Its key is "{key}", with {tag}. {did}.'
 
 
 def _described(found: Audited, *parts: str) -> str:

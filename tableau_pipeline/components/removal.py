@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, root_of
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError
@@ -16,12 +16,12 @@ def published_below(
     instance: dg.DagsterInstance, site: TableauSite, root: str
 ) -> Iterator[tuple[str, RemoteDatasource]]:
     """Yield what this instance has published in this environment, with its key."""
-    ours = f"{INSTANCE_TAG_PREFIX}{DagsterJournal(instance, '', root=root).instance}"
-    for remote in site.tagged(ours, revisions=False):
-        keys = [tag.removeprefix(TAG_PREFIX) for tag in remote.tags if tag.startswith(TAG_PREFIX)]
+    ours = DagsterJournal(instance, "", root=root).instance
+    for remote in site.tagged(f"{INSTANCE_TAG_PREFIX}{ours}", revisions=False):
+        key, *others = remote.keys or ("",)
         # A data source that another deployment has taken over has other tags.
-        if ours in remote.tags and len(keys) == 1 and root_of(keys[0]) == root:
-            yield keys[0], remote
+        if ours in remote.instances and key and not others and root_of(key) == root:
+            yield key, remote
 
 
 def delete(instance: dg.DagsterInstance, site: TableauSite, key: str, luid: str) -> str:

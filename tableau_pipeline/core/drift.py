@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, SiteBehaviour
+from tableau_pipeline.metadata.fields import INSTANCE_TAG_PREFIX, TAG_PREFIX
 
 # The time stamp and the newest revision of a data source, as in `RemoteDatasource.stamp`.
 Stamp = tuple[datetime, int | None]
@@ -42,6 +43,16 @@ class RemoteDatasource:
     certification: str | None = None
 
     @property
+    def keys(self) -> frozenset[str]:
+        """The keys of the pipelines that publish it, by its tags."""
+        return _after(TAG_PREFIX, self.tags)
+
+    @property
+    def instances(self) -> frozenset[str]:
+        """The deployments that publish it, by its tags."""
+        return _after(INSTANCE_TAG_PREFIX, self.tags)
+
+    @property
     def stamp(self) -> Stamp:
         """The values that show a change by another user, as far as the server reports it."""
         return self.updated_at, self.revision
@@ -50,6 +61,10 @@ class RemoteDatasource:
     def state(self) -> tuple[object, ...]:
         """The values that show whether another user changed, renamed or moved it."""
         return self.luid, self.name, self.project_id, self.stamp
+
+
+def _after(prefix: str, tags: Iterable[str]) -> frozenset[str]:
+    return frozenset(tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix))
 
 
 @dataclass(frozen=True, slots=True)

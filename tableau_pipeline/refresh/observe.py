@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Declaration
 from tableau_pipeline.core.drift import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.core.journal import History, Intent, Recovered
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -340,8 +340,7 @@ class Observer:
             and intent.outcome in (None, Outcome.DONE, Outcome.LOST)
             and remote.owner_id == self.server.user_id
             and remote.created_at >= intent.recorded_at.replace(microsecond=0) - _SLACK
-            and not {tag for tag in remote.tags if tag.startswith(TAG_PREFIX)}
-            - {self.declaration.tag}
+            and not remote.keys - {self.declaration.key}
             and self._other_instance(remote) is None
         )
 
@@ -354,10 +353,8 @@ class Observer:
         return min(others, default=None)
 
     def _other_key(self, remote: RemoteDatasource) -> str | None:
-        others = {tag for tag in remote.tags if tag.startswith(TAG_PREFIX)} - self.tags
-        if not others or not self.tags & remote.tags or self._other_instance(remote):
-            return None
-        return min(others).removeprefix(TAG_PREFIX)
+        is_shared = self.tags & remote.tags and not self._other_instance(remote)
+        return min(remote.keys - {self.declaration.key}, default=None) if is_shared else None
 
     def _moved(
         self, remote: RemoteDatasource, known: Checkpoint | None, project_id: str | None

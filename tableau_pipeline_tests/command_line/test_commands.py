@@ -233,7 +233,7 @@ def test_what_nothing_declares(morning: World):
     finally:
         declaration.write_text(text, "utf-8")
     assert found["name"] == "Hotels"
-    assert "This instance last changed its rows at" in found["why"]
+    assert "with the tag of this instance" in found["why"]
 
 
 @pytest.mark.slow
