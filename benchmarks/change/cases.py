@@ -98,4 +98,4 @@ def remove_old_files(kind: Kind, folder: Path) -> None:
         return
     store = SnapshotStore(folder / "snapshots")
     newest = store.numbers(MODEL)[-1]
-    collect(store, keep_days=0, referenced=lambda: {(MODEL, newest)})
+    collect(store, keep_days=0, referenced={(MODEL, newest)})

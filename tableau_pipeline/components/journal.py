@@ -362,7 +362,7 @@ def collect_snapshots(
         sent = [key for key, (_, request) in newest_records(instance).items() if request]
         histories = [read_history(records_of(instance, key)) for key in sent]
         needed = {version for history in histories for version in history.versions}
-        removed = collect(store, keep_days=snapshots.keep_days, referenced=lambda: needed)
+        removed = collect(store, keep_days=snapshots.keep_days, referenced=needed)
         named = {name for history in histories for name in history.written}
         gone = Written(shared_place("metadata")).collect(named, before)
     except Exception as error:  # noqa: BLE001 - whatever it is

@@ -1,6 +1,6 @@
 """Remove the versions that are no longer needed, with their files."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from urllib.parse import quote
@@ -61,7 +61,7 @@ def collect(
     store: SnapshotStore,
     *,
     keep_days: float,
-    referenced: Callable[[], Collection[tuple[str, int]]],
+    referenced: Collection[tuple[str, int]],
 ) -> list[tuple[str, int]]:
     """Remove versions that were replaced more than `keep_days` ago, and files of killed writes.
 
@@ -73,9 +73,8 @@ def collect(
 
     Args:
         keep_days: must be longer than any run takes.
-        referenced: returns the versions, by model and number, that a refresh may have to build
-            on or compare with. They stay whatever their age. Called only if there is something
-            to remove.
+        referenced: the versions, by model and number, that a refresh may have to build on or
+            compare with. They stay whatever their age.
 
     Returns:
         The removed versions, by model and number.
@@ -88,11 +87,10 @@ def collect(
     before = now - keep_days * _DAY
     models = _models(entries)
     old = {name: model.replaced(before) for name, model in models.items()}
-    needed = set(referenced()) if any(old.values()) else set()
     gone: list[tuple[str, int]] = []
     problems = []
     for name, model in models.items():
-        expired = [number for number in old[name] if (name, number) not in needed]
+        expired = [number for number in old[name] if (name, number) not in referenced]
         try:
             gone += _remove(store, name, model, expired, before)
         except DamagedSnapshotError as error:
