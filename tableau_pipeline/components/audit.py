@@ -243,10 +243,10 @@ def _described(found: Audited, *parts: str) -> str:
     return f"{head}{':' if found.notes else '.'} {found.note}" if found.note else head
 
 
-def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinition:
+def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
     """Return a job of one step that audits these data sources; it fails if one is wrong."""
 
-    @dg.op(name=f"{name}_datasources", pool=POOL, out=dg.Out(dg.Nothing))
+    @dg.op(pool=POOL, out=dg.Out(dg.Nothing))
     def audit_datasources(
         context: dg.OpExecutionContext,
         snapshots: dg.ResourceParam[SnapshotIOManager],
@@ -274,7 +274,7 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         _conclude(context, found, others)
 
     @dg.job(
-        name=name,
+        name=AUDIT,
         description="Compares each published data source of this code location with its models. "
         "It changes nothing.",
     )
@@ -359,7 +359,7 @@ class AuditTime:
         """Return the job `audit` of these data sources, and its schedule."""
         schedule = dg.ScheduleDefinition(
             name=f"{AUDIT}_schedule",
-            job=audit_job(AUDIT, declarations),
+            job=audit_job(declarations),
             cron_schedule=self.cron,
             execution_timezone=self.timezone,
             default_status=default_status(dg.DefaultScheduleStatus),

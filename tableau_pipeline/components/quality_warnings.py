@@ -86,14 +86,12 @@ def _set(
     texts: Mapping[str, str],
 ) -> Iterator[str]:
     """Set and remove warnings; yield what another try may mend."""
-    for key, datasource in watched.items():
-        # What the sensor saw may name others, if the code location was loaded again since.
-        if key not in texts:
-            continue
+    # What the sensor saw may name others, if the code location was loaded again since.
+    for key in sorted(watched.keys() & texts):
         try:
             record = read_history(DagsterJournal(instance, key).records()).recovered.record
             if record and record.luid:
-                tag = below(datasource, tableau_project_root()).tag
+                tag = below(watched[key], tableau_project_root()).tag
                 set_warning(site, record.luid, tag, texts[key] or None)
         except (RefusedError, SignInError) as error:
             # Such as on a site without the license.

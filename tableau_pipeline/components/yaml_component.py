@@ -65,13 +65,9 @@ class YamlComponent(dg.Component, dg.Resolvable):
         if tree is None:
             return TypeAdapter(cls).validate_python(keys)
         file = Path(tree.position.filename)
-        if found := _repeated_key(file.read_text("utf-8")):
-            key, first, second = found
-            raise DeclarationError(
-                f"{file}:{second}: `{key}` is set here and on line {first}, but only one of them "
-                "can take effect: keep one"
-            )
-        _reject_unloaded_modules(file)
+        text = file.read_text("utf-8")
+        _reject_repeated_keys(file, text)
+        _reject_unloaded_modules(file, text)
         attributes = tree.children.get("attributes", tree)
         try:
             with enrich_validation_errors_with_source_position(attributes, ["attributes"]):
@@ -98,9 +94,8 @@ _WORDS = MappingProxyType(
 )
 
 
-def _reject_unloaded_modules(file: Path) -> None:
+def _reject_unloaded_modules(file: Path, text: str) -> None:
     """Refuse Python files beside a `defs.yaml` that does not load the files of its folder."""
-    text = file.read_text("utf-8")
     if _FOLDER.search(text):
         return
     # Modules that the file itself refers to: `template_vars_module: .vars`, `type: .local.Own`.
@@ -120,8 +115,8 @@ def _reject_unloaded_modules(file: Path) -> None:
 
 # Each component in a file checks it, and a file may declare hundreds.
 @lru_cache(maxsize=1)
-def _repeated_key(text: str) -> tuple[str, int, int] | None:
-    """Return a key that its mapping has twice, with its lines; YAML's reader takes the last one."""
+def _reject_repeated_keys(file: Path, text: str) -> None:
+    """Refuse a key that its mapping has twice: YAML's reader would take the last one."""
     nodes: list[Any] = [*yaml.compose_all(text, Loader=_Loader)]
     while nodes:
         node = nodes.pop(0)
@@ -130,11 +125,13 @@ def _repeated_key(text: str) -> tuple[str, int, int] | None:
             for key, value in node.value:
                 line = key.start_mark.line + 1
                 if (first := lines.setdefault(str(key.value), line)) != line:
-                    return key.value, first, line
+                    raise DeclarationError(
+                        f"{file}:{line}: `{key.value}` is set here and on line {first}, but only "
+                        "one of them can take effect: keep one"
+                    )
                 nodes.append(value)
         elif isinstance(node, yaml.SequenceNode):
             nodes += node.value
-    return None
 
 
 def _plain(schema: Any, definitions: dict[str, Any]) -> Any:

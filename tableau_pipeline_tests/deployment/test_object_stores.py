@@ -371,7 +371,7 @@ def test_what_was_read_is_released(
     with dg.DagsterInstance.ephemeral() as instance:
         assert refreshing.execute_in_process(instance=instance).success
         assert [*snapshots.copies.folder.iterdir()] == []
-        audit = audit_job("audit", [declared])
+        audit = audit_job([declared])
         assert audit.execute_in_process(instance=instance, resources=resources).success
         assert [*snapshots.copies.folder.iterdir()] == []
     assert wrong(tableau_sandbox, declared, {"orders": stored}) == []

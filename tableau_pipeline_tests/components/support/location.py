@@ -182,7 +182,7 @@ class Location:
 
     def audit(self, *keys: str, declared: Mapping[str, Any] = NOTHING) -> dg.ExecuteInProcessResult:
         """Run the audit of a location that declares these data sources."""
-        job = audit_job("audit", [self.declaration(key, declared) for key in keys])
+        job = audit_job([self.declaration(key, declared) for key in keys])
         return job.execute_in_process(
             instance=self.instance, raise_on_error=False, resources=self.resources()
         )
