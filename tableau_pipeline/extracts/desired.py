@@ -16,8 +16,9 @@ from tableau_pipeline.hyper.parquet import Layout, TableSource, select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, string_literal
 from tableau_pipeline.metadata.document import Metadata, read_metadata
-from tableau_pipeline.metadata.fields import CERTIFIED, FieldMetadata, Inherited
+from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.metadata.merge import (
+    CERTIFIED,
     Merge,
     Path,
     Values,

@@ -21,7 +21,15 @@ from tableau_pipeline.metadata.document import (
     unquoted,
     with_fields,
 )
-from tableau_pipeline.metadata.merge import OnConflict, Path, Values
+from tableau_pipeline.metadata.merge import (
+    CERTIFIED,
+    DESCRIPTION,
+    NOTE,
+    OWNER,
+    OnConflict,
+    Path,
+    Values,
+)
 
 # Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
 TAG_PREFIX = "tableau-pipeline:"
@@ -41,8 +49,6 @@ Capability = Literal[
     "Delete",
     "ChangePermissions",
 ]
-DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
-CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 _LONGEST_TAG = 200
 
 

@@ -20,6 +20,8 @@ from tableau_pipeline.objects.stores import opened, store_errors
 # data source itself: ("about", "owner"), ("tag", "finance"),
 # ("permission", "group", "Analysts", "Read").
 Path = tuple[str, ...]
+DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
+CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 # What is absent is as the products have it by default.
 Values = Mapping[Path, str]
 OnConflict = Literal["keep", "replace", "refuse"]
@@ -116,6 +118,11 @@ def merge(
             is_set = on_conflict == "replace" and not taken
             changes |= differing if is_set else {}
             record |= want if is_set else pasts[0]
+    if changes.get(CERTIFIED, "yes") is None and NOTE in found and NOTE not in changes:
+        # A person's note cannot stay without our certification.
+        kept.pop(NOTE, None)
+        changes[NOTE] = None
+        conflicts.append(NOTE)
     return Merge(wanted, found, changes, kept, tuple(conflicts), record)
 
 

@@ -11,8 +11,7 @@ from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.metadata.fields import CERTIFIED, DESCRIPTION, NOTE, OWNER
-from tableau_pipeline.metadata.merge import Path, Values
+from tableau_pipeline.metadata.merge import CERTIFIED, DESCRIPTION, NOTE, OWNER, Path, Values
 from tableau_pipeline.publishing import rest
 from tableau_pipeline.publishing.site import TableauSite
 

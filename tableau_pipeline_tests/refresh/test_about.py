@@ -187,6 +187,20 @@ def test_certified_while_equal(new_pipeline: NewPipeline):
     assert said(pipeline)["certified"] == ""
 
 
+def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
+    """Prevents: what a person wrote beside our certification goes with it, and nobody is told."""
+    pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile())
+    pipeline.run()
+    certified = {"isCertified": "true", "certificationNote": "Hers"}
+    about.describe(pipeline.eyes, str(item_of(pipeline).id), **certified)
+    assert pipeline.run().problems == ()
+    pipeline.declare(certify=None)
+    (problem,) = pipeline.run().problems
+    assert problem.startswith('certification note is none as declared, and "Hers" on the server')
+    assert said(pipeline)["certified"] is None
+    assert pipeline.run().problems == ()
+
+
 def test_refused_by_the_server(new_pipeline: NewPipeline):
     """Prevents: a user without rights cannot publish at all; or nobody sees what is not so."""
     pipeline = new_pipeline(user=ANN, tags=("finance",), certify="after_reconcile", reconcile={})

@@ -11,8 +11,8 @@ from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.desired import Declared
-from tableau_pipeline.metadata.fields import CERTIFIED, OWNER, MetadataPolicy
-from tableau_pipeline.metadata.merge import Merge, Values, Written, merge
+from tableau_pipeline.metadata.fields import MetadataPolicy
+from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, Written, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.deliver import Delivery, tell

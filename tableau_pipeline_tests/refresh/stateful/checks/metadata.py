@@ -9,6 +9,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.metadata.merge import CERTIFIED, NOTE
 from tableau_pipeline.metadata.merge import shown as words
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.refresh.report import Report
@@ -20,7 +21,6 @@ from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Shown
 from tableau_sandbox.simulation import Datasource, Job
 
 _NUMBERS = ("int", "bigint", "double", "decimal(10,2)", "decimal(22,4)")
-CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 
 
 def wanted(declaration: Declaration, contents: Contents) -> Shown:
@@ -95,7 +95,9 @@ def check_about(history: Any, actor: Actor) -> None:
     lost = [*_changed(history, look, in_files=False)]
     actor.replaced += lost
     if not actor.meddled:
-        wrong = [place for place in lost if not _may_replace(history, actor, found, place)]
+        # A note goes with the certification, which is ours.
+        goes = [NOTE] if CERTIFIED not in look.shows else []
+        wrong = [e for e in lost if e not in goes and not _may_replace(history, actor, found, e)]
         require(not wrong, f"{wrong} are no longer as people have set them: {look.shows}")
 
 
@@ -110,9 +112,8 @@ def _changed(history: Any, look: Look, *, in_files: bool) -> dict[Place, tuple[s
         is_here = is_here and (place[0] in _IN_FILES) is in_files
         if is_here and value is not None and look.shows.get(place, "") != value:
             people[luid, place] = None, moment
-            # A note is a part of the certification; and what is as agreed again, nobody has set.
-            is_theirs = place != NOTE or CERTIFIED in look.shows
-            if is_theirs and value != history.ledger.agreed.get((luid, place), ""):
+            # What is as agreed again, nobody has set.
+            if value != history.ledger.agreed.get((luid, place), ""):
                 changed[place] = value, moment
     return changed
 

@@ -6,10 +6,11 @@ from typing import Any
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.foresee import Foreseen, foreseen
+from tableau_pipeline.metadata.merge import CERTIFIED, NOTE
 from tableau_pipeline.refresh.plan import Options, Publish
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
-from tableau_pipeline_tests.refresh.stateful.checks.metadata import CERTIFIED, NOTE, words
+from tableau_pipeline_tests.refresh.stateful.checks.metadata import words
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.checks.refusals import ANSWERED
