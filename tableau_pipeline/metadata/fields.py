@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
@@ -54,39 +54,13 @@ _LONGEST_TAG = 200
 
 @keyed
 class Permission:
-    """What the users of a group, or a user, may and may not do with the data source."""
+    """What the users of a group may do with the data source."""
 
-    group: str | None = Field(
-        default=None, min_length=1, description='Name of a group of the site, "All Users".'
-    )
-    user: str | None = Field(
-        default=None, min_length=1, description="Instead of a group: name of a user."
-    )
+    group: str = Field(min_length=1, description='Name of a group of the site, "All Users".')
     allow: tuple[Capability, ...] = Field(
-        default=(),
         description="Capabilities, as the REST API calls them. Read: View. ExportXml: Download. "
         "Write: Overwrite. VizqlDataApiAccess: API Access. ChangeHierarchy: Move.",
     )
-    deny: tuple[Capability, ...] = Field(default=(), description="Capabilities, as in `allow`.")
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if bool(self.group) == bool(self.user):
-            raise ValueError("name either a group or a user: {group: Analysts, allow: [Read]}")
-        if both := sorted(set(self.allow) & set(self.deny)):
-            raise mistake(("deny",), f"{both[0]} is in `allow`, too: leave it out of one of them")
-        return self
-
-    @property
-    def grantee(self) -> tuple[str, str]:
-        """Such as ("group", "Analysts")."""
-        return ("group", self.group) if self.group else ("user", str(self.user))
-
-    @property
-    def modes(self) -> Iterator[tuple[str, str]]:
-        """The capabilities, each with "Allow" or "Deny"."""
-        yield from ((each, "Allow") for each in self.allow)
-        yield from ((each, "Deny") for each in self.deny)
 
 
 def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
@@ -127,7 +101,7 @@ class About:
     )
     permissions: tuple[Permission, ...] = Field(
         default=(),
-        description="What groups and users may do, [{group: Analysts, allow: [Read, Connect]}]. "
+        description="What groups may do, [{group: Analysts, allow: [Read, Connect]}]. "
         "What is not named here is left to people.",
     )
     quality_warning: bool = Field(
@@ -140,10 +114,10 @@ class About:
     def _about_is_consistent(self) -> Self:
         if self.certification_note and not self.certify:
             raise mistake(("certification_note",), "it needs certify: after_reconcile")
-        named = [each.grantee for each in self.permissions]
-        for number, grantee in enumerate(named):
-            if grantee in named[:number]:
-                problem = f'{grantee[0]} "{grantee[1]}" is named before, too: write one list'
+        named = [each.group for each in self.permissions]
+        for number, group in enumerate(named):
+            if group in named[:number]:
+                problem = f'group "{group}" is named before, too: write one list'
                 raise mistake(("permissions", number), problem)
         return self
 
@@ -164,7 +138,7 @@ class About:
             values |= {NOTE: self.certification_note} if self.certification_note else {}
         values |= {("tag", tag): "yes" for tag in self.tags}
         for each in self.permissions:
-            values |= {("permission", *each.grantee, name): mode for name, mode in each.modes}
+            values |= {("permission", each.group, name): "Allow" for name in each.allow}
         return values
 
 

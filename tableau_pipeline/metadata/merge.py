@@ -18,7 +18,7 @@ from tableau_pipeline.objects.stores import opened, store_errors
 # ("field", table, column, "caption"), ("calculation", "Margin", "formula"),
 # ("hierarchy", "Route", "fields"): the tables have their names in the published file. And of the
 # data source itself: ("about", "owner"), ("tag", "finance"),
-# ("permission", "group", "Analysts", "Read").
+# ("permission", "Analysts", "Read").
 Path = tuple[str, ...]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
 CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
@@ -159,8 +159,8 @@ def shown(path: Path) -> str:
             return f"hierarchy {name}"
         case ("tag", tag):
             return f'tag "{tag}"'
-        case ("permission", kind, name, capability):
-            return f'{capability} of {kind} "{name}"'
+        case ("permission", group, capability):
+            return f'{capability} of group "{group}"'
         case _:
             return " of ".join(reversed(path[1:]))
 

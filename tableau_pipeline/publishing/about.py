@@ -1,6 +1,6 @@
 """What a site says of a data source beside its content: permissions, warnings, people."""
 
-import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,12 +15,11 @@ from tableau_pipeline.metadata.merge import CERTIFIED, DESCRIPTION, NOTE, OWNER,
 from tableau_pipeline.publishing import rest
 from tableau_pipeline.publishing.site import TableauSite
 
-# ("group" or "user", its LUID, the capability), with "Allow" or "Deny".
-Rules = Mapping[tuple[str, str, str], str]
+# The LUID of a group and the capability, with "Allow" or "Deny".
+Rules = Mapping[tuple[str, str], str]
 # Values that are to be there; None is one that is not.
 Aim = Mapping[Path, str | None]
-_LUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_BY_LUID = {"403004": "Only administrators may list them: write its LUID in place of its name"}
+_LIST = {"403004": "Only administrators may list them: publish as one, or do not declare it"}
 _MANAGE = {
     "403004": "Its project locks the permissions, or this user lacks Set Permissions",
     "400009": "The site does not know one of these capabilities",
@@ -31,7 +30,7 @@ class AboutOnServer:
     """The values of a data source itself on a server, read before anything is sent.
 
     Attributes:
-        found: the values; permissions of those groups and users alone that are wanted, or were.
+        found: the values; permissions of those groups alone that are wanted, or were.
 
     Args:
         remote: None if it is not there yet.
@@ -48,10 +47,10 @@ class AboutOnServer:
         self.site, self._ours = site, {*wanted, *written}
         self._has_rules = any(path[0] == "permission" for path in self._ours)
         self._luids: dict[tuple[str, str], str] = {}
-        asked, unknown = _grantees(wanted), []
-        for kind, name in sorted(asked | _grantees(written)):
+        asked, unknown = _named(wanted), []
+        for kind, name in sorted(asked | _named(written)):
             try:
-                luid = grantee(site, kind, name)
+                luid = find_named(site, kind, name)
             except RefusedError:
                 # Who is gone has no permissions left that could be taken away.
                 if (kind, name) in asked:
@@ -81,9 +80,9 @@ class AboutOnServer:
             values[CERTIFIED] = "yes"
             values |= {NOTE: remote.certification} if remote.certification else {}
         names = {(kind, luid): (kind, name) for (kind, name), luid in self._luids.items()}
-        for (kind, luid, capability), mode in self._rules.items():
-            if who := names.get((kind, luid)):
-                values["permission", *who, capability] = mode
+        for (luid, capability), mode in self._rules.items():
+            if group := names.get(("group", luid)):
+                values["permission", group[1], capability] = mode
         if owner := names.get(("user", remote.owner_id)):
             values[OWNER] = owner[1]
         elif remote.owner_id != self.site.user_id:
@@ -137,9 +136,9 @@ class AboutOnServer:
         if given := [path for path in changes if path[0] == "permission"]:
             rules, remove = {}, {}
             for path in given:
-                _, kind, name, capability = path
-                if who := self._luids.get((kind, name)):
-                    key = (kind, who, capability)
+                _, name, capability = path
+                if group := self._luids.get(("group", name)):
+                    key = (group, capability)
                     rules |= {key: mode} if (mode := changes[path]) else {}
                     remove |= {key: before[path]} if path in before else {}
             yield given, partial(set_permissions, site, luid, rules, remove=remove)
@@ -150,22 +149,20 @@ class AboutOnServer:
             yield [OWNER], partial(say, owner=owner)
 
 
-def _grantees(values: Values) -> set[tuple[str, str]]:
-    """The groups and users that values are about: ("group", "Analysts")."""
-    found = {(path[1], path[2]) for path in values if path[0] == "permission"}
+def _named(values: Values) -> set[tuple[str, str]]:
+    """The groups and the user that values are about: ("group", "Analysts")."""
+    found = {("group", path[1]) for path in values if path[0] == "permission"}
     return found | ({("user", values[OWNER])} if OWNER in values else set())
 
 
-def grantee(site: TableauSite, kind: str, name: str) -> str | None:
+def find_named(site: TableauSite, kind: str, name: str) -> str | None:
     """Return the LUID of a "group" or "user"; None if the site has none of this name."""
-    if _LUID.fullmatch(name):
-        return name
     endpoint = site.tsc.groups if kind == "group" else site.tsc.users
 
     def find() -> str | None:
         return next((str(item.id) for item in rest.named(endpoint, name)), None)
 
-    return site.ask(f'Looking for the {kind} "{name}"', find, remedies=_BY_LUID)
+    return site.ask(f'Looking for the {kind} "{name}"', find, remedies=_LIST)
 
 
 def describe(site: TableauSite, luid: str, *, owner: str | None = None, **values: str) -> None:
@@ -186,15 +183,16 @@ def describe(site: TableauSite, luid: str, *, owner: str | None = None, **values
 
 
 def permissions(site: TableauSite, luid: str) -> Rules:
-    """Return what groups and users were allowed and denied for a data source."""
+    """Return what groups were allowed and denied for a data source."""
     endpoint = site.tsc.datasources
 
     def read() -> Rules:
         answer = endpoint.get_request(f"{endpoint.baseurl}/{luid}/permissions")
         rules = TSC.PermissionsRule.from_response(answer.content, site.tsc.namespace)
         return {
-            (rule.grantee.tag_name, str(rule.grantee.id), name): mode
+            (str(rule.grantee.id), name): mode
             for rule in rules
+            if rule.grantee.tag_name == "group"
             for name, mode in rule.capabilities.items()
         }
 
@@ -205,16 +203,15 @@ def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules
     """Take rules away from a data source, then add others."""
     endpoint = site.tsc.datasources
     url = f"{endpoint.baseurl}/{luid}/permissions"
-    kinds = {"group": TSC.GroupItem, "user": TSC.UserItem}
-    added: dict[tuple[str, str], dict[str, str]] = {}
-    for (kind, who, capability), mode in rules.items():
-        added.setdefault((kind, who), {})[capability] = mode
-    each = [TSC.PermissionsRule(kinds[k].as_reference(who), v) for (k, who), v in added.items()]
+    added: dict[str, dict[str, str]] = defaultdict(dict)
+    for (group, capability), mode in rules.items():
+        added[group][capability] = mode
+    each = [TSC.PermissionsRule(TSC.GroupItem.as_reference(g), v) for g, v in added.items()]
 
     def change() -> None:
-        # The server ignores a rule for what the grantee is allowed or denied already.
-        for (kind, who, capability), mode in remove.items():
-            endpoint.delete_request(f"{url}/{kind}s/{who}/{capability}/{mode}")
+        # The server ignores a rule for what the group is allowed or denied already.
+        for (group, capability), mode in remove.items():
+            endpoint.delete_request(f"{url}/groups/{group}/{capability}/{mode}")
         if each:
             endpoint.put_request(url, RequestFactory.Permission.add_req(each))
 

@@ -136,20 +136,20 @@ def test_list_by_tag(shop: Shop, monkeypatch: pytest.MonkeyPatch):
 def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: str):
     # Prevents: permissions go to nobody, or to somebody else; or nothing tells what to do instead.
     made = str(tableau.tsc.groups.create(TSC.GroupItem(name)).id)
-    found = [about.grantee(tableau, "group", each) for each in (name.upper(), made, "Nobody")]
-    assert found == [made, made, None]
-    vera = about.grantee(tableau, "user", VIEWER.name)
+    found = [about.find_named(tableau, "group", each) for each in (name.upper(), "Nobody")]
+    assert found == [made, None]
+    vera = about.find_named(tableau, "user", VIEWER.name)
     assert tableau.user(str(vera))[0] == VIEWER.name
     with (
         sign_in(Password(VIEWER.name, VIEWER.password)) as hers,
-        pytest.raises(RefusedError, match="write its LUID"),
+        pytest.raises(RefusedError, match="publish as one"),
     ):
-        about.grantee(hers, "user", "admin")
+        about.find_named(hers, "user", "admin")
 
 
 def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: a change of one property takes another along, or what is gone in YAML stays.
-    vera = str(about.grantee(tableau, "user", VIEWER.name))
+    vera = str(about.find_named(tableau, "user", VIEWER.name))
     text = "All <sales> & more"
     for change, expected in (
         ({"description": text}, (text, None, False)),
@@ -167,13 +167,12 @@ def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
 def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: what was allowed stays so although it is to be denied, or other rules go with it.
     before = about.permissions(tableau, sales.luid)
-    ((_, everyone, _), *_) = before
-    read, query = (("group", everyone, each) for each in ("Read", "VizqlDataApiAccess"))
-    mine = ("user", tableau.user_id, "Write")
-    added = {read: "Deny", query: "Allow", mine: "Allow"}
+    ((everyone, _), *_) = before
+    read, query = ((everyone, each) for each in ("Read", "VizqlDataApiAccess"))
+    added = {read: "Deny", query: "Allow"}
     about.set_permissions(tableau, sales.luid, added, remove={read: "Allow"})
     assert about.permissions(tableau, sales.luid) == before | added
-    about.set_permissions(tableau, sales.luid, {}, remove={query: "Allow", mine: "Allow"})
+    about.set_permissions(tableau, sales.luid, {}, remove={query: "Allow"})
     assert about.permissions(tableau, sales.luid) == before | {read: "Deny"}
 
 

@@ -52,7 +52,7 @@ def update(given: SimpleNamespace) -> None:
 
 
 def rule(given: SimpleNamespace, mode: str) -> about.Rules:
-    return {("user", given.site.user_id, "Write"): mode}
+    return {(str(about.find_named(given.site, "group", "All Users")), "Write"): mode}
 
 
 def end_a_warning(given: SimpleNamespace) -> None:
@@ -95,7 +95,7 @@ CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
     ),
     "describe": ("PUT", ITEM, lambda it: about.describe(it.site, it.luid, description="x")),
     "group": (
-        "GET", "sites/[^/]+/groups", lambda it: about.grantee(it.site, "group", "All Users")
+        "GET", "sites/[^/]+/groups", lambda it: about.find_named(it.site, "group", "All Users")
     ),
     "name of a user": (
         "GET", "sites/[^/]+/users/[^/]+", lambda it: it.site.user(it.site.user_id)

@@ -286,11 +286,11 @@ def test_people_by_an_app(
 ):
     """Prevents: permissions work with a token, and are forbidden to a connected app."""
     with sign_in(app) as site, pytest.raises(SignInError, match="401002"):
-        about.grantee(site, "group", "All Users")
+        about.find_named(site, "group", "All Users")
     with sign_in(replace(app, people=True)) as site:
-        group = str(about.grantee(site, "group", "All Users"))
-        rule = {("group", group, "Read"): "Allow"}
-        assert about.grantee(site, "user", "admin") == tableau.user_id
+        group = str(about.find_named(site, "group", "All Users"))
+        rule = {(group, "Read"): "Allow"}
+        assert about.find_named(site, "user", "admin") == tableau.user_id
         about.set_permissions(site, sales.luid, {}, remove=rule)
         about.set_permissions(site, sales.luid, rule, remove={})
         about.describe(site, sales.luid, description="By an app")

@@ -25,13 +25,13 @@ from tableau_sandbox.faults import Delay, FailJob, HideRows
 
 NewPipeline = Callable[..., Pipeline]
 WRITES = ("PUT", "POST", "DELETE")
-READ = {"group": "All Users", "deny": ["VizqlDataApiAccess"], "allow": ["Read"]}
+READ = {"group": "All Users", "allow": ["Read", "VizqlDataApiAccess"]}
 SAID: dict[str, Any] = {
     "description": "Flights of a year",
     "tags": ("finance", "to the board"),
     "certify": "after_reconcile",
     "certification_note": "Equal to the models",
-    "permissions": (READ, {"user": "ann", "allow": ["Write"]}),
+    "permissions": (READ,),
     "reconcile": Reconcile(),
 }
 
@@ -52,7 +52,7 @@ def said(pipeline: Pipeline) -> dict[str, Any]:
         "owner": names[str(item.owner_id)],
         "tags": {each for each in item.tags if not each.startswith("tableau-pipeline")},
         "certified": (item.certification_note or "") if item.certified else None,
-        "rules": {(names[who], capability): mode for (_, who, capability), mode in rules.items()},
+        "rules": {(names[who], capability): mode for (who, capability), mode in rules.items()},
     }
 
 
@@ -73,8 +73,7 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     assert told["rules"] == {
         ("All Users", "Read"): "Allow",
         ("All Users", "Connect"): "Allow",
-        ("All Users", "VizqlDataApiAccess"): "Deny",
-        ("ann", "Write"): "Allow",
+        ("All Users", "VizqlDataApiAccess"): "Allow",
     }
     writes = [Delay(method=each, path="*/datasources/*", seconds=0, times=None) for each in WRITES]
     with ExitStack() as stack:
@@ -118,25 +117,24 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     pipeline = new_pipeline(**SAID)
     pipeline.run()
     item, site = item_of(pipeline), pipeline.eyes
-    luid, group = str(item.id), str(about.grantee(site, "group", "All Users"))
+    luid, group = str(item.id), str(about.find_named(site, "group", "All Users"))
     about.describe(site, luid, description="Hers", isCertified="false")
     site.tag(luid, ["hers"])
     site.untag(luid, ["finance"])
-    ann = str(about.grantee(site, "user", "ann"))
-    hers = {("group", group, "SaveAs"): "Allow"}
-    about.set_permissions(site, luid, hers, remove={("user", ann, "Write"): "Allow"})
+    ours = {(group, "VizqlDataApiAccess"): "Allow"}
+    about.set_permissions(site, luid, {(group, "SaveAs"): "Allow"}, remove=ours)
     theirs = said(pipeline)
     report = pipeline.run()
     assert said(pipeline) == theirs
     # Only who may do what is not left to people without a word.
     assert report.problems == (
-        'Write of user "ann" is "Allow" as declared, and none on the server',
+        'VizqlDataApiAccess of group "All Users" is "Allow" as declared, and none on the server',
     )
     pipeline.declare(description="Ours", tags=(), certify=None, certification_note=None)
     pipeline.declare(permissions=())
     report = pipeline.run()
     assert report.problems == ('description is "Ours" as declared, and "Hers" on the server',)
-    del theirs["rules"]["All Users", "Read"], theirs["rules"]["All Users", "VizqlDataApiAccess"]
+    del theirs["rules"]["All Users", "Read"]
     theirs["tags"] = {"hers"}
     assert said(pipeline) == theirs
 
@@ -146,9 +144,9 @@ def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
     pipeline = new_pipeline(permissions=(READ,), metadata=MetadataPolicy("refuse"))
     pipeline.run()
     before, site, luid = said(pipeline), pipeline.eyes, str(item_of(pipeline).id)
-    rule = ("group", str(about.grantee(site, "group", "All Users")), "VizqlDataApiAccess")
-    about.set_permissions(site, luid, {rule: "Allow"}, remove={rule: "Deny"})
-    changed = 'VizqlDataApiAccess of group "All Users" is "Deny" as declared, and "Allow"'
+    rule = (str(about.find_named(site, "group", "All Users")), "VizqlDataApiAccess")
+    about.set_permissions(site, luid, {rule: "Deny"}, remove={rule: "Allow"})
+    changed = 'VizqlDataApiAccess of group "All Users" is "Allow" as declared, and "Deny"'
     with pytest.raises(RefusedError, match=changed):
         pipeline.run()
     pipeline.declare(metadata=MetadataPolicy("replace"))
@@ -245,7 +243,7 @@ def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
     pipeline = new_pipeline(on={"publisher_owns": True})
     pipeline.run()
     site = pipeline.eyes
-    about.describe(site, str(item_of(pipeline).id), owner=about.grantee(site, "user", "ann"))
+    about.describe(site, str(item_of(pipeline).id), owner=about.find_named(site, "user", "ann"))
     pipeline.model("flights", flights(9))
     assert pipeline.run(full=True).warnings == ()
     assert said(pipeline)["owner"] == "ann"
@@ -260,7 +258,7 @@ def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: 
     pipeline.declare(republish=Republish(growth=1e-6))
     pipeline.run()
     site = pipeline.eyes
-    about.describe(site, str(item_of(pipeline).id), owner=about.grantee(site, "user", "ann"))
+    about.describe(site, str(item_of(pipeline).id), owner=about.find_named(site, "user", "ann"))
     pipeline.model("flights", flights(9))
     assert killed_before(pipeline, step)
     assert said(pipeline)["owner"] != "ann"
@@ -278,7 +276,7 @@ def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
     pipeline.policy(table.policy, fields=(FieldMetadata("delay", caption="Delay"),))
     pipeline.run()
     site = pipeline.eyes
-    about.describe(site, str(item_of(pipeline).id), owner=about.grantee(site, "user", "ann"))
+    about.describe(site, str(item_of(pipeline).id), owner=about.find_named(site, "user", "ann"))
     pipeline.model("flights", flights(9))
     with pipeline.sandbox.armed(FailJob(nth=2)), pytest.raises(RefreshError):
         pipeline.run(full=True)

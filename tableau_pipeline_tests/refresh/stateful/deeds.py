@@ -223,9 +223,8 @@ def say(
             may = value and history.scenario.admin
             said["owner"] = {"A": "boss", "B": "eve"}[value] if may else None
         case "permissions":
-            modes = {"allow": CAPABILITIES[:1], "deny": CAPABILITIES[1:]}
-            modes = modes if value == "A" else {"deny": CAPABILITIES[:1]}
-            said["permissions"] = (Permission("All Users", **modes),) if value else ()
+            allowed = CAPABILITIES if value == "A" else CAPABILITIES[:1]
+            said["permissions"] = (Permission("All Users", allowed),) if value else ()
         case _:
             known = {each.name: each for each in tables[at].fields}
             choices = {

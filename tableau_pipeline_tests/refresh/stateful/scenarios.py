@@ -177,8 +177,7 @@ def scenario(chance: Random) -> Scenario:
     may = chance.random() < 0.4 and made.settings["reconcile"]
     about: dict[str, Any] = {"certify": "after_reconcile" if may else None}
     about["owner"] = chance.choice([None, "boss"])
-    allowed = Permission("All Users", allow=CAPABILITIES[:1], deny=CAPABILITIES[1:])
-    about["permissions"] = chance.choice([(), (allowed,)])
+    about["permissions"] = chance.choice([(), (Permission("All Users", CAPABILITIES),)])
     return replace(made, settings={**made.settings, **about})
 
 

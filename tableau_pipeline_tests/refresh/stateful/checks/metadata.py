@@ -55,7 +55,7 @@ def wanted(declaration: Declaration, contents: Contents) -> Shown:
     found |= {("about", name): value for name, value in about.items() if value}
     found |= {("tag", tag): "yes" for tag in declaration.tags}
     for rule in declaration.permissions:
-        found |= {("permission", *rule.grantee, name): mode for name, mode in rule.modes}
+        found |= {("permission", rule.group, name): "Allow" for name in rule.allow}
     return found
 
 

@@ -181,14 +181,14 @@ class OtherUser:
         """What all users may do with it, of what somebody decides in a history."""
         answer = ElementTree.fromstring(self._call("GET", f"datasources/{target.luid}/permissions"))
         return {
-            ("permission", "group", "All Users", each.get("name", "")): each.get("mode", "")
+            ("permission", "All Users", each.get("name", "")): each.get("mode", "")
             for each in answer.iter("{http://tableau.com/api}capability")
             if each.get("name") in CAPABILITIES
         }
 
     def permits(self, target: Datasource, capability: str) -> None:
         """Allow all users what they were denied, or the other way round."""
-        before = self.rules(target).get(("permission", "group", "All Users", capability), "")
+        before = self.rules(target).get(("permission", "All Users", capability), "")
         group = _id(self._call("GET", "groups?filter=name:eq:All+Users"), "group id")
         path = f"datasources/{target.luid}/permissions"
         if before:
