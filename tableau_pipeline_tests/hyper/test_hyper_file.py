@@ -261,22 +261,6 @@ def test_what_is_in_a_file(path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("mode", ["a", "w"])
-def test_an_error_leaves_the_file_as_it_was(path: Path, mode: str) -> None:
-    """Prevents: half of a change, or nothing, where a good file was."""
-    before = path.read_bytes()
-
-    def change() -> None:
-        with open_hyper(path, mode) as file:
-            file.create(TableName("t"), ROWS)
-            file.execute("MAKE ME A SANDWICH")
-
-    with pytest.raises(HyperException, match="syntax"):
-        change()
-    assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_a_reader_sees_nothing_half_done(path: Path) -> None:
     """Prevents: a reader that sees some of the changes."""
     with open_hyper(path, "a") as file:

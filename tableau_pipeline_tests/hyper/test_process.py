@@ -27,16 +27,6 @@ def test_one_process_is_shared(hyper: HyperProcess) -> None:
     assert all(process is hyper for process in asked_at_once())
 
 
-def test_other_settings_are_another_process(hyper: HyperProcess) -> None:
-    """Prevents that the first caller's memory limit holds for all."""
-    other = hyper_process(memory_limit="512m")
-    try:
-        assert other is not hyper
-        assert other is hyper_process(memory_limit="512m")
-    finally:
-        other.close()
-
-
 @pytest.mark.parametrize("end", [kill, HyperProcess.close])
 def test_a_dead_process_is_replaced(end: Callable[[HyperProcess], object]) -> None:
     """Prevents a Python process that never recovers from a hyperd that died or was shut down."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess, TableName
+from tableauhyperapi import Connection, HyperException, HyperProcess
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.build import build_extract
@@ -118,11 +118,6 @@ def test_a_type_survives_from_spark_to_the_extract(type_: str, read_back: pa.Tab
     else:
         # By their representation: NaN is not equal to itself, and True is equal to 1.
         assert [repr(value) for value in found] == [repr(value) for value in expected(type_)]
-
-
-def test_the_row_hash_stays_behind(read_back: pa.Table) -> None:
-    """Prevents a column of ours among the analysts' fields."""
-    assert read_back.column_names == ["row", *VALUES]
 
 
 def test_instants_do_not_depend_on_the_machines_time_zone(
@@ -288,21 +283,6 @@ SPELT = {
     "TABLEAU.TABGEOGRAPHY": "GEOGRAPHY",
     "UUID": "UNSUPPORTED(2950)",
 }
-
-
-def test_columns_of_all_tables(hyper: HyperProcess, tmp_path: Path):
-    # Prevents: a table, a column or its order gets lost, or a name is quoted twice.
-    path = tmp_path / "file.hyper"
-    with connect(hyper, path, CreateMode.CREATE) as connection:
-        connection.execute_command('CREATE SCHEMA "Extract"')
-        connection.execute_command('CREATE TABLE "Extract"."b""" (z INT, "a "" b" TEXT NOT NULL)')
-        connection.execute_command("CREATE TABLE a (x DATE)")
-    columns = table_columns(hyper, path)
-    assert columns == {
-        TableName("Extract", 'b"'): {"z": "INTEGER", 'a " b': "TEXT"},
-        TableName("public", "a"): {"x": "DATE"},
-    }
-    assert list(columns[TableName("Extract", 'b"')]) == ["z", 'a " b']
 
 
 def test_every_type_has_one_spelling(hyper: HyperProcess, tmp_path: Path):

@@ -283,20 +283,6 @@ def test_job_tells_when(shop: Shop):
     assert status.completed_at <= datetime.now(UTC) + timedelta(seconds=1)
 
 
-def test_code_without_an_end(shop: Shop):
-    # Prevents: a server that shows a code before the end makes a waiting job pass for done.
-    def with_code(response: requests.Response, **_: object) -> None:
-        response._content = response.content.replace(b"<job ", b'<job finishCode="0" ')
-
-    with shop.sandbox.armed(HoldJobs()):
-        job = shop.update()
-        with hooked(shop.site, with_code):
-            status = shop.site.job(job)
-    assert status
-    assert status.created_at
-    assert (status.outcome, status.completed_at) == (None, None)
-
-
 def test_job_that_the_server_hides(shop: Shop):
     # Prevents: a job of the user before stops all refreshes, since ours may not see it.
     job = shop.update()

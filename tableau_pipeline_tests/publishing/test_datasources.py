@@ -206,15 +206,6 @@ def named(tableau: TableauSite, name: str) -> list:
     return [each for each in tableau.tsc.projects.all() if each.name == name]
 
 
-def test_path_is_created_below_its_parents(tableau: TableauSite, top: str):
-    """Prevents: the projects of a path lie side by side."""
-    created = tableau.project(f"{top}/Curated/2013", create=True)
-    by_id = {project.id: project for project in tableau.tsc.projects.all()}
-    leaf = by_id[created]
-    assert [leaf.name, by_id[leaf.parent_id].name] == ["2013", "Curated"]
-    assert by_id[by_id[leaf.parent_id].parent_id].name == top
-
-
 def test_what_exists_is_not_created_again(tableau: TableauSite, top: str):
     """Prevents: every refresh creates a project, or fails because there is one, in other letters
     perhaps, which Tableau takes for the same."""
@@ -232,13 +223,6 @@ def test_same_name_below_two_parents(tableau: TableauSite, top: str):
     assert one != other
     assert tableau.project(f"{top} A/Curated", create=False) == one
     assert tableau.project(f"{top} B/Curated", create=False) == other
-
-
-def test_nested_project_is_not_one_of_the_top(tableau: TableauSite, top: str):
-    """Prevents: a project is found by its name where its path was not asked for."""
-    tableau.project(f"{top}/Inner {top}", create=True)
-    with pytest.raises(RefusedError, match="on the site"):
-        tableau.project(f"Inner {top}", create=False)
 
 
 @pytest.mark.parametrize("name", [*AWKWARD, "a=b;c#d", "日本"])
