@@ -5,7 +5,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, replace
-from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -16,7 +15,6 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess, keyed, mistake, written_as
 from tableau_pipeline.metadata.document import (
     field_name,
-    fields_in,
     quoted,
     unquoted,
     with_fields,
@@ -168,48 +166,43 @@ _FORMAT = (
 
 
 @keyed
-class FieldMetadata:
-    """What Tableau shows of a column."""
+class _Shown:
+    """What Tableau shows of any field."""
 
-    # In YAML, it is the key that holds the field.
+    # In YAML, it is the key that holds the field; of a calculation, its caption, too.
     name: SkipJsonSchema[str] = ""
-    caption: str = Field(default="", description="The name that people see. Default: the column's.")
     description: str = Field(
         default="", description="Shown when people point at the field. Default: none."
     )
     format: str = Field(default="", description=_FORMAT)
     role: Role | None = Field(
-        default=None,
-        description="Default: measure for numbers, dimension for all else.",
-    )
-    aggregation: Aggregation | None = Field(
-        default=None, description="How a measure is aggregated. Default: sum for numbers."
+        default=None, description="Default: measure for numbers, dimension for all else."
     )
     hidden: bool = Field(default=False, description="Do not show it.")
     folder: str = Field(default="", description="The folder that shows it. Default: none.")
 
 
 @keyed
-class Calculation:
+class FieldMetadata(_Shown):
+    """What Tableau shows of a column."""
+
+    caption: str = Field(default="", description="The name that people see. Default: the column's.")
+    aggregation: Aggregation | None = Field(
+        default=None, description="How a measure is aggregated. Default: sum for numbers."
+    )
+
+
+@keyed
+class Calculation(_Shown):
     """A calculated field. A field of this name that somebody else made stays as it is."""
 
+    _: KW_ONLY
     formula: str = Field(
         min_length=1,
         description="In Tableau's language. It names columns, [net] or, of several tables, "
         "[orders.net]; captions; and other calculations.",
     )
-    # In YAML, it is the key that holds the calculation; and its caption.
-    name: SkipJsonSchema[str] = ""
     type: DataType = Field(default="real", description="The type of its values.")
-    role: Role | None = Field(
-        default=None, description="Default: measure for numbers, dimension for all else."
-    )
-    format: str = Field(default="", description=_FORMAT)
-    description: str = Field(
-        default="", description="Shown when people point at the field. Default: none."
-    )
-    hidden: bool = Field(default=False, description="Do not show it.")
-    folder: str = Field(default="", description="The folder that shows it. Default: none.")
 
 
 @keyed
@@ -298,7 +291,6 @@ def wanted(
         formula = names.translated(each.formula, ("calculations", each.name, "formula"))
         path = ("calculation", each.name)
         values |= _parts(path, each) | {(*path, "caption"): each.name, (*path, "formula"): formula}
-    _check_cycles({each.name: values["calculation", each.name, "formula"] for each in calculations})
     for each in hierarchies:
         members = [names.shown(names.path(one, ("hierarchies", each.name))) for one in each.fields]
         values["hierarchy", each.name, "fields"] = json.dumps(members, ensure_ascii=False)
@@ -311,15 +303,6 @@ def wanted(
             values[path] = each.name
     clean = {path: _NO_TEXT.sub("", value).strip() for path, value in values.items()}
     return {path: value for path, value in clean.items() if value}
-
-
-def _check_cycles(formulas: Mapping[str, str]) -> None:
-    needs = {name: map(unquoted, fields_in(formula)) for name, formula in formulas.items()}
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        listed = " -> ".join(error.args[1])
-        raise FieldError(("calculations", error.args[1][0]), f"it needs itself: {listed}") from None
 
 
 def _parts(path: Path, declared: FieldMetadata | Calculation) -> dict[Path, str]:
