@@ -9,7 +9,7 @@ from tableauhyperapi import Connection
 from tableau_pipeline.command_line.main import run
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import asset_keys
-from tableau_pipeline.demo.story import Line, datasources
+from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH
 from tableau_pipeline_tests.command_line.conftest import Told, check_transcripts
@@ -19,20 +19,9 @@ from tableau_pipeline_tests.refresh.support.pipeline import session
 TABLES = ("flights", "airlines", "airports", "planes")
 
 
-def _counts(line: Line) -> tuple[object, ...]:
-    done = line.ended
-    return done.decision, done.rows, done.deleted, done.inserted
-
-
 def test_each_chapter_decides_and_ends_equal(story: Story):
     """Prevents: the main job shipping wrong rows, or nothing, or everything again."""
     flights = [line for line in story.lines if line.datasource == "NYC Flights"]
-    assert [_counts(line) for line in flights] == [
-        ("publish (create)", 308_641, 0, 0),
-        ("update", 336_776, 0, 28_135),
-        ("update", 336_762, 433, 419),
-        ("no change", 336_762, 0, 0),
-    ]
     assert all(line.differences == [] for line in story.lines)
     first, december, late, nothing = (line.ended.bytes_sent for line in flights)
     assert first > 5 * december > 10 * late > nothing == 0
@@ -47,24 +36,6 @@ def test_the_example_is_clean(story: Story):
     assert len(summaries) == 3
     # A later test may have planned a check in a run that has failed before it.
     assert {each.status.value for each in summaries.values()} <= {"SUCCEEDED", "PLANNED"}
-
-
-def test_window_rolls(story: Story):
-    """Prevents: days that left the window staying, or a small file that grows by each update."""
-    departures = [line for line in story.lines if line.datasource == "NYC Departures"]
-    assert [
-        (line.ended.decision, line.ended.rows, line.ended.deleted, line.ended.inserted)
-        for line in departures
-    ] == [
-        ("publish (create)", 273, 0, 0),
-        ("update", 273, 93, 93),
-        ("publish (replace)", 273, 0, 0),
-        ("no change", 273, 0, 0),
-    ]
-    reason = departures[2].ended.reason
-    assert reason.startswith(
-        "full publish: new content in daily_departures; updates since the last full"
-    )
 
 
 def test_file_holds_the_tables_and_the_keys_between_them(story: Story, tmp_path: Path):

@@ -64,18 +64,6 @@ def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
     assert open_claims(one) == []
 
 
-def test_run_that_goes_on_is_named():
-    """Prevents: a refresh waits for ever behind one that hangs, and nobody is told which."""
-    one = journal_of("one")
-    with (
-        claim(one),
-        pytest.raises(RefreshError, match=r"Run one .* sales .* 60 s.* terminate that run"),
-        claim(journal_of("two", one)),
-    ):
-        pass
-    assert open_claims(one) == []
-
-
 def test_claims_that_collide_for_ever():
     """Prevents: refreshes that withdraw in turns go on so without end, or name the wrong cause."""
     one = journal_of("one")

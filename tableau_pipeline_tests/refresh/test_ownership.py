@@ -268,13 +268,6 @@ def test_another_key_of_this_deployment_is_left_alone(pipeline: Pipeline):
     left_alone(pipeline, luid, refusal=refusal.replace(key, f"{key}_2"))
 
 
-def test_tag_of_another_key_by_hand(pipeline: Pipeline):
-    """Prevents: a tag that shows two publishers is not noticed by the first of them."""
-    pipeline.run()
-    pipeline.eyes.tag(luid_of(pipeline), ["tableau-pipeline:other"])
-    left_alone(pipeline, luid_of(pipeline), refusal='"other"')
-
-
 def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     """Prevents: renaming a data source makes a second one, and dashboards show the stale first."""
     pipeline.run()
