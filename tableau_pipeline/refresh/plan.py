@@ -284,9 +284,15 @@ def _new_metadata(facts: Facts) -> list[str]:
     if changes or metadata is None or metadata.columns is None:
         return changes
     # Another user overwrote it.
-    lacking = _columns(facts, facts.desired) - metadata.columns
+    columns = _columns(facts, facts.desired)
     phrase = 'the published metadata lacks the column "{}" of "{}"'
-    return [*(phrase.format(c, t) for t, c in sorted(lacking)), *_foreign(facts)]
+    changes = [phrase.format(c, t) for t, c in sorted(columns - metadata.columns)]
+    if facts.base.distrust:
+        # An overwrite that is recorded may not have taken effect.
+        gone = {table for table, _ in metadata.columns} - {table for table, _ in columns}
+        phrase = 'the published metadata has the table "{}", which is gone'
+        changes += [phrase.format(table) for table in sorted(gone)]
+    return [*changes, *_foreign(facts)]
 
 
 def _columns(facts: Facts, tables: Mapping[str, TableContent]) -> set[tuple[str, str]]:

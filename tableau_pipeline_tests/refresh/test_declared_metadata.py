@@ -11,13 +11,14 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, ReplaceAll, Republish
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.foresee import Note, foresee
+from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
-from tableau_pipeline_tests.refresh.support.models import flights, snapshot
+from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import At
 from tableau_pipeline_tests.refresh.support.server_jobs import later
 from tableau_pipeline_tests.refresh.support.shipping import refused
@@ -156,6 +157,21 @@ def test_a_server_without_mode_replace(new_pipeline: Callable[..., Pipeline]):
     pipeline.model("flights", flights(delay=1))
     pipeline.run(full=True)
     assert "Delayed" in pipeline.tds()
+    assert_at_rest(pipeline)
+
+
+def test_a_table_that_went_in_a_publish_nobody_knows_of(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: there, a refresh that was killed as it dropped a table leaves a dead end."""
+    edges = (*STAR, Relationship("flights", "carriers", STAR[0].on))
+    names = ("flights", "airlines", "carriers")
+    pipeline = new_pipeline(on={"replace": "refused"}, tables=names, relationships=edges)
+    pipeline.model("airlines", airlines())
+    pipeline.model("carriers", airlines())
+    pipeline.run()
+    two = pipeline.declaration.tables[:2]
+    pipeline.declare(tables=two, relationships=STAR, on_schema_change="publish")
+    assert killed_before(pipeline, "publish")
+    pipeline.run()
     assert_at_rest(pipeline)
 
 
