@@ -104,6 +104,7 @@ def wipe(history: Any, actor: Actor | None) -> None:
     if not history.ledger.in_flight():
         history.note("the asset is wiped")
         history.logs["ours"].wipe()
+        history.unclear = True
         if found := history.found():
             history.ledger.note_people(found.luid, dict.fromkeys(history.known_places(found)))
 

@@ -69,7 +69,8 @@ class History:
         moment: counts whatever happens, so that one can tell what came first.
         trace: what happened, in words.
         actors: the refreshes that run, the innermost last.
-        unclear: a refresh has left something open, and none has replaced the metadata since.
+        unclear: a refresh has left something open, or its records were lost, and none has replaced
+            the metadata since: who took away what is declared of them is not known.
         elsewhere: the LUIDs of what the other environment has published.
     """
 

@@ -72,7 +72,13 @@ def check_work(history: Any, sending: Sending, before: Look, after: Look, job: J
         and (place[0] != "field" or place[2] in holds.get(place[1], [()])[0])
     }
     actor.replaced += [place for place in lost if _may_replace(history, actor, found, place)]
-    lost = {place: value for place, value in lost.items() if place not in actor.replaced}
+    # If the publish before may have dropped it, nobody knows that a person took it away.
+    want = wanted(actor.declaration, actor.contents) if history.unclear else {}
+    lost = {
+        place: value
+        for place, value in lost.items()
+        if place not in actor.replaced and (value or after.shows[place] != want.get(place))
+    }
     if not lost:
         return
     # Only a sending takes over what no sending of ours has made or changed before.
@@ -137,10 +143,7 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
         return
     shows, want = history.shows(found), wanted(actor.declaration, actor.contents)
     if actor.meddled:
-        # Whether people came before or after what is newly declared, is not known.
-        new = [each for each in want if want[each] != ledger.agreed.get((found.luid, each))]
-        both = [each for each in new if (found.luid, each) in ledger.people]
-        ledger.note_people(found.luid, dict.fromkeys(both))
+        _settle(history, found.luid, shows, want)
         return
     if Accept.TAKEOVER in actor.options.accept:
         ledger.note_people(found.luid, dict.fromkeys([*shows, *want]))
@@ -163,6 +166,17 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
             require(words(place) in told, f"that {place} is {is_!r}, not {be!r}, is not in {told}")
             continue
         ledger.agreed[key] = be
+
+
+def _settle(history: Any, luid: str, shows: Shown, want: Shown) -> None:
+    """Note what a refresh has set while people did something, too."""
+    ledger = history.ledger
+    new = {each for each in want if want[each] != ledger.agreed.get((luid, each))}
+    # Whether people came before or after what is newly declared, is not known.
+    both = {each for each in new if (luid, each) in ledger.people}
+    ledger.note_people(luid, dict.fromkeys(both))
+    alone = [each for each in new - both if shows.get(each) == want[each]]
+    ledger.agreed |= {(luid, each): want[each] for each in alone}
 
 
 def _files(folder: Path) -> list[Path]:

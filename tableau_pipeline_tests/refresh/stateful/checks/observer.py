@@ -106,20 +106,22 @@ def can_be_seen(history: Any, tampering: Tampering) -> bool:
     )
 
 
-def may_be_anothers(history: Any) -> bool:
+def may_be_anothers(history: Any, log: Any) -> bool:
     """Whether a data source may hold the work of people, as far as records and the site tell."""
     quirks = history.scenario.quirks
     # A stamp that comes after the job may be anybody's, if no revision tells.
     is_late = quirks["updates_move_stamp"] == "late" or quirks["job_stamps"] == "after"
     if is_late and not quirks["revisions"]:
         return True
-    return history.unclear or records_may_miss_rows(history)
+    return history.unclear or records_may_miss_rows(history, log)
 
 
-def records_may_miss_rows(history: Any) -> bool:
-    """Whether our records were lost, or another user has been there."""
-    wiped = any(log.wiped for log in history.logs.values())
-    return history.ledger.meddled_at > 0 or wiped
+def records_may_miss_rows(history: Any, log: Any) -> bool:
+    """Whether records were lost, another user has been there, or others alone have published."""
+    wiped = any(each.wiped for each in history.logs.values())
+    sendings = history.ledger.sendings.values()
+    is_others = not any(each.landed and each.actor.log is log for each in sendings)
+    return history.ledger.meddled_at > 0 or wiped or is_others
 
 
 def _our_changes(history: Any) -> Generator[tuple[datetime, datetime]]:

@@ -38,7 +38,7 @@ class _Case:
             r'Table "(\w+)": model "\w+" has ([\d,]+) rows, fewer than': self._too_few,
             r'Table "(\w+)": model "\w+" has ([\d,]+) rows where ([\d,]+) are': self._shrunk,
             r'Table "(\w+)": .* and how many are published is not known': lambda _: (
-                self._takes_over or observer.records_may_miss_rows(self._history)
+                self._takes_over or observer.records_may_miss_rows(self._history, self._log)
             ),
             r"The schema changed: (.+)\. on_schema_change": self._schema,
             r'"[^"]+" must be overwritten, because': lambda: self._may_be_anothers,
@@ -89,7 +89,7 @@ class _Case:
 
     @property
     def _may_be_anothers(self) -> bool:
-        return self._takes_over or observer.may_be_anothers(self._history)
+        return self._takes_over or observer.may_be_anothers(self._history, self._log)
 
     def _table(self, name: str) -> Table:
         return next(table for table in self._declared.tables if table.name == name)
