@@ -157,8 +157,8 @@ def test_metadata_changes_no_structure():
     )
     assert now.digest() == before.digest()
     assert list(differences(before, now)) == [
-        ("fields", "flights: net.caption: Net amount -> Net"),
         ("fields", "flights: net.folder: Facts -> none"),
+        ("fields", "flights: net.caption: Net amount -> Net"),
         ("calculations", "Margin: {formula: SUM([Net amount]) / SUM([gross]), type: real} -> none"),
         ("calculations", "Share: none -> {formula: 1, type: real}"),
         ("hierarchies", "Route: dest, Margin -> dest"),
