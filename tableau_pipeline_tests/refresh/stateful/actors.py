@@ -171,7 +171,7 @@ class Actor:
         read: the moment when it read the journal last.
         claimed: its claim was stored, and is not closed; `has_claimed` if one ever was.
         overtaken: the moment when another one went on, since this one is said to have ended.
-        meddled: somebody else did something while it ran.
+        meddled: somebody else did something while it ran; `touched` are the places that they set.
         disturbed: anything at all happened to it.
         replaced: places that people had set and that it has replaced, as its declaration allows.
         lost_work: it took over a data source, and the server dropped the work of people in it.
@@ -203,6 +203,7 @@ class Actor:
     overtaken: int | None = None
     sendings: list[Sending] = field(default_factory=list)
     meddled: bool = False
+    touched: set[Place] = field(default_factory=set)
     disturbed: bool = False
     replaced: list[Place] = field(default_factory=list)
     lost_work: bool = False

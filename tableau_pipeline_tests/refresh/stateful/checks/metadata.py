@@ -100,11 +100,10 @@ def check_about(history: Any, actor: Actor) -> None:
     look = Look.at(history, found)
     lost = [*_changed(history, look, in_files=False)]
     actor.replaced += lost
-    if not actor.meddled:
-        # A note goes with the certification, which is ours.
-        goes = [NOTE] if CERTIFIED not in look.shows else []
-        wrong = [e for e in lost if e not in goes and not _may_replace(history, actor, found, e)]
-        require(not wrong, f"{wrong} are no longer as people have set them: {look.shows}")
+    # A note goes with the certification, which is ours.
+    goes = {*actor.touched, *([NOTE] if CERTIFIED not in look.shows else [])}
+    wrong = [e for e in lost if e not in goes and not _may_replace(history, actor, found, e)]
+    require(not wrong, f"{wrong} are no longer as people have set them: {look.shows}")
 
 
 _IN_FILES = ("field", "calculation", "hierarchy")
@@ -136,22 +135,23 @@ def _may_replace(history: Any, actor: Actor, found: Datasource, place: Place) ->
 def check_metadata(history: Any, actor: Actor, report: Report) -> None:
     """What nobody else has set is as it is declared; and what is not so, is told."""
     told = str((report.warnings, report.problems))
-    lost = [place for place in actor.replaced if words(place) not in told]
-    require(not lost or actor.meddled, f"{lost} are replaced, and nobody is told: {told}")
+    lost = [e for e in actor.replaced if words(e) not in told and e not in actor.touched]
+    require(not lost, f"{lost} are replaced, and nobody is told: {told}")
     found, ledger = history.found(), history.ledger
     if found is None or actor.wiped != actor.log.wiped:
         return
     shows, want = history.shows(found), wanted(actor.declaration, actor.contents)
-    if actor.meddled:
-        _settle(history, found.luid, shows, want)
-        return
+    # Whether people came before or after what is newly declared, is not known.
+    new = {place for place in want if want[place] != ledger.agreed.get((found.luid, place))}
+    both = [place for place in actor.touched & new if (found.luid, place) in ledger.people]
+    ledger.note_people(found.luid, dict.fromkeys(both))
     if Accept.TAKEOVER in actor.options.accept:
         ledger.note_people(found.luid, dict.fromkeys([*shows, *want]))
     unknown = not report.checkpoint or report.checkpoint.unreconciled
     if unknown and not ledger.agreed.get((found.luid, CERTIFIED)):
         # Only what was found equal is certified.
         want = {place: want[place] for place in want.keys() - {CERTIFIED, NOTE}}
-    for place in shows.keys() | want.keys():
+    for place in (shows.keys() | want.keys()) - actor.touched:
         is_, be, key = shows.get(place, ""), want.get(place, ""), (found.luid, place)
         was = ledger.agreed.get(key, "")
         if is_ == be:
@@ -166,17 +166,6 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
             require(words(place) in told, f"that {place} is {is_!r}, not {be!r}, is not in {told}")
             continue
         ledger.agreed[key] = be
-
-
-def _settle(history: Any, luid: str, shows: Shown, want: Shown) -> None:
-    """Note what a refresh has set while people did something, too."""
-    ledger = history.ledger
-    new = {each for each in want if want[each] != ledger.agreed.get((luid, each))}
-    # Whether people came before or after what is newly declared, is not known.
-    both = {each for each in new if (luid, each) in ledger.people}
-    ledger.note_people(luid, dict.fromkeys(both))
-    alone = [each for each in new - both if shows.get(each) == want[each]]
-    ledger.agreed |= {(luid, each): want[each] for each in alone}
 
 
 def _files(folder: Path) -> list[Path]:

@@ -54,11 +54,12 @@ def note_meddling(history: Any, what: str, before: Look) -> None:
     found = [each for each in history.tableau.datasources() if each.luid == luid]
     after = Look.at(history, found[0] if found else None)
     ledger.meddled_at = history.next_moment()
-    for actor in history.actors:
-        actor.meddled = True
     is_, was = after.shows, before.shows
     changed = {place for place in is_.keys() | was.keys() if is_.get(place) != was.get(place)}
     ledger.note_people(luid, {place: is_.get(place, "") for place in changed})
+    for actor in history.actors:
+        actor.meddled = True
+        actor.touched |= changed
     if after.holds == before.holds:
         return
     made = Tampering(
