@@ -86,10 +86,12 @@ class Hyperd(HyperProcess):
         memory: the bytes that it may use.
     """
 
-    def __init__(self, *, memory: int) -> None:
+    def __init__(self, *, memory: int, telemetry: bool) -> None:
         self.memory = memory
         super().__init__(
-            Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
+            Telemetry.SEND_USAGE_DATA_TO_TABLEAU
+            if telemetry
+            else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
             user_agent=USER_AGENT,
             parameters={
                 # Without it, hyperd writes hyperd.log into the working directory, and SQL into it.
@@ -103,10 +105,10 @@ class Hyperd(HyperProcess):
 
 
 _lock = threading.Lock()
-_running: dict[str, Hyperd] = {}
+_running: dict[tuple[str, bool], Hyperd] = {}
 
 
-def hyper_process(*, memory_limit: str = "50%") -> Hyperd:
+def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hyperd:
     """Return the hyperd of this Python process; it is started when first needed.
 
     Starting one takes about 0.1 s, and each may use all its memory, so the process shares one. A
@@ -116,19 +118,21 @@ def hyper_process(*, memory_limit: str = "50%") -> Hyperd:
     Args:
         memory_limit: the memory for hyperd, such as "4g", or a share of what this process may use,
             "50%". hyperd's own default is 80 % of the machine's, too much beside a JVM.
+        telemetry: send usage data to Tableau.
 
     Raises:
         RefusedError: `memory_limit` is neither.
     """
+    key = (memory_limit, telemetry)
     # Checked without the lock, because a busy hyperd takes longer to answer.
-    process = _running.get(memory_limit)
+    process = _running.get(key)
     if process is not None and _answers(process):
         return process
     with _lock:
         # Otherwise another thread has already started a new one.
-        if _running.get(memory_limit) is process:
-            _running[memory_limit] = Hyperd(memory=limit_in_bytes(memory_limit))
-        return _running[memory_limit]
+        if _running.get(key) is process:
+            _running[key] = Hyperd(memory=limit_in_bytes(memory_limit), telemetry=telemetry)
+        return _running[key]
 
 
 def _answers(process: HyperProcess) -> bool:

@@ -181,11 +181,12 @@ class HyperResource(dg.ConfigurableResource):
         description='Memory limit: an amount such as "4g", or a share of the memory that the run '
         "may use, in a container or on the machine.",
     )
+    telemetry: bool = Field(default=False, description="Send usage data to Tableau.")
 
     @property
     def process(self) -> Hyperd:
         """The running hyperd process."""
-        return hyper_process(memory_limit=self.memory_limit)
+        return hyper_process(memory_limit=self.memory_limit, telemetry=self.telemetry)
 
     def connect(
         self, path: str | Path | None = None, create_mode: CreateMode = CreateMode.NONE

@@ -100,7 +100,7 @@ NO_SPACE = r"No space is left for x\.hyper: hyperd could not write .+ MB are fre
 
 def hyperd_with(room: int) -> HyperProcess:
     """A hyperd that can make no file larger than this."""
-    hyper = Hyperd(memory=2**29)
+    hyper = Hyperd(memory=2**29, telemetry=False)
     resource.prlimit(process_id(hyper), resource.RLIMIT_FSIZE, (room, room))
     return hyper
 

@@ -220,7 +220,7 @@ def test_little_memory(pipeline: Pipeline, policy: Policy):
     pipeline.run()
     changes_the_file(pipeline, f"DELETE FROM {TABLE} WHERE flight_id < 10")
     changes_the_file(pipeline, f"UPDATE {TABLE} SET delay = -1 WHERE flight_id % 100 = 50")
-    process, shares = Hyperd(memory=2**31), []
+    process, shares = Hyperd(memory=2**31, telemetry=False), []
     _, whole = look(pipeline, 30, lambda: process)
     # So little that it is compared in slices.
     process.memory = 30_000

@@ -109,7 +109,7 @@ def test_more_rows_than_memory(
         old=old,
         published_rows=old.content.rows,
     )
-    with Hyperd(memory=256 * MB // share) as hyper:
+    with Hyperd(memory=256 * MB // share, telemetry=False) as hyper:
         delta = build_delta(
             hyper,
             tmp_path / "payload.hyper",
@@ -138,7 +138,7 @@ def _aggregate(hyper: Hyperd, tried: list[int], slices: int) -> int:
 def test_more_slices(rows: int, tried: list[int]):
     """Prevents: a comparison that fails where more slices would do."""
     found: list[int] = []
-    with Hyperd(memory=256 * MB) as hyper:
+    with Hyperd(memory=256 * MB, telemetry=False) as hyper:
         in_slices(partial(_aggregate, hyper, found), rows=rows, memory=hyper.memory)
     assert found == tried
 
@@ -147,7 +147,7 @@ def test_no_number_of_slices_is_enough():
     """Prevents: a refresh that fails every night, where the whole table could be sent."""
     found: list[int] = []
     with (
-        Hyperd(memory=256 * MB) as hyper,
+        Hyperd(memory=256 * MB, telemetry=False) as hyper,
         pytest.raises(NotProvedError, match="comparing 7 rows needs more than hyperd's memory"),
     ):
         in_slices(lambda slices: _aggregate(hyper, found, 1), rows=7, memory=hyper.memory)
@@ -158,7 +158,7 @@ def test_a_refresh_without_enough_memory_to_compare(pipeline: Pipeline):
     """Prevents: a refresh that fails every night, or a table sent whole for no visible reason."""
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
-    with Hyperd(memory=256 * MB) as hyper:
+    with Hyperd(memory=256 * MB, telemetry=False) as hyper:
         # As for a billion rows: the smallest slice needs more than it says that it may use.
         hyper.memory = 1
         shipped = ships(pipeline, flights(9), hyper=lambda: hyper)
@@ -175,7 +175,7 @@ def test_a_refresh_without_enough_memory_for_keys(pipeline: Pipeline, is_publish
         pipeline.run()
     pipeline.model("flights", _words(50_000))
     told = "The rows need more than hyperd's memory of 33.55 MB; raise HYPER_MEMORY_LIMIT"
-    with Hyperd(memory=32 * MB) as hyper:
+    with Hyperd(memory=32 * MB, telemetry=False) as hyper:
         around = {"hyper": lambda: hyper}
         refused(lambda: pipeline.run(around=around), told, error=RefreshError)
 
