@@ -1,7 +1,6 @@
 """What Dagster keeps of refreshes, how that keeps them apart, and which snapshots they leave."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -17,14 +16,9 @@ from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 from sqlalchemy import text
 
-from tableau_pipeline.components.journal import (
-    JOURNAL,
-    journal_event,
-    records_of,
-)
+from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline.core.journal import (
     Claim,
     ClaimRelease,
@@ -49,7 +43,7 @@ from tableau_pipeline_tests.components.support.location import (
 )
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import until
-from tableau_pipeline_tests.postgresql import PostgreSQL, running_postgresql
+from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.refresh.support.models import flights
 
 
@@ -72,6 +66,21 @@ def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
     assert location.checkpoint("busy") == newest
     assert decision(location.refresh("busy")).startswith("no change")
     assert location.wrong("busy") == []
+
+
+@pytest.mark.slow
+def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
+    """Prevents: 1,000 rows that become one, unasked, because no record of the 1,000 is left."""
+    location.publish("busy")
+    checkpoint = location.checkpoint("busy")
+    location.instance.wipe_assets([JOURNAL])
+    location.model(flights(1))
+    assert "1 rows where 8 are published" in failure(location.refresh("busy"))
+    location.model(flights(7))
+    assert "no record shows what it holds" in decision(location.refresh("busy"))
+    assert location.wrong("busy") == []
+    assert location.checkpoint("busy").luid == checkpoint.luid
+    assert decision(location.refresh("busy")).startswith("no change")
 
 
 @pytest.mark.slow
@@ -153,61 +162,29 @@ def check_never_forgotten(
 
 
 @pytest.mark.slow
+def test_checkpoint_is_found_after_60_refusals(location: Location, reads: list[int]):
+    """Prevents: a type change that was refused for days is published by itself; twins."""
+    check_never_forgotten(location, reads, others=30, own=60)
+
+
+@pytest.mark.slow
 def test_checkpoint_is_found_after_10_000_observations(location: Location, reads: list[int]):
     """Prevents: the same after a year of refusals, dry runs and other people's sensors."""
     check_never_forgotten(location, reads, others=40, own=300, factor=256)
 
 
-@pytest.fixture
-def postgresql() -> Iterator[PostgreSQL]:
-    """The database of a deployment."""
-    with running_postgresql() as server:
-        yield server
-
-
-@pytest.fixture
-def deployed(
-    location: Location, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Location]:
-    """Data sources on an instance with such a database."""
-    settings = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text("utf-8"))
-    for name, value in postgresql.settings.items():
-        monkeypatch.setenv(name, value)
-    with dg.instance_for_test(overrides={"storage": settings["storage"]}) as instance:
-        yield replace(location, instance=instance)
-
-
 @pytest.mark.slow
-def test_checkpoint_is_found_in_postgresql(deployed: Location, reads: list[int]):
-    """Prevents: the same in the database of a deployment."""
-    check_never_forgotten(deployed, reads, others=40, own=300, factor=256)
-
-
-@pytest.mark.slow
-def test_a_database_that_is_lost(
-    deployed: Location, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+def test_checkpoint_is_found_in_postgresql(
+    location: Location, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a refresh that goes on without its journal, or one that no later run continues."""
-    declared = {"tables": (Table("flights", MODEL, policy=Diff(("flight_id",))),)}
-    deployed.publish("busy", declared=declared)
-    update = TableauSite.update
-
-    def last(*args: Any, **more: Any) -> Any:
-        answer = update(*args, **more)
-        postgresql.kill()
-        return answer
-
-    deployed.model()
-    with monkeypatch.context() as patch:
-        patch.setattr(TableauSite, "update", last)
-        with pytest.raises(Exception, match="DB connection"):
-            deployed.refresh("busy", declared=declared)
-    postgresql.start()
-    (run,) = (each for each in deployed.instance.get_runs() if not each.is_finished)
-    deployed.instance.report_run_failed(run)
-    deployed.model()
-    assert decision(deployed.refresh("busy", declared=declared)).startswith("publish (replace)")
-    assert deployed.wrong("busy", declared) == []
+    """Prevents: the same in the database of a deployment."""
+    settings = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text("utf-8"))
+    with running_postgresql() as postgresql:
+        for name, value in postgresql.settings.items():
+            monkeypatch.setenv(name, value)
+        with dg.instance_for_test(overrides={"storage": settings["storage"]}) as instance:
+            deployed = replace(location, instance=instance)
+            check_never_forgotten(deployed, reads, others=40, own=300, factor=256)
 
 
 def interrupted(location: Location, times: int) -> None:
@@ -321,8 +298,7 @@ def test_events_of_a_data_source_are_those_that_people_look_for(location: Locati
     assert records_of(location.instance, "busy")
 
 
-# No process here has such an id.
-ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 2**22 + 1}
+ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 1}
 
 
 def claim_of(location: Location, status: dg.DagsterRunStatus, **owner: Any) -> str:

@@ -26,8 +26,8 @@ from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.components.support.location import wrong
-from tableau_pipeline_tests.components.support.projects import declared as declares
 from tableau_pipeline_tests.dagster_servers import free_port, until
+from tableau_pipeline_tests.deployment.hosts.process import declaration
 from tableau_pipeline_tests.deployment.object_stores import Fault, Network, ObjectServer, S3Server
 from tableau_pipeline_tests.snapshots.support import commit, rows
 from tableau_sandbox.testing import Sandbox
@@ -359,8 +359,7 @@ def test_what_was_read_is_released(
     local_copies.cache_clear()
     monkeypatch.setenv("PIPELINE_DATA_DIR", location)
     monkeypatch.setenv("PIPELINE_CACHE_GB", "0.000001")
-    resources = resources_from_env()
-    declared = declares(project="Default", tables={"orders": {}}, relationships=[])
+    resources, declared = resources_from_env(), declaration("orders")
     snapshots = resources["snapshots"]
     stored = write_snapshot(tasks.range(9), snapshots.store, asset_key="orders", run_id="test")
     definitions = dg.Definitions(

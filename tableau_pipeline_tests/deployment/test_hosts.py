@@ -1,0 +1,237 @@
+"""Hosts that share nothing but an object store and Dagster's database, and are lost at any time."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tableau_pipeline.objects.stores import opened
+from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import until
+from tableau_pipeline_tests.deployment.hosts.machines import Deployment, deployed, why_no_hosts
+from tableau_pipeline_tests.deployment.hosts.process import Stop
+from tableau_pipeline_tests.deployment.hosts.speculative_run import MEETING, ROWS, TASKS
+from tableau_pipeline_tests.deployment.hosts.speculative_run import MODEL as SPECULATED
+from tableau_pipeline_tests.deployment.object_stores import BUCKET, ObjectServer, S3Server
+from tableau_pipeline_tests.spark_cluster import DRIVER, spark_cluster
+
+pytestmark = pytest.mark.timeout(900)
+
+SITE = "tableau_pipeline.publishing.site:TableauSite"
+ANSWERED = Stop(f"{SITE}.update", after=True)
+UPDATE, PUBLISH = "Decision: update.", "Decision: publish (replace)."
+# Where a refresh is killed, and what the next one does.
+PHASES = {
+    "building": (Stop("tableau_pipeline.extracts.delta:find_affected", after=True), UPDATE),
+    "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), PUBLISH),
+    "created": (Stop(f"{SITE}.publish", after=True), PUBLISH),
+}
+APPEND = "tableau_pipeline.components.journal:DagsterJournal.append"
+CLAIMED = Stop(APPEND, after=True)
+MODEL = "orders"
+versions = count(1)
+
+
+def write(deployment: Deployment, model: str = MODEL) -> None:
+    """Store a version of which one row in ten differs from the one before, and one is new."""
+    version = next(versions)
+    ids = range(2_000 + version)
+    amounts = [version if number % 10 == version % 10 else 0 for number in ids]
+    columns = {"id": pa.array(ids, pa.int64()), "amount": pa.array(amounts, pa.int32())}
+    deployment.write(model, pa.table(columns))
+
+
+@pytest.fixture(scope="module")
+def running(
+    server: ObjectServer, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Deployment]:
+    """One for all tests of a store, with a published data source."""
+    if reason := why_no_hosts():
+        pytest.skip(reason)
+    with deployed(tmp_path_factory.mktemp("deployment"), server) as found:
+        write(found)
+        found.first.refresh(MODEL)
+        yield found
+
+
+@pytest.fixture
+def deployment(running: Deployment) -> Deployment:
+    """The same, with a newer version of the model."""
+    write(running)
+    return running
+
+
+def test_hosts_without_a_common_disk(deployment: Deployment, server: ObjectServer):
+    """Prevents: a refresh that needs a file of the host that refreshed before."""
+    first, second = deployment.first, deployment.second
+    for host, other in ((first, second), (second, first)):
+        assert host.sees(host.disk)
+        assert not host.sees(other.disk)
+        assert not host.sees(deployment.shared)
+        assert not host.sees(server.folder)
+    assert UPDATE in deployment.said(second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+    assert left(second.disk / "tmp") == []
+
+
+def left(folder: Path) -> list[Path]:
+    """Files, without copies and lock files, which the next refresh may use."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if "copies" not in path.parts and path.suffix != ".lock"]
+
+
+def test_data_sources_at_once(running: Deployment):
+    """Prevents: refreshes of two hosts, or of two data sources on a host, that disturb each
+    other."""
+    models = [f"{MODEL}_{number}" for number in range(3)]
+    for _ in range(2):
+        for model in models:
+            write(running, model)
+        hosts = (running.first, running.second)
+        runs = [(host, host.begin(model)) for model in models for host in hosts]
+        assert [host.ended(run) for host, run in runs] == [0] * len(runs)
+    assert [running.wrong(model) for model in models] == [[]] * len(models)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_killed_run(deployment: Deployment, phase: str):
+    """Prevents: rows lost or sent twice by the next run on another host, a second data source
+    beside the one that a first run has made, or a claim that stops the next run."""
+    stop, then = PHASES[phase]
+    model = "created" if phase == "created" else MODEL
+    write(deployment, model)
+    run = deployment.first.paused(model, stop)
+    deployment.first.signal(run, "SIGKILL")
+    assert deployment.first.ended(run) == -9
+    deployment.report_death(run)
+    write(deployment, model)
+    assert then in deployment.said(deployment.second.refresh(model))
+    assert deployment.wrong(model) == []
+
+
+def test_a_paused_run_that_was_given_up(deployment: Deployment):
+    """Prevents: a mixture of two versions that a run ends well with, or that outlives the next."""
+    run = deployment.first.paused(MODEL, Stop(f"{SITE}.update"))
+    deployment.report_death(run)
+    write(deployment)
+    newer = deployment.second.refresh(MODEL)
+    assert deployment.wrong(MODEL) == []
+    deployment.first.signal(run, "SIGCONT")
+    assert deployment.first.ended(run) == 1
+    assert f"This refresh was overtaken by run {newer}" in deployment.said(run)
+    # Nothing can hold back what is sent after the last look, but it must not last.
+    assert deployment.wrong(MODEL) != []
+    deployment.second.refresh(MODEL)
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_lost_host(deployment: Deployment):
+    """Prevents: a refresh that is taken for dead because its process is not seen from here, or a
+    host that cannot be replaced."""
+    run = deployment.first.paused(MODEL, ANSWERED)
+    deployment.first.kill()
+    shutil.rmtree(deployment.first.disk)
+    newer = deployment.second.begin(MODEL)
+    waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
+    until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
+    # The other host cannot know that it is gone: a user terminates the run in Dagster.
+    deployment.report_death(run)
+    assert deployment.second.ended(newer) == 0
+    assert PUBLISH in deployment.said(newer)
+    assert deployment.wrong(MODEL) == []
+    deployment.first.start()
+    write(deployment)
+    assert UPDATE in deployment.said(deployment.first.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_database_that_restarts(deployment: Deployment):
+    """Prevents: a run that fails because the database was away for a moment."""
+    run = deployment.first.paused(MODEL, ANSWERED)
+    deployment.postgresql.kill()
+    deployment.first.signal(run, "SIGCONT")
+    deployment.postgresql.start()
+    assert deployment.first.ended(run) == 0
+    assert deployment.wrong(MODEL) == []
+
+
+@pytest.mark.parametrize(
+    ("stop", "retries", "then"),
+    # Dagster asks six times before it gives up: first a line of its log, then the job's record.
+    [(ANSWERED, 12, PUBLISH), (CLAIMED, 5, UPDATE)],
+    ids=["answered", "in mid-claim"],
+)
+def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int, then: str):
+    """Prevents: a refresh that goes on without its journal, or although it cannot know whether
+    another one has begun; or one that no later run can continue."""
+    run = deployment.first.paused(MODEL, stop)
+    logged = len(deployment.first.log())
+    deployment.postgresql.kill()
+    deployment.first.signal(run, "SIGCONT")
+    missed = "Retrying failed database connection"
+    until(
+        lambda: deployment.first.log()[logged:].count(missed) > retries,
+        seconds=60,
+        what="the run should miss the database",
+    )
+    deployment.postgresql.start()
+    assert deployment.first.ended(run) == 1
+    said = deployment.said(run)
+    assert "too many retries for DB connection" in said
+    assert ("Decision" in said) is (stop is ANSWERED)
+    write(deployment)
+    assert then in deployment.said(deployment.second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+
+
+# As soon as half of the tasks have ended, Spark runs copies of the others.
+SPECULATION = """
+spark.speculation             true
+spark.speculation.multiplier  1
+spark.speculation.quantile    0.5
+"""
+
+
+@pytest.mark.slow
+def test_two_copies_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: rows twice in a model, because both copies of a task have stored them."""
+    for name in ("conf", "copies"):
+        (tmp_path / name).mkdir()
+    with (
+        S3Server(tmp_path / "s3").running() as store,
+        spark_cluster(tmp_path, variables=store.settings) as cluster,
+    ):
+        defaults = f"{DRIVER}{SPECULATION}spark.master {cluster.url}\n"
+        (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)
+        for name, value in {
+            **store.settings,
+            "PIPELINE_DATA_DIR": f"s3://{BUCKET}/cluster",
+            "SPARK_CONF_DIR": str(tmp_path / "conf"),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+            MEETING: str(tmp_path / "copies"),
+        }.items():
+            monkeypatch.setenv(name, value)
+        program = "tableau_pipeline_tests.deployment.hosts.speculative_run"
+        done = subprocess.run(
+            [sys.executable, "-m", program], env=os.environ, timeout=300,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-5000:]
+        # The store of another test was at another port.
+        opened.cache_clear()
+        model = resources_from_env()["snapshots"].store.newest(SPECULATED)
+        rows = pa.concat_tables(pq.read_table(path, columns=["id"]) for path in model.paths)
+    assert {path.name for path in (tmp_path / "copies").iterdir()} == {"0", "1"}
+    stored = [*(tmp_path / "s3" / "buckets").rglob("part-*.parquet")]
+    assert len(stored) == TASKS + 1
+    assert len(model.paths) == TASKS
+    assert sorted(rows["id"].to_pylist()) == [*range(ROWS)]
