@@ -49,6 +49,10 @@ mutation($selector: JobOrPipelineSelector!, $config: RunConfigData) {
   launchRun(executionParams: {selector: $selector, runConfigData: $config}) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
 }"""
+BACKFILL = """
+mutation($asset: AssetKeyInput!, $partitions: [String!]!) {
+  launchPartitionBackfill(backfillParams: {assetSelection: [$asset], partitionNames: $partitions}) {
+    __typename ... on PythonError { message } } }"""
 STATUS = """
 query($run: ID!) {
   runOrError(runId: $run) { ... on Run { status } }
@@ -93,6 +97,12 @@ class WebServer:
         launched = self.ask(LAUNCH, selector=selector, config=config or {})["launchRun"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
         return launched["run"]["runId"]
+
+    def backfill(self, asset: str, partitions: Sequence[str]) -> None:
+        """Have the daemon materialize some partitions of an asset."""
+        launched = self.ask(BACKFILL, asset={"path": [asset]}, partitions=partitions)
+        answer = launched["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
 
     def runs_of(self, asset: str) -> dict[str, list[str]]:
         """The runs that have an asset, and all that each of them has."""

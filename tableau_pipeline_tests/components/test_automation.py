@@ -1,7 +1,10 @@
-"""When refreshes start: after models, at fixed times, and again after a failure."""
+"""A backfill as the web UI launches it, with the real daemon."""
 
+import os
+import shutil
 from collections.abc import Generator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -18,7 +21,10 @@ from tableau_pipeline.components.automation import dbt_sensors, refresh_schedule
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.conftest import NewInstance
-from tableau_pipeline_tests.components.support.projects import declared
+from tableau_pipeline_tests.components.support.projects import Project, declared
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import dg_dev
+from tableau_sandbox.testing import Sandbox
 
 ORDERS, CUSTOMERS = dg.AssetKey("orders"), dg.AssetKey(["crm", "customers"])
 BOTH = {dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")}
@@ -280,3 +286,66 @@ def test_one_variable_for_every_trigger(
         *(file_drop.build_defs(context).sensors or ()),
     ]
     assert [each.default_status.name for each in found] == [status] * 3
+
+
+DAYS = [str(date(2026, 1, 1) + timedelta(days=number)) for number in range(90)]
+
+
+DAILY = """import dagster as dg
+
+from tableau_pipeline.resources import SparkResource
+
+
+@dg.asset(
+    partitions_def=dg.DailyPartitionsDefinition("2026-01-01", timezone="UTC"),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+    metadata={"partition_expr": "day"},
+    io_manager_key="snapshots",
+)
+def orders(context: dg.AssetExecutionContext, spark: SparkResource):
+    window = context.partition_time_window
+    days = (window.end - window.start).days
+    return spark.spark_session.sql(
+        f"SELECT DATE '{window.start.date()}' + CAST(d.id AS INT) AS day, n.id AS id, "
+        f"uuid() AS changed FROM RANGE({days}) d CROSS JOIN RANGE(3) n"
+    )
+"""
+DAILY_ORDERS = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Daily Orders
+  project: Default
+  tables: {orders: {refresh: {partitions: {column: day}}}}
+  trigger: {after: any}
+"""
+
+
+@pytest.mark.slow
+def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
+    tableau_sandbox: Sandbox, project: Project, tmp_path: Path
+):
+    """Prevents: a run or a publication for each day of a backfill; a day again that ships more."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "PIPELINE_TRIGGERS": "on"}
+    module = f"{{module_name: {project.name}.definitions, working_directory: .}}"
+    (project.root / "workspace.yaml").write_text(f"load_from: [{{python_module: {module}}}]\n")
+    project.add_pipeline()
+    project.write("models.py", DAILY)
+    project.write("shop/defs.yaml", DAILY_ORDERS)
+    with dg_dev(project.root, environment, tmp_path / "dev.log") as server:
+        server.backfill("orders", DAYS)
+        model, _ = server.next_run("orders")
+        first, assets = server.next_run("daily_orders")
+        assert assets == ["daily_orders", "daily_orders_extract"]
+        shipped = server.shipped("daily_orders")
+        assert (shipped["decision"], shipped["dagster/row_count"]) == ("publish (create)", 90 * 3)
+
+        server.backfill("orders", DAYS[40:41])
+        again, _ = server.next_run("orders", known={model})
+        second, _ = server.next_run("daily_orders", known={first})
+        shipped = server.shipped("daily_orders")
+        assert (shipped["decision"], shipped["rows changed"]) == ("update", 3)
+        # The sensor has looked several times since the first one.
+        assert server.runs_of("orders").keys() == {model, again}
+        assert server.runs_of("daily_orders").keys() == {first, second}
