@@ -267,8 +267,12 @@ def _described(record: Record) -> str:
             what = "begins"
         case Intent():
             what = f"{record.action}: {record.outcome or record.job_id or 'not yet sent'}"
+        case ClaimRelease(withdrawn=True):
+            what = "withdraws: another one was first"
+        case ClaimRelease(checkpoint=None):
+            what = "ends without a result"
         case ClaimRelease():
-            what = "ends: the data source equals its models" if record.checkpoint else "ends"
+            what = "ends: the data source equals its models"
         case Recovered():
             what = "found out what earlier ones have left"
     return f"refresh {record.refresh} {what}"

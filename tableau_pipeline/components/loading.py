@@ -5,9 +5,10 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import unwrap
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -86,17 +87,19 @@ def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
 
 def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report data sources whose asset key another asset already has."""
-    specs = defaultdict[dg.AssetKey, list[dg.AssetSpec]](list)
-    for spec in specs_of(definitions):
-        specs[spec.key].append(spec)
+    places = defaultdict[dg.AssetKey, list[tuple[object, str]]](list)
+    for asset in definitions.assets or ():
+        for spec in _specs_in(asset):
+            file, line = _declared(spec)
+            where = f"{file}:{line}" if line else _written(asset)
+            places[spec.key].append((component_of(spec), where))
     for each in datasources:
         for key in reversed(asset_keys(each.component.key)):
-            others = [spec for spec in specs[key] if component_of(spec) is not each.component]
+            others = [where for maker, where in places[key] if maker is not each.component]
             if others:
-                where = ":".join(map(str, filter(None, _declared(others[0]))))
                 yield (
                     f'{each.at("name")}: "{each.component.name}" makes an asset with the key '
-                    f'"{key.to_user_string()}", which an asset in {where} has too: give the '
+                    f'"{key.to_user_string()}", which the asset of {others[0]} has too: give the '
                     "data source a `key` of its own, or another name"
                 )
                 # Both of its keys come from one name, so a second report would say the same.
@@ -210,11 +213,13 @@ def _column_problems(
 
 def specs_of(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
     """Yield the specs of all assets, those of other locations among them."""
-    for asset in definitions.assets or ():
-        if isinstance(asset, dg.AssetsDefinition):
-            yield from asset.specs
-        elif isinstance(asset, dg.AssetSpec):
-            yield asset
+    return chain.from_iterable(map(_specs_in, definitions.assets or ()))
+
+
+def _specs_in(asset: object) -> Iterable[dg.AssetSpec]:
+    if isinstance(asset, dg.AssetsDefinition):
+        return asset.specs
+    return [asset] if isinstance(asset, dg.AssetSpec) else []
 
 
 def _other_assets(definitions: dg.Definitions) -> list[str]:
@@ -235,6 +240,15 @@ def _declared(spec: dg.AssetSpec) -> tuple[Path, int]:
             if isinstance(each, dg.LocalFileCodeReference):
                 return Path(each.file_path), each.line_number or 1
     return Path("Python"), 0
+
+
+def _written(asset: object) -> str:
+    """Return where the function of an asset begins."""
+    is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
+    step = asset.node_def if is_made else None
+    function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
+    code = getattr(unwrap(function), "__code__", None) if function else None
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else "another module"
 
 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:

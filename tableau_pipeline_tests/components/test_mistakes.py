@@ -199,7 +199,7 @@ def test_a_name_that_a_model_has(project: Project):
     """Prevents: the same for a model that is not of this data source."""
     project.write("models.py", MODEL + "\n@dg.asset\ndef shop() -> None: ...\n")
     file = project.write("a/defs.yaml", PLAIN)
-    assert re.search(rf"^{file}:3: .* an asset in Python has too", mistakes(project))
+    assert re.search(rf"^{file}:3: .*models.py:\d+ has too", mistakes(project))
 
 
 PREFIXED = 'dg.load_assets_from_current_module(key_prefix="dbt")'
