@@ -12,14 +12,16 @@ from tableau_pipeline.core.declaration import Diff, ReplaceAll, Republish
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.foresee import Note, foresee
 from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
-from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, UpdateTables
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline, session
-from tableau_pipeline_tests.refresh.support.proxies import At
+from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import later
 from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_sandbox.faults import FailJob
@@ -173,6 +175,22 @@ def test_a_table_that_went_in_a_publish_nobody_knows_of(new_pipeline: Callable[.
     assert killed_before(pipeline, "publish")
     pipeline.run()
     assert_at_rest(pipeline)
+
+
+class Dropping(Proxy):
+    """A server that holds no caption of what is published."""
+
+    def metadata(self, luid: str) -> Metadata:
+        held = self.behind.metadata(luid)
+        return read_metadata(re.sub(rb" caption=.Delay.", b"", held.tds))
+
+
+def test_a_server_that_drops_what_was_sent(pipeline: Pipeline):
+    """Prevents: a caption that a server leaves out is recorded as published, and nobody is told."""
+    captions(pipeline, delay="Delay")
+    report = refresh(pipeline.refresh(around_server=Dropping), Options())
+    told = 'caption of delay (none instead of "Delay")'
+    assert told in str(report.warnings)
 
 
 def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
