@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
@@ -24,6 +25,7 @@ from tableau_pipeline_tests.publishing.conftest import (
     SignIn,
     finished,
     fresh,
+    hyper_file,
     published,
     send,
 )
@@ -31,6 +33,20 @@ from tableau_sandbox.faults import Delay, Drop, Refuse
 from tableau_sandbox.testing import running_sandbox
 
 REPLACE, OVERWRITE = PublishMode.REPLACE, PublishMode.OVERWRITE
+
+
+def test_create_then_replace_then_overwrite(shop: Shop, other: Path):
+    """Prevents: a mode loses the LUID on which dashboards hang, or leaves the old rows."""
+    created, where = shop.sales, {"name": shop.sales.name, "project_id": shop.sales.project_id}
+    assert (created.owner_id, created.tags) == (shop.site.user_id, frozenset())
+    assert shop.found() == created
+    assert shop.rows() == 5
+    replaced = published(shop.site, other, mode=REPLACE, **where)
+    assert shop.rows() == 9
+    overwritten = published(shop.site, shop.small, mode=OVERWRITE, **where)
+    assert shop.rows() == 5
+    assert {created.luid} == {replaced.luid, overwritten.luid}
+    assert created.updated_at < replaced.updated_at < overwritten.updated_at
 
 
 def test_create_needs_a_free_name(shop: Shop, other: Path):
@@ -98,6 +114,19 @@ def test_tags_add_up(shop: Shop):
     shop.site.tag(luid, ours[:1])
     assert shop.found().tags == {"certified", *ours}
     assert calls.seen == 1
+
+
+def test_metadata_digest(shop: Shop, other: Path, tmp_path: Path):
+    """Prevents: our own data looks like an analyst's edit, or an edit like our own data."""
+    site, sales = shop.site, shop.sales
+    first = site.metadata(sales.luid)
+    assert first.columns == {("Extract", "number")}
+    shop.publish(other)
+    site.tag(sales.luid, ["certified"])
+    assert site.metadata(sales.luid) == first
+    renamed = hyper_file(tmp_path, pa.table({"renamed": [1]}))
+    published(site, renamed, name=sales.name, project_id=sales.project_id, mode=OVERWRITE)
+    assert site.metadata(sales.luid).columns == {("Extract", "renamed")}
 
 
 @contextmanager
