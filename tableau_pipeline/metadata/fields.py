@@ -393,14 +393,22 @@ class _Names:
 
 # Formats that begin as Tableau writes them.
 _TABLEAUS_OWN = re.compile(r"[*ncpCLS]")
+_IN_QUOTES = re.compile(r'"[^"]*"')
 _CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
 
 
 def tableau_format(text: str) -> str:
-    """Return a format as Tableau writes it: with its kind before it."""
-    if not text or _TABLEAUS_OWN.match(text):
-        return text
-    unquoted_part = re.sub(r'"[^"]*"', "", text)
+    """Return a format as Tableau writes it: with its kind before it, and that of negative numbers.
+
+    Tableau adds the latter when somebody saves the data source, which would look like an edit.
+    """
+    found = text if not text or _TABLEAUS_OWN.match(text) else _with_kind(text)
+    is_whole = found[:1] not in ("n", "c") or ";" in _IN_QUOTES.sub("", found)
+    return found if is_whole else f"{found};-{found[1:]}"
+
+
+def _with_kind(text: str) -> str:
+    unquoted_part = _IN_QUOTES.sub("", text)
     if not re.search("[0#]", unquoted_part):
         return f"*{text}"
     if "%" in unquoted_part:

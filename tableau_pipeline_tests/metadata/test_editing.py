@@ -22,7 +22,7 @@ TABLES: Tables = {
 FILE = Tds(Tds(TDS.encode()).edited({}, TABLES))
 FIELDS: Values = {
     ("field", "flights", "delay", "caption"): "Delay <in> 'minutes' & more",
-    ("field", "flights", "delay", "format"): "n#,##0.00",
+    ("field", "flights", "delay", "format"): "n#,##0.00;-#,##0.00",
     ("field", "flights", "delay", "description"): "In minutes <60",
     ("field", "flights", "delay", "aggregation"): "Avg",
     ("field", "flights", "delay", "folder"): "Facts",

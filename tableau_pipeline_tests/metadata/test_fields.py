@@ -88,11 +88,14 @@ def test_descriptions():
 @pytest.mark.parametrize(
     ("written", "found"),
     [
-        ("#,##0.00", "n#,##0.00"),
+        ("#,##0.00", "n#,##0.00;-#,##0.00"),
+        ("#,##0;(#,##0)", "n#,##0;(#,##0)"),
         ("0.0%", "p0.0%"),
-        ("$#,##0", 'c"$"#,##0'),
-        ('"kr "#,##0', 'c"kr "#,##0'),
-        ('#,##0 "km"', 'n#,##0 "km"'),
+        ("$#,##0", 'c"$"#,##0;-"$"#,##0'),
+        ('"kr "#,##0', 'c"kr "#,##0;-"kr "#,##0'),
+        ('c"€"#,##0;("€"#,##0)', 'c"€"#,##0;("€"#,##0)'),
+        ('#,##0 "k;m"', 'n#,##0 "k;m";-#,##0 "k;m"'),
+        ("n0", "n0;-0"),
         ("yyyy-MM-dd", "*yyyy-MM-dd"),
         ('"Q"q yyyy', '*"Q"q yyyy'),
         ("*00000", "*00000"),
@@ -100,5 +103,6 @@ def test_descriptions():
     ],
 )
 def test_formats(written: str, found: str):
-    # Prevents: a format that Tableau takes for another kind of format, and ignores.
+    # Prevents: a format that Tableau takes for another kind of format, and ignores; or one that it
+    # completes when somebody saves the data source, so that it looks edited.
     assert tableau_format(written) == found

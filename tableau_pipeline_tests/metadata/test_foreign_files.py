@@ -75,7 +75,7 @@ def test_foreign_parsers_read_what_we_publish(tmp_path: Path):
     assert read["fields"]["[name]"][-1] == "true"
     assert "In minutes &lt;60" in read["descriptions"]["[delay]"]
     assert read["file"] == ["hyper", "Data/Extracts/Flights.hyper"]
-    assert read["columns"]["[delay]"] == [caption, "n#,##0.00", "Avg", "In minutes <60"]
+    assert read["columns"]["[delay]"] == [caption, "n#,##0.00;-#,##0.00", "Avg", "In minutes <60"]
     assert read["columns"]["[day]"][1] == "*yyyy-MM-dd"
     assert read["folders"] == {"Facts": ["[delay]", delayed]}
     carrier = Tds(tds_in(package)).values()["hierarchy", "Who", "fields"]

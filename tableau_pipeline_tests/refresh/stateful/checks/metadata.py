@@ -33,7 +33,7 @@ def wanted(declaration: Declaration, contents: Contents) -> Shown:
             parts = {
                 "caption": each.caption,
                 "description": each.description,
-                "format": each.format and f"n{each.format}",
+                "format": each.format and f"n{each.format};-{each.format}",
                 "role": each.role if each.role != usual else "",
                 "aggregation": (each.aggregation or "").capitalize(),
                 "hidden": "true" * each.hidden,
