@@ -15,6 +15,7 @@ from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.parquet import Layout, TableSource, select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, string_literal
+from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.metadata.merge import (
@@ -28,7 +29,7 @@ from tableau_pipeline.metadata.merge import (
     quoted,
     shown,
 )
-from tableau_pipeline.metadata.tds import Tables, Tds
+from tableau_pipeline.metadata.tds import Tds
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]

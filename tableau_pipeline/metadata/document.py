@@ -2,8 +2,8 @@
 
 import hashlib
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -89,8 +89,11 @@ ORDER = (
     "default-calendar-type",
 )
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
-# Products use such a prefix until a release officially supports an element or attribute.
+# Products use such a prefix until a release officially supports an element or attribute. What is
+# marked as false is for older products, beside what is marked as true; newer ones drop it.
 FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
+# The namespace of attributes that are of users, or of their interface.
+USER = "http://www.tableausoftware.com/xml/user"
 # The column that represents a whole table has the table's id, which changes each time.
 TABLE_COLUMN = "[__tableau_internal_object_id__]"
 # How Tableau aggregates the fields of a type, unless somebody decides.
@@ -138,6 +141,26 @@ def plain(element: Element) -> str:
     return FEATURE.sub("", tag) if tag.startswith("_") else tag
 
 
+def is_off(element: Element) -> bool:
+    """Whether an element is for older products alone."""
+    found = FEATURE.match(element.tag) if isinstance(element.tag, str) else None
+    return found is not None and found[1] == "false"
+
+
+def resolve(root: Element) -> None:
+    """Give a document the form in which a server of today writes it: without prefixes."""
+    for each in [*root.iter()]:
+        if is_off(each) and (around := each.getparent()) is not None:
+            around.remove(each)
+            continue
+        each.tag = plain(each)
+        for key, value in attributes_of(each).items():
+            if found := FEATURE.match(key):
+                del each.attrib[key]
+                if found[1] == "true":
+                    each.set(key[found.end() :], value)
+
+
 def label(element: Element) -> str:
     """Return the name of a field, folder or hierarchy that people see."""
     return element.get("caption") or unquoted(element.get("name", ""))
@@ -145,7 +168,7 @@ def label(element: Element) -> str:
 
 def texts_of(record: Element) -> dict[str, str]:
     """Return what a record of a column says, by tag."""
-    return {plain(each): each.text or "" for each in record}
+    return {plain(each): each.text or "" for each in record if not is_off(each)}
 
 
 def local_name(calculation: str) -> str:
@@ -185,26 +208,34 @@ class Document:
     """The parts of a `.tds` by name.
 
     Attributes:
-        records: the columns of the extract; those of the connection if it has none.
+        part: "extract" if that lists columns, else "connection".
+        records: the columns that this part lists.
         locals: the local names of columns, by table and column.
         columns: the elements of fields, by local name.
         items: those that put fields into folders, in the old and new forms, by local name.
+        paths: those that put hierarchies into folders, by the name of the hierarchy.
         names: what people write for columns, by local name.
     """
 
     def __init__(self, root: Element) -> None:
         self.root = root
-        self.records = [*_records(root, "extract")] or [*_records(root, "connection")]
+        # An extract counts before the database of which it is one.
+        records = {part: [*_records(root, part)] for part in ("extract", "connection")}
+        self.part = "extract" if records["extract"] else "connection"
+        self.records = records[self.part]
         self.locals = {(each.table, each.column): each.local for each in self.records}
         self.columns: dict[str, Element] = {}
         self.items: dict[str, list[Element]] = defaultdict(list)
+        self.paths: dict[str, list[Element]] = defaultdict(list)
         for each in root:
             kind, name = plain(each), each.get("name", "")
-            if kind == "column" and not name.startswith(TABLE_COLUMN):
+            if kind == "column" and not is_off(each) and not name.startswith(TABLE_COLUMN):
                 self.columns[name] = each
             for item in each.iter() if kind in ("folder", "folders-common") else ():
                 if plain(item) == "folder-item":
-                    self.items[item.get("name", "")].append(item)
+                    of_paths = item.get("type") == "drillpath"
+                    found = self.paths if of_paths else self.items
+                    found[item.get("name", "")].append(item)
         single = len({each.table for each in self.records}) == 1
         self.names: dict[str, str] = {}
         for path, local in self.locals.items():
@@ -216,6 +247,19 @@ class Document:
         found = self.root.iterfind("./drill-paths/drill-path")
         return {each.get("name", ""): each for each in found}
 
+    def above(self, local: str) -> list[str]:
+        """The hierarchies that have a field."""
+        found = self.hierarchies.items()
+        return [name for name, each in found if local in (e.text for e in each.iterfind("field"))]
+
+    def folder(self, local: str) -> str:
+        """The folder that shows a field; "" if none does.
+
+        Products put a hierarchy into a folder as a whole, and its fields then have no item.
+        """
+        lists = (self.items.get(local, ()), *(self.paths.get(e, ()) for e in self.above(local)))
+        return next(filter(None, map(folder_of, lists)), "")
+
     def add(self, local: str, datatype: str) -> Element:
         """Add the element of a field that has none."""
         column = etree.Element("column", {"name": local})
@@ -225,7 +269,10 @@ class Document:
         return column
 
     def drop(self, gone: Collection[str]) -> None:
-        """Remove fields, also from folders and hierarchies, and those that have nothing else."""
+        """Remove fields, also from folders and hierarchies, and those that have nothing else.
+
+        What products made of them by themselves goes with them.
+        """
         paths = self.hierarchies.values()
         doomed = [each for path in paths for each in path.iterfind("field") if each.text in gone]
         doomed += [item for local in gone for item in self.items.pop(local, ())]
@@ -233,7 +280,8 @@ class Document:
             self.take_out(each)
         for each in [*self.root]:
             names = {"column": each.get("name"), "column-instance": each.get("column")}
-            if names.get(plain(each)) in gone:
+            is_left = is_automatic(each) and any(names_field(each, local) for local in gone)
+            if is_left or names.get(plain(each)) in gone:
                 self.root.remove(each)
         self.columns = {local: each for local, each in self.columns.items() if local not in gone}
 
@@ -241,17 +289,58 @@ class Document:
         """Remove an element, and those around it that have nothing else."""
         while item is not self.root and (above := item.getparent()) is not None:
             above.remove(item)
+            if plain(item) == "drill-path":
+                for each in self.paths.pop(item.get("name", ""), ()):
+                    self.take_out(each)
             if len(above):
                 return
             item = above
 
 
+def folder_of(items: Iterable[Element]) -> str:
+    """Return the folder that one of the items is in; "" if that is for older products alone."""
+    shown = (each for each in items if not any(map(is_off, each.iterancestors())))
+    return next((attributes_of(each.getparent()).get("name", "") for each in shown), "")
+
+
 def _records(root: Element, part: str) -> Iterator[Record]:
+    tables = _tables(root, part)
     for each in root.iterfind(f"./{part}//metadata-record[@class='column']"):
         texts = texts_of(each)
         if column := texts.get("remote-name"):
-            table, local = unquoted(texts.get("parent-name", "")), texts.get("local-name")
+            parent, local = unquoted(texts.get("parent-name", "")), texts.get("local-name")
+            table = tables.get(parent, parent)
             yield Record(table, column, local or quoted(column), texts.get("local-type", ""))
+
+
+def _tables(root: Element, part: str) -> Mapping[str, str]:
+    """The tables of a file by the names of their relations, which may be "T (Extract.T)".
+
+    A table that has several relations is left out, as one of them does not tell which.
+    """
+    found = {}
+    for each in root.iterfind(f"./{part}//*[@table]"):
+        parts = BRACKETS.findall(each.get("table", ""))
+        if plain(each) == "relation" and len(parts) == 2:
+            found[each.get("name", "")] = unquoted(parts[1])
+    several = Counter(found.values())
+    return {name: table for name, table in found.items() if several[table] == 1}
+
+
+BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
+# The name of a column that a view or filter uses, with its aggregation and kind.
+_INSTANCE = re.compile(r"\w+:(.*):\w+", re.DOTALL)
+
+
+def names_field(element: Element, local: str) -> bool:
+    """Whether an element or one in it names a field in an attribute other than a formula."""
+    for each in element.iter():
+        for key, value in attributes_of(each).items():
+            for name in BRACKETS.findall(value) if key != "formula" else ():
+                instance = _INSTANCE.fullmatch(unquoted(name))
+                if name == local or (instance and instance[1] == unquoted(local)):
+                    return True
+    return False
 
 
 def insert(root: Element, new: Element) -> None:
@@ -292,6 +381,8 @@ _BY_PRODUCTS = frozenset(
         "measure-percentage-v2",
     }
 )
+# Marks the field "Number of Records" of old products, and the hidden groups of dashboards' actions.
+_AUTOMATIC = f"{{{USER}}}auto-column"
 # What a column may have besides its own name, and what people call that: by attribute, by element.
 _BY_ATTRIBUTE = {"caption": "captions", "default-format": "formats", "hidden": "hidden fields"}
 _BY_ELEMENT = {"aliases": "aliases", "desc": "descriptions"}
@@ -334,7 +425,9 @@ def read_metadata(tds: bytes) -> Metadata:
     Raises:
         ValueError: it is none; the message states why.
     """
-    document = Document(parsed(tds, comments=False))
+    root = parsed(tds, comments=False)
+    resolve(root)
+    document = Document(root)
     columns, source = frozenset(document.locals), _source(document.root)
     work = _work(document)
     return Metadata(_digest(document, columns), columns or None, work, tds, source)
@@ -344,17 +437,28 @@ def _work(document: Document) -> dict[str, tuple[str, ...]]:
     """The names of people's work, by kind, as far as it has names; the digest covers all of it."""
     found: dict[str, list[str]] = defaultdict(list)
     for column in document.columns.values():
-        kinds = [kind for name, kind in _BY_ATTRIBUTE.items() if column.get(name)]
-        kinds += [kind for name, kind in _BY_ELEMENT.items() if column.find(name) is not None]
-        if column.find("calculation") is not None:
-            kinds = ["calculated fields"]
-        for kind in kinds:
+        for kind in _kinds(column):
             found[kind].append(label(column))
     for each in document.root.iterdescendants():
         around = each.getparent()
-        if around is not None and (kind := _NAMED.get((plain(around), plain(each)))):
+        kind = None if around is None else _NAMED.get((around.tag, each.tag))
+        if kind and not is_automatic(each):
             found[kind].append(label(each))
     return {kind: tuple(names) for kind, names in found.items()}
+
+
+def _kinds(column: Element) -> list[str]:
+    """What people call the work that is in a column."""
+    if column.find("calculation") is not None and _AUTOMATIC not in column.attrib:
+        return ["calculated fields"]
+    kinds = [kind for name, kind in _BY_ATTRIBUTE.items() if column.get(name)]
+    return kinds + [kind for name, kind in _BY_ELEMENT.items() if column.find(name) is not None]
+
+
+def is_automatic(element: Element) -> bool:
+    """Whether products have made a group or a column by themselves, and people did not touch it."""
+    is_column = plain(element) == "column"
+    return _AUTOMATIC in element.attrib and not (is_column and _kinds(element))
 
 
 def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
@@ -363,20 +467,19 @@ def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
     All else is taken out of the document: ids of tables, and where their data come from.
     """
     root = document.root
-    objects = [each for each in root.iter() if plain(each) == "object"]
+    objects = [*root.iter("object")]
     captions = {each.get("id", ""): each.get("caption", "") for each in objects}
     for each in [*root]:
-        is_table = plain(each) == "column" and each.get("name", "").startswith(TABLE_COLUMN)
-        if is_table or plain(each) in _NOT_BY_PEOPLE:
+        is_table = each.tag == "column" and each.get("name", "").startswith(TABLE_COLUMN)
+        if is_table or each.tag in _NOT_BY_PEOPLE or is_automatic(each):
             root.remove(each)
-    for each in [*root.iter()]:
-        kept = {FEATURE.sub("", key): value for key, value in attributes_of(each).items()}
+    for each in root.iter():
+        kept = attributes_of(each)
         if each is root or each in objects:
             # Its other attributes describe the product that wrote it, or a connection.
             kept = {key: value for key, value in kept.items() if key == "caption"}
         if table := kept.get("object-id"):
             kept["object-id"] = captions.get(table, "")
-        each.tag = plain(each)
         each.attrib.clear()
         each.attrib.update({key: value for key, value in kept.items() if key not in _BY_PRODUCTS})
     for each in objects:

@@ -291,9 +291,11 @@ def wanted(
         formula = names.translated(each.formula, ("calculations", each.name, "formula"))
         path = ("calculation", each.name)
         values |= _parts(path, each) | {(*path, "caption"): each.name, (*path, "formula"): formula}
+    members: dict[str, Sequence[Path]] = {}
     for each in hierarchies:
-        members = [names.shown(names.path(one, ("hierarchies", each.name))) for one in each.fields]
-        values["hierarchy", each.name, "fields"] = json.dumps(members, ensure_ascii=False)
+        members[each.name] = [names.path(one, ("hierarchies", each.name)) for one in each.fields]
+        shown = [names.shown(path) for path in members[each.name]]
+        values["hierarchy", each.name, "fields"] = json.dumps(shown, ensure_ascii=False)
     for each in folders:
         for one in each.fields:
             path = (*names.path(one, ("folders", each.name)), "folder")
@@ -302,7 +304,25 @@ def wanted(
                 raise FieldError(("folders", each.name), problem)
             values[path] = each.name
     clean = {path: _NO_TEXT.sub("", value).strip() for path, value in values.items()}
-    return {path: value for path, value in clean.items() if value}
+    return _in_one_folder({path: value for path, value in clean.items() if value}, members)
+
+
+def _in_one_folder(values: Values, hierarchies: Mapping[str, Sequence[Path]]) -> Values:
+    """The values, with a folder for all fields of a hierarchy, of which one has a folder.
+
+    Tableau puts a hierarchy into a folder as a whole.
+    """
+    found = dict(values)
+    # As often as there are some, since they may have fields in common.
+    for name, fields in [*hierarchies.items()] * len(hierarchies):
+        paths = [(*path, "folder") for path in fields]
+        folders = {found[path]: path for path in paths if path in found}
+        if len(folders) > 1:
+            listed = ", ".join(f'"{path[-2]}" in "{folder}"' for folder, path in folders.items())
+            problem = f"Tableau shows a hierarchy in one folder, and of its fields are {listed}"
+            raise FieldError(("hierarchies", name), problem)
+        found |= {path: folder for folder in folders for path in paths}
+    return found
 
 
 def _parts(path: Path, declared: FieldMetadata | Calculation) -> dict[Path, str]:

@@ -1,12 +1,8 @@
 """Read and edit what a `.tds` says of fields and columns; all else in it stays as it is."""
 
 import json
-import re
 import shutil
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from itertools import chain, count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as File
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -15,160 +11,31 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from lxml import etree
 from lxml.etree import _Element as Element
 
+from tableau_pipeline.metadata.columns import Following, Tables
 from tableau_pipeline.metadata.document import (
     AGGREGATIONS,
     Document,
     attributes_of,
     default_role,
     fields_in,
+    folder_of,
     insert,
+    is_automatic,
+    is_off,
     label,
     local_name,
+    names_field,
     parsed,
     place,
     plain,
     quoted,
     set_type,
-    texts_of,
     unquoted,
     with_fields,
 )
 from tableau_pipeline.metadata.merge import TAKEN, Path, Values
 
-# The columns of each table by its name in the file: (name, Hyper's SQL type), in order.
-Tables = Mapping[str, Sequence[tuple[str, str]]]
-# By Hyper's type: the types of Tableau that mean it, the usual one first, and the remote type.
-_TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
-    {
-        "BOOLEAN": (("boolean",), "11"),
-        "SMALLINT": (("integer",), "2"),
-        "INTEGER": (("integer",), "3"),
-        "BIGINT": (("integer",), "20"),
-        "NUMERIC": (("real", "integer"), "131"),
-        "REAL": (("real",), "4"),
-        "DOUBLE PRECISION": (("real",), "5"),
-        "BYTES": (("string",), "128"),
-        "DATE": (("date",), "133"),
-        "TIMESTAMP": (("datetime",), "135"),
-        "TIMESTAMPTZ": (("datetime",), "135"),
-        "GEOGRAPHY": (("spatial",), "WKB"),
-    }
-)
-_TEXT = (("string",), "129")
-# What a new column has in common with its neighbours.
-_OF_THE_TABLE = frozenset({"parent-name", "family", "object-id"})
-# What a column of another type does not have.
-_OF_THE_TYPE = frozenset({"precision", "scale", "width", "collation", "attributes"})
-
-
-class Following(Document):
-    """A `.tds` whose columns become those of a file, wherever it lists them."""
-
-    def __init__(self, root: Element) -> None:
-        super().__init__(root)
-        tables = {each.local: each.table for each in self.records}
-        # By local name; and by table and list, the last one, after which others go.
-        self._entries: dict[str, list[Element]] = defaultdict(list)
-        self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
-        self._ordinals: dict[Element, int] = defaultdict(int)
-        lists = ("connection//metadata-record[@class='column']", "connection//cols/map")
-        parts = [f"./{each}" for each in lists] + [f"./extract//{each}" for each in lists]
-        for each in chain.from_iterable(map(root.iterfind, parts)):
-            texts, parent = texts_of(each), each.getparent()
-            local, ordinal = texts.get("local-name") or each.get("key", ""), texts.get("ordinal")
-            self._entries[local].append(each)
-            if parent is not None:
-                number = int(ordinal) if ordinal and ordinal.isdecimal() else 0
-                self._ordinals[parent] = max(self._ordinals[parent], number)
-                self._last[tables.get(local, "")][parent] = each
-        # The field of a column that was there before may be left, and is taken up again.
-        made = {name for name, each in self.columns.items() if each.find("calculation") is not None}
-        groups = {each.get("name", "") for each in root if plain(each) == "group"}
-        self._used = {*tables, *made, *groups}
-
-    def follow(self, tables: Tables) -> None:
-        """Add the columns that are new, remove those that are gone, and change types.
-
-        Raises:
-            ValueError: the tables are others.
-        """
-        if (have := {table for table, _ in self.locals}) != set(tables):
-            raise ValueError(
-                f"its tables are {', '.join(sorted(have)) or 'not known'}, and those to be "
-                f"published {', '.join(sorted(tables))}"
-            )
-        gone = dict(self.locals)
-        for table, columns in tables.items():
-            for name, type_ in columns:
-                if local := gone.pop((table, name), None):
-                    self._retype(local, type_)
-                else:
-                    self._append(table, name, type_)
-        for entry in chain.from_iterable(self._entries[local] for local in gone.values()):
-            if (parent := entry.getparent()) is not None:
-                parent.remove(entry)
-        self.drop(set(gone.values()))
-
-    def _append(self, table: str, name: str, type_: str) -> None:
-        """Add a column after those of its table."""
-        numbered = (f"{name} ({table}) {number}" for number in count(1))
-        names = map(quoted, chain([name, f"{name} ({table})"], numbered))
-        local = next(each for each in names if each not in self._used)
-        self._used.add(local)
-        texts = {
-            **_texts(type_),
-            "remote-name": name,
-            "remote-alias": name,
-            "local-name": local,
-            "contains-null": "true",
-        }
-        for parent, neighbour in self._last[table].items():
-            new = deepcopy(neighbour)
-            if new.tag == "map":
-                new.set("key", local)
-                new.set("value", f"{new.get('value', '').rpartition('].[')[0]}].{quoted(name)}")
-            else:
-                self._ordinals[parent] += 1
-                _rewrite(new, {**texts, "ordinal": str(self._ordinals[parent])}, _OF_THE_TABLE)
-            place(parent, parent.index(neighbour) + 1, new)
-            self._last[table][parent] = new
-        if local in self.columns:
-            set_type(self.columns[local], texts["local-type"])
-
-    def _retype(self, local: str, type_: str) -> None:
-        """Give a column the type that it has in the file."""
-        known = (None, "", *_type(type_)[0])
-        old = [e for e in self._entries[local] if texts_of(e).get("local-type") not in known]
-        for record in old:
-            _rewrite(record, _texts(type_), texts_of(record).keys() - _OF_THE_TYPE)
-        if old and local in self.columns:
-            set_type(self.columns[local], _texts(type_)["local-type"])
-
-
-def _type(type_: str) -> tuple[tuple[str, ...], str]:
-    return _TYPES.get(type_.partition("(")[0], _TEXT)
-
-
-def _texts(type_: str) -> dict[str, str]:
-    """What a record says of a column of this type of Hyper."""
-    (datatype, *_), remote = _type(type_)
-    usual = AGGREGATIONS.get(datatype, "Count")
-    return {"local-type": datatype, "remote-type": remote, "aggregation": usual}
-
-
-def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
-    """Set texts of a record, and remove all else but what is to be kept."""
-    for child in list(record):
-        if plain(child) in texts:
-            child.text = texts[plain(child)]
-        elif plain(child) not in kept:
-            record.remove(child)
-
-
 _NONE: Values = MappingProxyType({})
-_BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
-# The name of a column that a view or filter uses, with its aggregation and kind.
-_INSTANCE = re.compile(r"\w+:(.*):\w+", re.DOTALL)
 # The feature that brought folders for dimensions and measures alike.
 _FOLDERS = "SchemaViewerObjectModel"
 # What Tableau writes before the end of a line in formatted text.
@@ -257,8 +124,7 @@ class Tds(Document):
         found |= {part: attributes.get(part, value) for part, value in usual.items()}
         found["hidden"] = "true" if found["hidden"] == "true" else ""
         found["description"] = _description(self.columns.get(local))
-        folders = [item.getparent() for item in self.items.get(local, ())[:1]]
-        found["folder"] = "".join(attributes_of(each).get("name", "") for each in folders)
+        found["folder"] = self.folder(local)
         for part, value in found.items():
             yield (*path, part), value, usual.get(part, "")
 
@@ -301,7 +167,7 @@ class Editing(Document):
         ours = (path[1] for path in changes if path[0] == "calculation")
         self._named |= {name: local_name(name) for name in ours}
         self._types = {each.local: each.type for each in self.records}
-        tags = {plain(each) for each in root}
+        tags = {plain(each) for each in root if not is_off(each)}
         self._has_old_folders = "folder" in tags and "folders-common" not in tags
 
     def apply(self) -> None:
@@ -310,8 +176,7 @@ class Editing(Document):
         for name, formula in formulas.items():
             if formula and local_name(name) not in self.columns:
                 self.add(local_name(name), "real").set("caption", name)
-        # The role depends on the type.
-        for path, value in sorted(self._changes.items(), key=lambda each: each[0][-1] != "type"):
+        for path, value in sorted(self._changes.items(), key=lambda each: _turn(each[0])):
             if path[0] == "hierarchy":
                 self._set_hierarchy(path[1], json.loads(value) if value else ())
             elif local := self._known(path):
@@ -363,35 +228,82 @@ class Editing(Document):
         return self._named.get(name, ours if ours in self.columns else None)
 
     def _set_folder(self, local: str, name: str | None) -> None:
-        for item in self.items.pop(local, ()):
-            self.take_out(item)
-        if name is None:
-            return
-        folders = self.root if self._has_old_folders else self._section("folders-common", _FOLDERS)
-        folder = _child(folders, "folder", name)
-        if self._has_old_folders:
-            # They hold either dimensions or measures.
-            role = attributes_of(self.columns.get(local)).get("role")
-            folder.set("role", f"{role or default_role(self._types.get(local, ''))}s")
-        item = etree.Element("folder-item", {"name": local, "type": "field"})
-        place(folder, len(folder), item)
-        self.items[local] = [item]
+        """Have a folder show a field, or none; what else its hierarchies have goes along."""
+        above, role = self.above(local), self._role(local)
+        for each in above:
+            self._put(each, name, self.paths, role=role)
+        self._put(local, None if above else name, self.items, role=role)
+        for each in above:
+            self._tidy(each)
+
+    def _put(
+        self, of: str, folder: str | None, items: dict[str, list[Element]], *, role: str
+    ) -> None:
+        """Put a field or a hierarchy into a folder, and take it out of all others."""
+        before = items.pop(of, [])
+        if kept := [each for each in before if folder is not None and folder_of([each]) == folder]:
+            items[of] = kept[:1]
+        elif folder is not None:
+            folders = self.root
+            if not self._has_old_folders:
+                folders = self._section("folders-common", _FOLDERS)
+            parent = _child(folders, "folder", folder)
+            if self._has_old_folders:
+                # They hold either dimensions or measures.
+                parent.set("role", f"{role}s")
+            kind = "drillpath" if items is self.paths else "field"
+            item = etree.Element("folder-item", {"name": of, "type": kind})
+            place(parent, len(parent), item)
+            items[of] = [item]
+        # Last, as a folder goes with its last item.
+        for each in before:
+            if each not in kept[:1]:
+                self.take_out(each)
+
+    def _role(self, local: str) -> str:
+        role = attributes_of(self.columns.get(local)).get("role")
+        return role or default_role(self._types.get(local, ""))
 
     def _set_hierarchy(self, name: str, members: Sequence[str]) -> None:
+        """Set the fields of a hierarchy; their folder stays theirs, come or go."""
         path = _child(self._section("drill-paths"), "drill-path", name)
+        old = [each.text or "" for each in path.iterfind("field")]
+        new = [self._local(member) or member for member in members]
+        shown = {local: self.folder(local) for local in [*new, *old]}
         for each in path.findall("field"):
             path.remove(each)
         # A person's description of it comes after its fields.
-        for position, member in enumerate(members):
+        for position, member in enumerate(new):
             field = etree.Element("field")
-            field.text = self._local(member) or member
+            field.text = member
             path.insert(position, field)
-        if not members:
+        if not new:
             self.take_out(path)
+        # It stays where it is, as long as it has any of its fields.
+        at = folder_of(self.paths.get(name, ())) if {*old} & {*new} else ""
+        folder = next(filter(None, (at, *(shown[each] for each in new))), None)
+        self._put(name, folder, self.paths, role=self._role(new[0] if new else ""))
+        self._tidy(name)
+        for each in (one for one in old if one not in new):
+            if shown[each] and shown[each] != self.folder(each):
+                self._put(each, shown[each], self.items, role=self._role(each))
+
+    def _tidy(self, hierarchy: str) -> None:
+        """Take out the fields that their hierarchy shows in the same folder.
+
+        Those that a person has put elsewhere are left to Tableau, which takes them out when
+        somebody saves the data source.
+        """
+        around = folder_of(self.paths.get(hierarchy, ()))
+        path = self.hierarchies.get(hierarchy)
+        for each in () if path is None else path.findall("field"):
+            if around and folder_of(self.items.get(each.text or "", ())) == around:
+                self._put(each.text or "", None, self.items, role="")
 
     def _section(self, tag: str, feature: str | None = None) -> Element:
         """The part of the data source; it is made if there is none."""
-        found = next((each for each in reversed(self.root) if plain(each) == tag), None)
+        parts = (each for each in reversed(self.root) if plain(each) == tag and not is_off(each))
+        found = next(parts, None)
         if found is None:
             prefix = self._prefix(feature) if feature else ""
             found = etree.Element(f"{prefix}{tag}")
@@ -411,6 +323,11 @@ class Editing(Document):
         if f"{prefix}{feature}" not in listed:
             place(manifest, len(manifest), etree.Element(f"{prefix}{feature}"))
         return prefix
+
+
+def _turn(path: Path) -> int:
+    """When a value is set: a role depends on the type, and folders on hierarchies."""
+    return {"type": 0, "fields": 1, "folder": 3}.get(path[-1], 2)
 
 
 def _is_formula(path: Path) -> bool:
@@ -444,29 +361,20 @@ def _users(document: Document, local: str, but: frozenset[Path]) -> Iterator[str
     changed = {local_name(path[1]) for path in but if _is_formula(path)}
     for each in document.root:
         inner = each.find("calculation")
+        if is_off(each) or is_automatic(each):
+            continue
         kind, name = plain(each), each.get("name", "")
         if kind == "column" and inner is not None and name not in {*changed, local}:
-            if local in fields_in(inner.get("formula", "")) or _names(inner, local):
+            if local in fields_in(inner.get("formula", "")) or names_field(inner, local):
                 yield f'calculated field "{label(each)}"'
-        elif kind == "group" and _names(each, local):
+        elif kind == "group" and names_field(each, local):
             yield f'group or set "{label(each)}"'
-        elif kind == "filter" and _names(each, local):
+        elif kind == "filter" and names_field(each, local):
             yield "a filter"
     for name, hierarchy in document.hierarchies.items():
         members = [each.text for each in hierarchy.iterfind("field")]
         if local in members and ("hierarchy", name, "fields") not in but:
             yield f'hierarchy "{name}"'
-
-
-def _names(element: Element, local: str) -> bool:
-    """Whether an element or one in it names a field in an attribute other than a formula."""
-    for each in element.iter():
-        for key, value in attributes_of(each).items():
-            for name in _BRACKETS.findall(value) if key != "formula" else ():
-                instance = _INSTANCE.fullmatch(unquoted(name))
-                if name == local or (instance and instance[1] == unquoted(local)):
-                    return True
-    return False
 
 
 def pack(tds: bytes, hyper: File, into: File) -> None:

@@ -15,9 +15,10 @@ from tableau_pipeline.hyper.build import Relationship, build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.document import Document, local_name, parsed
 from tableau_pipeline.metadata.merge import Values
-from tableau_pipeline.metadata.tds import Tables, Tds, pack
+from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing.rest import tds_in
 from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.metadata.test_editing import FIELDS

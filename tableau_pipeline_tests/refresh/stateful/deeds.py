@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, below
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Table, below
 from tableau_pipeline.core.journal import (
     Claim,
     ClaimRelease,
@@ -239,8 +239,23 @@ def say(
             field = known.get(column) or FieldMetadata(column)
             known[column] = replace(field, **{part: choices.get(part, value)})
             tables[at] = replace(tables[at], fields=tuple(known.values()))
-            said["tables"] = tuple(tables)
-    history.declaration = replace(history.declaration, **said)
+    if said.get("hierarchies", history.declaration.hierarchies):
+        tables = [_in_one_folder(each, column or "k") for each in tables]
+    history.declaration = replace(history.declaration, tables=tuple(tables), **said)
+
+
+_ROUTE = ("k", "cursor")
+
+
+def _in_one_folder(table: Table, column: str) -> Table:
+    """The table, with the fields of the hierarchy in the folder of one, if that is among them."""
+    known = {each.name: each for each in table.fields}
+    if table.name != "t1" or column not in _ROUTE:
+        return table
+    folder = known[column].folder if column in known else ""
+    for name in _ROUTE:
+        known[name] = replace(known.get(name) or FieldMetadata(name), folder=folder)
+    return replace(table, fields=tuple(known.values()))
 
 
 def relate(history: Any, actor: Actor | None, count: int, chain: bool) -> None:

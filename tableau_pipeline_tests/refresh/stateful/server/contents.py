@@ -63,6 +63,10 @@ def shown_in(tds: bytes) -> Shown:
         if each.tag.endswith("folder")
         for item in each
     }
+    for path in root.iterfind("./drill-paths/drill-path"):
+        # A folder shows a hierarchy as a whole, which then has no items for its fields.
+        if path.get("name") in folders:
+            folders = {each.text: folders[path.get("name")] for each in path} | folders
     fields = {each.get("name", ""): each for each in root.iterfind("column")}
     for local in dict.fromkeys([*records, *fields]):
         field, place = fields.get(local, ElementTree.Element("column")), ("field",)

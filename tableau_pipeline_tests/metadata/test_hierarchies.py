@@ -1,0 +1,150 @@
+"""Hierarchies in folders: Tableau puts a hierarchy there as a whole, and none of its fields."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.fields import FieldError, FieldMetadata, Members, wanted
+from tableau_pipeline.metadata.merge import Values, merge
+from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline_tests.metadata.shapes import by_a_server, document, record, table
+
+NAMES = ("country", "city", "street", "shop")
+TABLES: Tables = {"Extract": [(name, "TEXT") for name in NAMES]}
+RECORDS = "".join(record(name, "string", "Extract") for name in NAMES)
+PLAIN = document(table("Extract"), RECORDS).encode()
+
+
+def declared(place: Sequence[str] = (), route: Sequence[str] = (), **folders: str) -> Values:
+    """Hierarchies of these fields, and folders of fields."""
+    fields = [FieldMetadata(name, folder=folder) for name, folder in folders.items()]
+    named = {"Place": place, "Route": route}
+    return wanted(
+        fields={"Extract": fields},
+        calculations=(),
+        hierarchies=[Members(name, tuple(each)) for name, each in named.items() if each],
+        folders=(),
+        columns={"Extract": NAMES},
+        published=lambda name: name,
+    )
+
+
+def saved(content: bytes) -> bytes:
+    """What Tableau makes of a document that somebody saves, and a server of what that is."""
+    root = etree.fromstring(content)
+    fields = {each.text for each in root.iterfind("./drill-paths/drill-path/field")}
+    for item in [*root.iter("folder-item")]:
+        around = item.getparent()
+        if around is not None and item.get("type") == "field" and item.get("name") in fields:
+            around.remove(item)
+    for tag in ("folder", "folders-common"):
+        for each in [*root.iter(tag)]:
+            around = each.getparent()
+            if around is not None and not len(each):
+                around.remove(each)
+    return by_a_server(etree.tostring(root))
+
+
+def items(content: bytes) -> list[tuple[str | None, ...]]:
+    """What is in folders: the folder, the kind and the name of each."""
+    found = etree.fromstring(content).iter("folder")
+    return [
+        (each.get("name"), item.get("type"), item.get("name")) for each in found for item in each
+    ]
+
+
+def published(content: bytes, want: Values, past: Values) -> bytes:
+    """What a refresh publishes; nobody else has changed anything."""
+    found = Tds(content).values(want, [past])
+    merged = merge(want, [past], found, on_conflict="refuse")
+    assert (merged.kept, merged.conflicts) == ({}, ())
+    return Tds(content).edited(merged.changes, TABLES)
+
+
+def test_a_hierarchy_is_in_a_folder_as_a_whole():
+    """Prevents: Tableau drops what we write of its fields, which then looks like an edit."""
+    want = declared(("country", "city"), shop="Shops", country="Where")
+    content = published(PLAIN, want, {})
+    shown = {("Where", "drillpath", "Place"), ("Shops", "field", "[shop]")}
+    assert {*items(content)} == shown
+    for each in (content, saved(content)):
+        assert published(each, want, want) == each
+        assert Tds(each).values()["field", "Extract", "city", "folder"] == "Where"
+
+
+def test_a_hierarchy_that_goes_leaves_no_item():
+    """Prevents: a folder shows a hierarchy that is gone, which Tableau may not be able to open."""
+    want = declared(("country", "city"), country="Where")
+    content = saved(published(PLAIN, want, {}))
+    assert items(published(content, {}, want)) == []
+    left = declared((), country="Where")
+    assert items(published(content, left, want)) == [("Where", "field", "[country]")]
+    gone: Tables = {"Extract": TABLES["Extract"][2:]}
+    assert items(Tds(content).edited({}, gone)) == []
+
+
+STATES = st.builds(
+    dict,
+    place=st.sampled_from([(), ("country",), ("country", "city"), ("city", "street")]),
+    route=st.sampled_from([(), ("street", "shop"), ("shop",)]),
+    country=st.sampled_from(["", "A", "B"]),
+    city=st.sampled_from(["", "A", "B"]),
+    street=st.sampled_from(["", "A"]),
+    shop=st.sampled_from(["", "A"]),
+)
+
+
+@given(states=st.lists(STATES, max_size=6), is_saved=st.lists(st.booleans(), min_size=6))
+@settings(max_examples=60)
+def test_any_declarations_one_after_the_other(states: list[Any], is_saved: list[bool]):
+    """Prevents: a folder or a hierarchy that is not as it is declared, after some changes of the
+    declaration, or that passes for a person's edit for ever."""
+    content, past = PLAIN, declared()
+    for want, save in zip(possible(states), is_saved, strict=False):
+        content = published(content, want, past)
+        for each in (content, saved(content)):
+            found = Tds(each).values(want, [want])
+            assert {path: found.get(path) for path in [*want, *past]} == {
+                path: want.get(path) for path in [*want, *past]
+            }
+        assert items(saved(content)) == items(content), "Tableau drops none of them"
+        content, past = saved(content) if save else content, want
+
+
+def possible(states: list[Any]) -> Iterator[Values]:
+    """What may be declared of these."""
+    for state in states:
+        try:
+            yield declared(**state)
+        except FieldError:
+            assert "A" in state.values()
+
+
+def test_folders_that_contradict_each_other():
+    """Prevents: a hierarchy that is in one folder today, and in another one tomorrow."""
+    said = 'shows a hierarchy in one folder, and of its fields are "country" in "A", "city" in "B"'
+    with pytest.raises(FieldError, match=said) as caught:
+        declared(("country", "city", "street"), country="A", city="B")
+    assert caught.value.at == ("hierarchies", "Place")
+
+
+def test_a_folder_of_people_goes_along():
+    """Prevents: where a person has put a field is forgotten when it gets a hierarchy."""
+    theirs = Tds(PLAIN).edited({("field", "Extract", "city", "folder"): "Theirs"}, TABLES)
+    content = saved(published(theirs, declared(("country", "city")), {}))
+    assert items(content) == [("Theirs", "drillpath", "Place")]
+    # They moved the hierarchy, which the declaration then wants elsewhere: the two differ.
+    moved = Tds(content).edited({("field", "Extract", "city", "folder"): "Moved"}, TABLES)
+    assert items(moved) == [("Moved", "drillpath", "Place")]
+    past, want = declared(("country", "city"), city="A"), declared(("country", "city"), city="B")
+    found = Tds(moved).values(want, [past])
+    merged = merge(want, [past], found, on_conflict="keep")
+    assert not merged.changes
+    assert {path[2] for path in merged.conflicts} == {"country", "city"}
+    replaced = merge(want, [past], found, on_conflict="replace")
+    assert items(Tds(moved).edited(replaced.changes, TABLES)) == [("B", "drillpath", "Place")]

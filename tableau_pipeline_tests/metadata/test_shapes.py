@@ -1,0 +1,153 @@
+"""Documents in the shapes of real ones: read, merged with what is declared, and read back."""
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from tableau_pipeline.metadata.document import read_metadata
+from tableau_pipeline.metadata.merge import Values, merge
+from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline_tests.metadata.shapes import (
+    SHAPES,
+    Shape,
+    by_a_server,
+    by_an_old_build,
+)
+
+EACH = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+ANY = st.sampled_from([*SHAPES.values()])
+FORMS = {
+    "2025.3": lambda content: content,
+    "2020.3": lambda content: by_an_old_build(content, Random(0)),
+    "2020.3 after an upgrade": lambda content: by_a_server(by_an_old_build(content, Random(0))),
+}
+
+
+def wanted(shape: Shape) -> Values:
+    """What could be declared of any of them."""
+    name, *others = shape.tables
+    of = "" if not others else f"{name}."
+    values = {
+        ("field", name, "id", "caption"): "Order",
+        ("field", name, "id", "role"): "dimension",
+        ("field", name, "day", "description"): "Of the order,\nin Rome",
+        ("field", name, "day", "folder"): "Money",
+        ("field", name, "net", "format"): "p0.0%",
+        ("field", name, "net", "folder"): "Facts",
+        ("calculation", "Margin", "caption"): "Margin",
+        ("calculation", "Margin", "type"): "real",
+        ("calculation", "Margin", "formula"): f"SUM([{of}net]) / 2",
+        ("calculation", "Margin", "folder"): "Facts",
+        ("hierarchy", "When", "fields"): json.dumps([f"{of}day", "Margin"]),
+    }
+    if others:
+        values["field", others[0], "id", "hidden"] = "true"
+    # Tableau shows a hierarchy in one folder.
+    values["calculation", "Margin", "folder"] = "Money"
+    return values
+
+
+def read_back(tds: Tds, want: Values) -> Values:
+    """The values of the same paths."""
+    found = tds.values(want, [want])
+    return {path: found[path] for path in want if path in found}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@EACH
+def test_declared_metadata_are_set_and_read_back(shape: Shape, form):
+    """Prevents: a data source that Tableau has saved cannot be merged, loses what people made in
+    it, or seems to be edited as soon as a server has read it."""
+    file, want = Tds(form(shape.content)), wanted(shape)
+    columns = {(name, column) for name, each in shape.tables.items() for column, _ in each}
+    before = read_metadata(file.content)
+    assert before.columns == columns
+    assert file.edited({}, shape.tables) is file.content
+    edited = file.edited(dict(want), shape.tables)
+    for content in (edited, by_a_server(edited)):
+        assert read_back(Tds(content), want) == want
+        again = merge(want, [want], Tds(content).values(want, [want]), on_conflict="refuse")
+        assert (again.changes, again.kept) == ({}, {})
+        found = read_metadata(content)
+        assert found.digest == read_metadata(edited).digest
+        for kind, names in before.work.items():
+            assert {*names} <= {*found.work[kind], "Net amount", "Money"}, kind
+    taken_back = {path: file.values(want, [want]).get(path) for path in want}
+    back = Tds(edited).edited(taken_back, shape.tables)
+    assert read_metadata(back).work == before.work
+
+
+@EACH
+def test_columns_follow_the_file(shape: Shape):
+    """Prevents: a new column of a table that Desktop has named cannot be published."""
+    name = next(iter(shape.tables))
+    kept = [each for each in shape.tables[name] if each[0] != "city"]
+    tables = {**shape.tables, name: [*kept, ("gate", "TEXT")]}
+    edited = Tds(shape.content).edited({("field", name, "gate", "caption"): "Gate"}, tables)
+    found = read_metadata(by_a_server(edited))
+    assert found.columns == {(table, e) for table, each in tables.items() for e, _ in each}
+    root = etree.fromstring(edited)
+    for each in root.iter("column", "map", "field", "folder-item", "local-name"):
+        assert "[city]" not in (each.get("name"), each.get("key"), each.text)
+    # What people have made of it is not ours to remove: a refresh asks before.
+    assert [each.get("caption") for each in root.iter("group")] == ["Large"]
+    assert Tds(edited).values()["field", name, "gate", "caption"] == "Gate"
+
+
+def test_the_database_of_an_extract_keeps_its_types():
+    """Prevents: an adopted extract looks changed before anything is declared, or claims of its
+    database what only the file has."""
+    shape = SHAPES["extract of a database"]
+    tables = {"Extract": [(name, type_) for name, type_ in shape.tables["Extract"]]}
+    file = Tds(shape.content)
+    assert file.edited({}, tables) is file.content
+    tables["Extract"][-1] = ("day", "TEXT")
+    edited = etree.fromstring(file.edited({}, tables))
+    types = {
+        part: [each.findtext("local-type") for each in edited.findall(f"./{part}//metadata-record")]
+        for part in ("connection", "extract")
+    }
+    assert types["connection"][-1] == "datetime"
+    assert types["extract"][-1] == "string"
+
+
+def test_what_products_make_is_nobodys_work():
+    """Prevents: a refusal, or a copy that is kept, for the sake of what nobody has made."""
+    tds = SHAPES["migrated"].tds
+    found = read_metadata(tds.encode())
+    assert found.work["calculated fields"] == ("Twice",)
+    assert found.work["groups and sets"] == ("Large",)
+    before, rest = tds.split("<column datatype='integer' name='[Number")
+    _, after = rest.split("<group caption='Large'")
+    without = f"{before}<group caption='Large'{after}"
+    assert read_metadata(without.encode()).digest == found.digest
+    used = Tds(tds.encode()).used_by("Orders", "city")
+    assert used == ('group or set "Large"', 'hierarchy "Place"')
+    # But a person may have named it.
+    named = tds.replace("name='[Number of Records]'", "caption='Lines' name='[Number of Records]'")
+    assert read_metadata(named.encode()).digest != found.digest
+    assert "Lines" in read_metadata(named.encode()).work["captions"]
+
+
+@given(shape=ANY, seed=st.integers(0, 2**32), data=st.data())
+@settings(max_examples=80)
+def test_an_upgrade_of_the_server_changes_nothing(shape: Shape, seed: int, data: st.DataObject):
+    """Prevents: all data sources of a site look edited after it was upgraded, or values that are
+    merged before that differ from those merged after it."""
+    chance = Random(seed)
+    old = by_an_old_build(shape.content, chance)
+    new = by_a_server(old, name=f"Shop{seed}", revision=f"{seed % 9}.0")
+    before, after = read_metadata(old), read_metadata(new)
+    assert before == after == read_metadata(shape.content)
+    want = wanted(shape)
+    drawn = data.draw(st.sets(st.sampled_from([*want])))
+    # A calculation is set as a whole.
+    values = {path: want[path] for path in want if path in drawn or path[0] == "calculation"}
+    edited = [Tds(each).edited(dict(values), shape.tables) for each in (old, new)]
+    assert read_metadata(edited[0]) == read_metadata(edited[1])
+    assert Tds(edited[0]).values(values) == Tds(edited[1]).values(values)
+    assert Tds(by_a_server(edited[0])).values(values) == Tds(edited[0]).values(values)
