@@ -1,11 +1,13 @@
 """The columns of a `.tds`: their types, and how they follow those of a file."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from itertools import chain, count
 from types import MappingProxyType
 
+from lxml import etree
 from lxml.etree import _Element as Element
 
 from tableau_pipeline.metadata.document import (
@@ -143,6 +145,31 @@ def _texts(type_: str) -> dict[str, str]:
     (datatype, *_), remote = _type(type_)
     usual = AGGREGATIONS.get(datatype, "Count")
     return {"local-type": datatype, "remote-type": remote, "aggregation": usual}
+
+
+# In the order in which Tableau writes them.
+_RECORD = (
+    *("remote-name", "remote-type", "local-name", "parent-name", "remote-alias", "ordinal"),
+    *("local-type", "aggregation", "precision", "scale", "width", "contains-null", "collation"),
+    "object-id",
+)
+
+
+def new_record(texts: Mapping[str, str], type_: str) -> Element:
+    """Return what a `.tds` says of a column: the texts, and what follows from its Hyper type."""
+    known = {**texts, **_texts(type_), "contains-null": "true"}
+    sizes = re.findall(r"\d+", type_)
+    if type_.startswith("NUMERIC"):
+        known |= dict(zip(("precision", "scale"), sizes, strict=False))
+    elif known["local-type"] == "string" and sizes:
+        known["width"] = sizes[0]
+    record = etree.Element("metadata-record", {"class": "column"})
+    for tag in _RECORD:
+        if tag in known:
+            etree.SubElement(record, tag).text = known[tag]
+        elif tag == "collation" and known["remote-type"] == _TEXT[1]:
+            etree.SubElement(record, tag, {"flag": "0", "name": "binary"})
+    return record
 
 
 def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:

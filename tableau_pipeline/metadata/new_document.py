@@ -1,0 +1,175 @@
+"""Write a `.tds` for a `.hyper` file, as if somebody had connected to it in Tableau Desktop.
+
+A server makes one itself of a `.hyper` file that comes alone; some take several tables only in a
+package with a `.tds`. Tableau publishes such documents with what stands here, and no more, by its
+own `generate_tds.py` in https://github.com/tableau/tableau-plugin.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
+
+from lxml import etree
+from lxml.etree import _Element as Element
+
+from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
+from tableau_pipeline.metadata.columns import Tables, new_record
+from tableau_pipeline.metadata.document import TABLE_COLUMN, USER, quoted
+
+# What the document has that older products do not know.
+_FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
+
+# The names of the columns in the document, by table and column.
+_Locals = Mapping[tuple[str, str], str]
+
+
+def new_tds(
+    tables: Tables,
+    relationships: Sequence[Relationship],
+    *,
+    extract_path: str = "Data/Extracts/Extract.hyper",
+) -> bytes:
+    """Return a `.tds` with which `pack` makes a data source of a `.hyper` file.
+
+    Fields are as Tableau has them by default, under the names of their columns. The order of
+    tables counts: the field of a name that an earlier table has gets the name of its table behind.
+    Equal input gives equal bytes.
+
+    Args:
+        tables: all tables in the schema "Extract", by their names in the file.
+        relationships: with those names. Several tables need one less than there are tables.
+        extract_path: where the package has the file.
+
+    Raises:
+        ValueError: a name has a character that XML cannot hold.
+    """
+    connection, local = f"hyper.{_digest(extract_path)[:28]}", _local_names(tables)
+    name = f"federated.{_digest(extract_path)[:28]}"
+    root = etree.Element(
+        "datasource", {"formatted-name": name, "inline": "true", "version": "18.1"}, {"user": USER}
+    )
+    manifest = etree.SubElement(root, "document-format-change-manifest")
+    for feature in _FEATURES:
+        etree.SubElement(manifest, feature)
+    around = etree.SubElement(root, "connection", {"class": "federated"})
+    _add_connection(around, connection, extract_path)
+    several = len(tables) > 1
+    place = etree.SubElement(around, "relation", {"type": "collection"}) if several else around
+    for table in tables:
+        _add_relation(place, table, connection)
+    _add_columns(around, tables, local)
+    etree.SubElement(root, "aliases", {"enabled": "yes"})
+    for table in tables:
+        _add_table_column(root, table)
+    shown = {"dim-ordering": "alphabetic", "measure-ordering": "alphabetic"}
+    etree.SubElement(root, "layout", {**shown, "show-structure": "true"})
+    _add_graph(root, tables, relationships, connection=connection, local=local)
+    etree.indent(root)
+    return etree.tostring(root.getroottree(), xml_declaration=True, encoding="utf-8")
+
+
+def _add_connection(around: Element, name: str, path: str) -> None:
+    caption = path.rpartition("/")[2].removesuffix(".hyper")
+    named = etree.SubElement(around, "named-connections")
+    named = etree.SubElement(named, "named-connection", {"caption": caption, "name": name})
+    attributes = {
+        "authentication": "auth-none",
+        "author-locale": "en_US",
+        "class": "hyper",
+        "dbname": path,
+        "default-settings": "yes",
+        "schema": EXTRACT_SCHEMA,
+        "tablename": EXTRACT_SCHEMA,
+    }
+    etree.SubElement(named, "connection", attributes)
+
+
+def _add_relation(around: Element, table: str, connection: str) -> None:
+    place = f"{quoted(EXTRACT_SCHEMA)}.{quoted(table)}"
+    attributes = {"connection": connection, "name": table, "table": place, "type": "table"}
+    etree.SubElement(around, "relation", attributes)
+
+
+def _add_columns(around: Element, tables: Tables, local: _Locals) -> None:
+    """Add the columns: where each is, and what it is."""
+    places = {local[key]: ".".join(map(quoted, key)) for key in local}
+    columns = etree.SubElement(around, "cols")
+    for name in sorted(places):
+        etree.SubElement(columns, "map", {"key": name, "value": places[name]})
+    records = etree.SubElement(around, "metadata-records")
+    found = [(table, *column) for table, columns in tables.items() for column in columns]
+    for ordinal, (table, name, type_) in enumerate(found):
+        texts = {
+            "remote-name": name,
+            "local-name": local[table, name],
+            "parent-name": quoted(table),
+            "remote-alias": name,
+            "ordinal": str(ordinal),
+            "object-id": quoted(object_id(table)),
+        }
+        records.append(new_record(texts, type_))
+
+
+def _add_table_column(root: Element, table: str) -> None:
+    """Add the field that stands for a table, whose aggregation is the number of its rows."""
+    attributes = {
+        "caption": table,
+        "datatype": "table",
+        "name": f"{TABLE_COLUMN}.{quoted(object_id(table))}",
+        "role": "measure",
+        "type": "quantitative",
+    }
+    etree.SubElement(root, "column", attributes)
+
+
+def _add_graph(
+    root: Element,
+    tables: Tables,
+    relationships: Sequence[Relationship],
+    *,
+    connection: str,
+    local: _Locals,
+) -> None:
+    graph = etree.SubElement(root, "object-graph")
+    objects = etree.SubElement(graph, "objects")
+    for table in tables:
+        each = etree.SubElement(objects, "object", {"caption": table, "id": object_id(table)})
+        _add_relation(etree.SubElement(each, "properties", {"context": ""}), table, connection)
+    if not relationships:
+        return
+    edges = etree.SubElement(graph, "relationships")
+    for edge in relationships:
+        place = added = etree.SubElement(edges, "relationship")
+        if len(edge.on) > 1:
+            place = etree.SubElement(added, "expression", {"op": "AND"})
+        for many, one in edge.on:
+            equal = etree.SubElement(place, "expression", {"op": "="})
+            for side in (local[edge.many, many], local[edge.one, one]):
+                etree.SubElement(equal, "expression", {"op": side})
+        for end, table in (("first", edge.many), ("second", edge.one)):
+            etree.SubElement(added, f"{end}-end-point", {"object-id": object_id(table)})
+
+
+def _local_names(tables: Tables) -> _Locals:
+    """A name for each column; in Tableau, names that only differ by case are the same."""
+    names: dict[tuple[str, str], str] = {}
+    used: set[str] = set()
+    for table, columns in tables.items():
+        for column, _ in columns:
+            numbered = (f"{column} ({table}) {number}" for number in count(1))
+            free = chain([column, f"{column} ({table})"], numbered)
+            name = next(each for each in free if each.casefold() not in used)
+            used.add(name.casefold())
+            names[table, column] = quoted(name)
+    return names
+
+
+def object_id(table: str) -> str:
+    """Return the id of a table, in the form of Desktop's."""
+    place = f"{EXTRACT_SCHEMA}.{table}"
+    return f"{table} ({place})_{_digest(place)[:32].upper()}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
