@@ -5,7 +5,7 @@ source and the rights of the user hide rows, and caches remember them.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -105,11 +105,17 @@ def count_rows(
         raise RefreshError(
             "its metadata cannot be understood: the VizQL Data Service lists no fields"
         ) from error
+    tables = {str(field["logicalTableId"]) for field in fields if field.get("logicalTableId")}
+    # If no other table is asked for, the only one that is there has to be it.
+    alone = len(keys) == 1 and len(tables) < 2
+    ids = dict.fromkeys(keys, next(iter(tables), None))
+    if tables and not alone:
+        ids |= _ids(tsc, luid, tables, keys)
     counted = {}
     for name, key in keys.items():
         refused: object = "no column is known to count it by"
         # The first that the server understands counts.
-        for formula, by_id in _formulas(fields, name, key, is_only=len(keys) == 1).items():
+        for formula, by_id in _formulas(fields, name, key, table=ids[name], alone=alone).items():
             try:
                 counted[name] = _counted(tsc, luid, formula, by_id=by_id, fresh=fresh)
                 break
@@ -120,21 +126,56 @@ def count_rows(
     return counted
 
 
+def _ids(
+    tsc: TSC.Server, luid: str, tables: Collection[str], names: Iterable[str]
+) -> dict[str, str]:
+    """Return the id of each table by its name.
+
+    An id begins with the name that the table had when it got the id. Desktop has written
+    "orders (Extract.orders)_<32 digits>" for files of Hyper, "orders_<32 digits>" for others, and
+    the shorter "pp-2025.csv_35B9C215". Of other forms, the caption tells; people may edit that.
+
+    Raises:
+        RefreshError: for one of the names there is none, or there are several.
+    """
+    found: dict[str, str] = {}
+    captions: Mapping[str, str] | None = None
+    for name in names:
+        own = re.escape(name)
+        form = re.compile(rf"{own}( \((.+\.)?{own}\))?(_[0-9A-Fa-f]{{8,32}})?")
+        fits = [*filter(form.fullmatch, tables)]
+        if len(fits) != 1:
+            captions = _captions(tsc, luid) if captions is None else captions
+            fits = [each for each in fits or tables if captions.get(each) == name]
+        if len(fits) != 1:
+            raise RefreshError(f"the server shows no table {name}, or several")
+        (found[name],) = fits
+    return found
+
+
+def _captions(tsc: TSC.Server, luid: str) -> dict[str, str]:
+    """The captions of tables by their ids; none before 2025.3, which does not tell them."""
+    try:
+        answer = ask(tsc, "get-datasource-model", {"datasource": {"datasourceLuid": luid}})
+        return {str(e["logicalTableId"]): str(e["caption"]) for e in answer["logicalTables"]}
+    except (KeyError, RefreshError, TypeError):
+        return {}
+
+
 def _formulas(
-    fields: Sequence[Mapping[str, Any]], name: str, key: str | None, *, is_only: bool
+    fields: Sequence[Mapping[str, Any]],
+    name: str,
+    key: str | None,
+    *,
+    table: str | None,
+    alone: bool,
 ) -> dict[str, bool]:
     """Return the calculations that count a table exactly, and whether each names it by its id.
 
     Args:
-        is_only: no other table is asked for, so that the only one that is there has to be it.
+        table: its id, if the server tells ids.
+        alone: whether no other table is there.
     """
-    # The id has the name at the time of publishing; the caption may have been edited since.
-    ids = {str(field["logicalTableId"]) for field in fields if field.get("logicalTableId")}
-    alone, id_ = is_only and len(ids) < 2, re.compile(f"{re.escape(name)}_[0-9A-Fa-f]{{32}}")
-    named = ids if alone else set(filter(id_.fullmatch, ids))
-    if len(named) > 1 or (ids and not named):
-        raise RefreshError(f"the server shows no table {name}, or several")
-    table = next(iter(named), None)
     captions = {
         str(field.get("fieldName")): str(field["fieldCaption"])
         for field in fields
