@@ -420,7 +420,8 @@ _CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
 def tableau_format(text: str) -> str:
     """Return a format as Tableau writes it: with its kind before it, and that of negative numbers.
 
-    Tableau adds the latter when somebody saves the data source, which would look like an edit.
+    All public data sources have the latter, so Tableau may add it when somebody saves one, which
+    would look like an edit.
     """
     found = text if not text or _TABLEAUS_OWN.match(text) else _with_kind(text)
     is_whole = found[:1] not in ("n", "c") or ";" in _IN_QUOTES.sub("", found)
