@@ -1,8 +1,9 @@
 """Declared metadata: published beside the rows, and merged with what people made of it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline_tests.metadata.shapes import by_an_old_build
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
@@ -174,6 +176,38 @@ def test_a_table_that_went_in_a_publish_nobody_knows_of(new_pipeline: Callable[.
     pipeline.declare(tables=two, relationships=STAR, on_schema_change="publish")
     assert killed_before(pipeline, "publish")
     pipeline.run()
+    assert_at_rest(pipeline)
+
+
+FOLDERS = (
+    b"<folders-common><folder name='Late'><folder-item name='[Calculation_1]' type='field' />"
+    b"</folder></folders-common><object-graph"
+)
+
+
+class Upgrading(Proxy):
+    """A server that gives what an old product has saved its own form once we publish it."""
+
+    is_old = True
+
+    def metadata(self, luid: str) -> Metadata:
+        held = self.behind.metadata(luid)
+        return read_metadata(by_an_old_build(held.tds, Random(1))) if self.is_old else held
+
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        self.is_old &= name != "publish"
+
+
+def test_a_server_that_rewrites_old_documents(pipeline: Pipeline):
+    """Prevents: an adoption that ends with an error, as the work of people looks changed after
+    it."""
+    other_users.publishes(pipeline, flights())
+    other_users.adds_a_calculated_field(pipeline)
+    other_users.edits(pipeline, lambda tds: tds.replace(b"<object-graph", FOLDERS))
+    pipeline.declare(adopt=True)
+    assert pipeline.run(around={"around_server": Upgrading}).decision == "publish (replace)"
+    for part in ("Delayed", "Late"):
+        assert part in pipeline.tds()
     assert_at_rest(pipeline)
 
 
