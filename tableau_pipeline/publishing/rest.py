@@ -131,10 +131,12 @@ def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.Revisi
 
 
 _FINISHED = {
-    TSC.JobItem.FinishCode.Success: Outcome.DONE,
-    TSC.JobItem.FinishCode.Completed: Outcome.DONE,
-    TSC.JobItem.FinishCode.Cancelled: Outcome.CANCELLED,
+    str(TSC.JobItem.FinishCode.Success): Outcome.DONE,
+    str(TSC.JobItem.FinishCode.Completed): Outcome.DONE,
+    str(TSC.JobItem.FinishCode.Cancelled): Outcome.CANCELLED,
 }
+# The type of a note that a failed job has.
+_ERROR = "errorcode"
 _STATUSES = {
     TSC.BackgroundJobItem.Status.Success: Outcome.DONE,
     TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
@@ -147,21 +149,43 @@ _KINDS: dict[str, Literal["update", "publish"]] = {
 }
 
 
-def job_of(job_id: str, item: TSC.JobItem) -> Job:
-    """Return a job that was asked for by its id."""
-    # The notes of publishes are of another kind, which older releases of the client do not read.
-    others = [note.get("text") or note.get("value") for note in getattr(item, "status_notes", [])]
-    # Some servers report a finish code before the job has ended. One that is not known here must
-    # not pass for success.
-    ended = item.completed_at is not None
+def job(server: TSC.Server, job_id: str) -> Job:
+    """Ask for a job by its id."""
+    # TSC drops times with fractions of a second, and before 0.42 the notes that have a type.
+    url = f"{server.jobs.baseurl}/{job_id}"
+    answer = defusedxml.ElementTree.fromstring(
+        server.jobs.get_request(url).content, forbid_dtd=True
+    )
+    found = next(answer.iterfind("{*}job"))
+    notes = [*found.iterfind("{*}statusNotes/{*}statusNote")]
+    texts = [each.text for each in found.iterfind(".//{*}notes")]
+    texts += [each.get("text") or each.get("value") for each in notes]
+    code, completed_at = found.get("finishCode"), moment(found.get("completedAt"))
+    # Some servers report a finish code before the job has ended. Tableau's Migration SDK takes
+    # progress alone for the end.
+    is_over = completed_at is not None or (code and found.get("progress") == "100")
+    # One that is not known here must not pass for success.
+    outcome = _FINISHED.get(code or "", Outcome.FAILED) if is_over else None
+    # As in the Migration SDK, for which some jobs have failed with the code of success.
+    if outcome is Outcome.DONE and any(e.get("type", "").casefold() == _ERROR for e in notes):
+        outcome = Outcome.FAILED
     return Job(
         id=job_id,
-        outcome=_FINISHED.get(item.finish_code, Outcome.FAILED) if ended else None,
-        notes=" ".join(filter(None, (*item.notes, *others))),
-        created_at=item.created_at,
-        started_at=item.started_at,
-        completed_at=item.completed_at,
+        outcome=outcome,
+        notes=" ".join(filter(None, texts)),
+        created_at=moment(found.get("createdAt")),
+        started_at=moment(found.get("startedAt")),
+        completed_at=completed_at,
     )
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return a time as Tableau writes it, perhaps with fractions; None if it is none in a zone."""
+    try:
+        found = datetime.fromisoformat(text or "")
+        return found.astimezone(UTC) if found.tzinfo else None
+    except (OverflowError, ValueError):
+        return None
 
 
 def listed_job(item: TSC.BackgroundJobItem) -> Job | None:

@@ -351,7 +351,7 @@ class TableauSite:
     def job(self, job_id: str) -> Job | None:
         """Return a job; None if the server no longer knows it, or hides it from this user."""
         try:
-            job = rest.job_of(job_id, self.tsc.jobs.get_by_id(job_id))
+            job = rest.job(self.tsc, job_id)
         except TSC.ServerResponseError as error:
             if error.code in _JOB_NOT_FOUND or error.code.startswith("403"):
                 return None

@@ -33,7 +33,7 @@ class Call(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # Answers are small and in two parts, of which the second would wait for the first.
     disable_nagle_algorithm = True
-    server: "_Server"
+    server: "Front"
 
     def handle_one_request(self) -> None:
         with suppress(OSError, ValueError):
@@ -42,13 +42,12 @@ class Call(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path.partition("?")[0].partition("/api/")[2].partition("/")[2]
-        method, pattern, answer = self.server.armed
-        if re.fullmatch(method, self.command) and re.fullmatch(pattern, path):
-            self.server.met += 1
-            self.close_connection = True
-            answer(self)
-        else:
-            self.pass_back(self.handed_on())
+        for method, pattern, answer in self.server.armed:
+            if re.fullmatch(method, self.command) and re.fullmatch(pattern, path):
+                self.server.met += 1
+                self.close_connection = True
+                return answer(self)
+        return self.pass_back(self.handed_on())
 
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
@@ -87,7 +86,7 @@ class Call(BaseHTTPRequestHandler):
         self.wfile.write(answer.content[: int(len(answer.content) * share)])
 
 
-class _Server(ThreadingHTTPServer):
+class Front(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
@@ -98,7 +97,7 @@ class _Server(ThreadingHTTPServer):
             self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.behind = behind
         self.met = 0
-        self.armed: tuple[str, str, Answer] = ("nothing", "", redirect(302, ""))
+        self.armed: list[tuple[str, str, Answer]] = []
 
     @property
     def url(self) -> str:
@@ -107,7 +106,8 @@ class _Server(ThreadingHTTPServer):
     @contextmanager
     def answering(self, method: str, pattern: str, answer: Answer) -> Generator[None]:
         """Answer the calls of this method whose paths below /api/version/ match."""
-        before, self.armed, self.met = self.armed, (method, pattern, answer), 0
+        before, self.met = self.armed, 0
+        self.armed = [(method, pattern, answer), *before]
         try:
             yield
         finally:
@@ -115,9 +115,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def front_of(url: str, *, tls: ssl.SSLContext | None = None) -> Generator[_Server]:
+def front_of(url: str, *, tls: ssl.SSLContext | None = None) -> Generator[Front]:
     """Run such a server in front of another one."""
-    with _Server(url, tls) as server:
+    with Front(url, tls) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()

@@ -1,0 +1,128 @@
+"""Jobs by their ids, as recorded elsewhere."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline_tests.publishing.recorded.support import Server, error, xml
+
+JOB = "777bf7c4-421d-4b2c-a518-11b90187c545"
+UPDATED = (
+    '<updateUploadedFileJob><datasource id="03b9" name="World Indicators"/>'
+    "<connectionLuid>c569</connectionLuid></updateUploadedFileJob>"
+)
+ENDED = 'completedAt="2021-10-05T18:53:35Z"'
+END = datetime(2021, 10, 5, 18, 53, 35, tzinfo=UTC)
+DONE, FAILED, CANCELLED = Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED
+NOTE = '<statusNotes><statusNote type="{}" value="{}" text="{}"/></statusNotes>'
+
+
+def job(about: str, body: str = UPDATED) -> str:
+    """What all of them begin with, in an order of their own."""
+    return (
+        f'<job id="{JOB}" mode="Asynchronous" type="UpdateUploadedFile" priority="50"'
+        f' createdAt="2021-10-05T18:53:34Z" {about}>{body}</job>'
+    )
+
+
+CASES: dict[str, tuple[str, Outcome | None, str]] = {
+    # TSC, job_get_by_id_inprogress.xml.
+    "it runs": (job('progress="0" startedAt="2021-10-05T18:53:34Z"'), None, ""),
+    # TSC, datasource_publish_async.xml: a code before there is an end.
+    "a code while it waits": (job('progress="0" finishCode="1"', ""), None, ""),
+    "a code while it runs": (job('progress="50" finishCode="0"'), None, ""),
+    # TSC, job_get_by_id.xml and job_get_by_id_failed.xml.
+    "done": (job(f'progress="100" {ENDED} finishCode="0"'), DONE, ""),
+    "failed without a reason": (job(f'progress="100" {ENDED} finishCode="1"'), FAILED, ""),
+    # REST reference, Query Job.
+    "cancelled": (job(f'progress="100" {ENDED} finishCode="2"'), CANCELLED, ""),
+    # TSC, job_get_by_id_completed.xml: 3, a note in the job, and a count of something.
+    "completed": (
+        job(
+            f'progress="100" {ENDED} finishCode="3"',
+            "<extractRefreshJob><notes>Job detail notes</notes></extractRefreshJob>"
+            + NOTE.format("CountOfUsersAddedToGroup", 5, "Users were added."),
+        ),
+        DONE,
+        "Job detail notes Users were added.",
+    ),
+    # TSC, job_get_by_id_failed_workbook.xml.
+    "failed with notes": (
+        job(f'{ENDED} finishCode="1"', "<extractRefreshJob><notes>Login failed.</notes></extractRefreshJob>"),
+        FAILED,
+        "Login failed.",
+    ),
+    "empty notes": (job(f'{ENDED} finishCode="1"', "<notes/><statusNotes/>"), FAILED, ""),
+    # Migration SDK, JobsApiClient: failed by a note, in any case of letters.
+    "an error with the code of success": (
+        job(f'progress="100" {ENDED} finishCode="0"', NOTE.format("errorCode", "4", "No fact table.")),
+        FAILED,
+        "No fact table.",
+    ),
+    "an error without a text": (
+        job(f'{ENDED} finishCode="0"', NOTE.format("ErrorCode", "400", "")), FAILED, "400"
+    ),
+    "an error of what was cancelled": (
+        job(f'{ENDED} finishCode="2"', NOTE.format("errorCode", "4", "Stopped.")),
+        CANCELLED,
+        "Stopped.",
+    ),
+    # Migration SDK, JobsApiClient: progress says that it is over.
+    "no end, but all of it is done": (job('progress="100" finishCode="0"'), DONE, ""),
+    "no end, and nothing more to come": (job('progress="100" finishCode="1"'), FAILED, ""),
+    "progress without a code": (job('progress="100"'), None, ""),
+    # Other words than those that are known.
+    "another code": (job(f'{ENDED} finishCode="7"'), FAILED, ""),
+    "a word for a code": (job(f'{ENDED} finishCode="Success"'), FAILED, ""),
+    "an end without a code": (job(ENDED), FAILED, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_job(server: Server, case: str):
+    """Prevents: a job that failed passes for done, or one that has ended is waited for."""
+    body, outcome, notes = CASES[case]
+    with server.saying("GET", f"sites/[^/]+/jobs/{JOB}", xml(body)):
+        found: Any = server.site.job(JOB)
+    assert (found.id, found.outcome, found.notes) == (JOB, outcome, notes)
+    assert found.created_at == END.replace(second=34)
+
+
+@pytest.mark.parametrize(
+    ("written", "end"),
+    [
+        ("2021-10-05T18:53:35Z", END),
+        ("2021-10-05T18:53:35.25Z", END.replace(microsecond=250_000)),
+        ("2021-10-05T18:53:35.123456789Z", END.replace(microsecond=123_456)),
+        ("2021-10-05T20:53:35+02:00", END),
+    ],
+)
+def test_end_of_a_job(server: Server, written: str, end: datetime):
+    """Prevents: a job whose end has a fraction of a second is waited for until the timeout."""
+    with server.saying(
+        "GET", f"sites/[^/]+/jobs/{JOB}", xml(job(f'completedAt="{written}" finishCode="0"'))
+    ):
+        found: Any = server.site.job(JOB)
+    assert (found.outcome, found.completed_at) == (DONE, end)
+
+
+@pytest.mark.parametrize(
+    "written", ["", "yesterday", "2021-10-05T18:53:35", "9999-12-31T23:59:59-23:00"]
+)
+def test_time_that_is_none(server: Server, written: str):
+    """Prevents: a time in no zone is compared with others, or ends in an error of a library."""
+    with server.saying("GET", f"sites/[^/]+/jobs/{JOB}", xml(job(f'completedAt="{written}"'))):
+        found: Any = server.site.job(JOB)
+    assert (found.outcome, found.completed_at) == (None, None)
+
+
+def test_error_about_a_job(server: Server):
+    """Prevents: an error of the server passes for a job that is gone."""
+    with (
+        server.saying("GET", f"sites/[^/]+/jobs/{JOB}", error(400, "400003")),
+        pytest.raises(RefreshError, match="400003"),
+    ):
+        server.site.job(JOB)
