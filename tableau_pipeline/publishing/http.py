@@ -317,6 +317,8 @@ class SafeRetry(Retry):
         return (response and self.get_retry_after(response)) or 0
 
 
+# An error as Tableau words it, with a code of its own.
+_TABLEAU_ERROR = re.compile(rb"""<(\w+:)?error\b[^>]*\bcode=["'][0-9]{6}["']""")
 # What answers must hold. The client library takes what is missing for an empty list, or fails.
 _NAMESPACE = {"": "http://tableau.com/api"}
 _ITEM = "sites/[^/]+/datasources/[^/]+"
@@ -427,6 +429,14 @@ class WireAdapter(HTTPAdapter):
             raise BadAnswerError(
                 f"did not answer, and answered {status} when asked again. It may have received the "
                 "first request; the next run finds out what it did."
+            )
+        # Gateways answer these in HTML or JSON; of the second, TSC drops also Tableau's own words.
+        if status == _UNAVAILABLE or (
+            status == _TOO_MANY and not _TABLEAU_ERROR.search(response.content)
+        ):
+            unknown = "" if request.method == "GET" else ". The next run finds out what it did"
+            raise BadAnswerError(
+                f"is too busy ({status}): run again later, or less often{unknown}."
             )
         if 200 <= status < 300:
             self._check_content(str(request.method), request.path_url, response.content)
