@@ -409,6 +409,8 @@ class WireAdapter(HTTPAdapter):
         if "Content-Disposition" not in response.headers:
             body = next(response.iter_content(4096), b"")
             raise self._no_answer(f"no file came, but {self.wire.excerpt(body)}")
+        # TSC reads whatever has another type, all of it, to log it as a text.
+        response.headers["Content-Type"] = "application/octet-stream"
 
     def _check_answer(self, response: requests.Response) -> None:
         request, status = response.request, response.status_code
