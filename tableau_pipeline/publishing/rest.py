@@ -4,7 +4,8 @@ import os
 import shutil
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from io import BytesIO
@@ -14,6 +15,7 @@ from xml.etree.ElementTree import Element
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import defusedxml.ElementTree
+import requests
 import tableauserverclient as TSC
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError
 
@@ -22,6 +24,7 @@ from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import LARGEST
+from tableau_pipeline.publishing.http import downloads_up_to
 
 # The largest page that Tableau returns.
 _PAGE_SIZE = 1000
@@ -54,20 +57,33 @@ def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[
     )
 
 
-def named(endpoint: Any, name: str) -> Iterator[Any]:
+def all_fields() -> TSC.RequestOptions:
+    """Return options that ask for what Tableau's lists leave out, such as sizes and domains."""
+    options = TSC.RequestOptions()
+    options.all_fields = True
+    return options
+
+
+def named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
     """Yield the items of a TSC endpoint with this name; an item may come twice.
 
     Those that match the server's filter come first: to Tableau names that differ only in case are
     equal, but not to its filters, and a filter cannot contain every name.
+
+    Args:
+        in_full: with all of their fields.
     """
-    pages: list[Iterator[Any]] = [every(endpoint)]
+    for items in _lists(endpoint, name, in_full=in_full):
+        yield from (item for item in items if same_name(item.name, name))
+
+
+def _lists(endpoint: Any, name: str, *, in_full: bool) -> Iterator[Iterator[Any]]:
+    options = all_fields if in_full else TSC.RequestOptions
     if not _NOT_IN_FILTERS & set(name):
-        options = TSC.RequestOptions()
-        options.filter.add(
-            TSC.Filter(TSC.RequestOptions.Field.Name, TSC.RequestOptions.Operator.Equals, name)
-        )
-        pages.insert(0, every(endpoint, options))
-    yield from (item for items in pages for item in items if same_name(item.name, name))
+        filtered, field = options(), TSC.RequestOptions.Field.Name
+        filtered.filter.add(TSC.Filter(field, TSC.RequestOptions.Operator.Equals, name))
+        yield every(endpoint, filtered)
+    yield every(endpoint, options())
 
 
 def same_name(one: str | None, other: str | None) -> bool:
@@ -99,6 +115,16 @@ def remote_datasource(
         description=item.description or "",
         certification=(item.certification_note or "") if item.certified else None,
     )
+
+
+def megabytes_of(server: TSC.Server, luid: str) -> int | None:
+    """Return the size of a data source, as in `RemoteDatasource`; None if the server hides it."""
+    item = server.datasources.get_by_id(luid)
+    if item.size is not None:
+        return item.size
+    # Tableau documents it for lists alone.
+    listed = named(server.datasources, str(item.name), in_full=True)
+    return next((each.size for each in listed if str(each.id) == luid), None)
 
 
 def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> datetime:
@@ -341,6 +367,42 @@ def block_size(size: int) -> int:
             f"or set it to a whole number of MB, {max(1, needed)} or more."
         )
     return int(asked) * _CLIENT_MEGABYTE
+
+
+# Bytes of a download that are in memory at a time.
+_PIECE = 2**16
+_PACKAGE = b"PK\x03\x04"
+
+
+@contextmanager
+def content(
+    server: TSC.Server, luid: str, *, limit: int, extract: bool = True
+) -> Generator[requests.Response]:
+    """Open the content of a data source, to be read by `iter_content`; more ends in an error.
+
+    To be used within `TableauSite.ask`, which translates the errors of both.
+
+    Args:
+        limit: the bytes that it may have.
+        extract: whether it comes with its rows.
+    """
+    endpoint = server.datasources
+    url = f"{endpoint.baseurl}/{luid}/content" + ("" if extract else "?includeExtract=False")
+    # TSC's own call writes a file under a name that the server chooses, or fails over it.
+    with downloads_up_to(limit):
+        answer = endpoint.get_request(url, parameters={"stream": True})
+    with closing(answer):
+        yield answer
+
+
+def save(answer: requests.Response, file: Path) -> Path:
+    """Write what `content` has opened; return the file, with a suffix by what is in it."""
+    with file.open("wb") as opened:
+        for piece in answer.iter_content(_PIECE):
+            opened.write(piece)
+    with file.open("rb") as opened:
+        is_package = opened.read(len(_PACKAGE)) == _PACKAGE
+    return file.rename(file.with_suffix(".tdsx" if is_package else ".tds"))
 
 
 def tds_in(file: Path) -> bytes:

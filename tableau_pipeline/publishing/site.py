@@ -128,7 +128,8 @@ class TableauSite:
     @_asks("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
         """Return whether this user may publish to each project, by id; None if that is not told."""
-        return {str(e.id): getattr(e, "writeable", None) for e in rest.every(self.tsc.projects)}
+        found = rest.every(self.tsc.projects, rest.all_fields())
+        return {str(each.id): each.writeable for each in found}
 
     @property
     def payload_limit(self) -> int:
@@ -233,9 +234,9 @@ class TableauSite:
     @_asks("Listing the data sources of the project")
     def in_project(self, project_id: str) -> Sequence[RemoteDatasource]:
         """Return the data sources in a project, as far as this user may see them, by name."""
-        found = {
-            str(e.id): e for e in rest.every(self.tsc.datasources) if e.project_id == project_id
-        }
+        # Their sizes are none of the fields that lists have by themselves.
+        everywhere = rest.every(self.tsc.datasources, rest.all_fields())
+        found = {str(each.id): each for each in everywhere if each.project_id == project_id}
         listed = (rest.remote_datasource(self.tsc, each, revision=False) for each in found.values())
         return sorted(listed, key=lambda each: (each.name.casefold(), each.luid))
 
@@ -435,11 +436,16 @@ class TableauSite:
             RefreshError: it is larger, or takes too long.
         """
         if limit is None:
-            size = self.tsc.datasources.get_by_id(luid).size
+            size = rest.megabytes_of(self.tsc, luid)
             # It is rounded, and may be that of the file before or after it is packed.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
-        with downloads_up_to(limit):
-            return Path(self.tsc.datasources.download(luid, folder))
+        with rest.content(self.tsc, luid, limit=limit) as answer:
+            return rest.save(answer, folder / "content")
+
+    @_asks("Asking for the size of data source {luid}")
+    def megabytes(self, luid: str) -> int | None:
+        """Return its size in units of 2^20 bytes, rounded; None if the server does not tell."""
+        return rest.megabytes_of(self.tsc, luid)
 
     @_asks("Deleting data source {luid}")
     def delete(self, luid: str) -> None:

@@ -176,8 +176,10 @@ class Reconciler:
         self, remote: RemoteDatasource, rule: Reconcile, *, size: int | None
     ) -> Generator[Connection]:
         """Open the published file; `size` is its size by our records, None if not known."""
-        if size is None and remote.megabytes is not None:
-            size = remote.megabytes * 2**20
+        if size is None:
+            told = remote.megabytes
+            told = self.server.megabytes(remote.luid) if told is None else told
+            size = None if told is None else told * 2**20
         if size is None:
             raise RefreshError("the size of the published file is not known")
         if size > rule.max_bytes:

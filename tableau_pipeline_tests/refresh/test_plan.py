@@ -19,7 +19,7 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.errors import Check, DamagedSnapshotError
+from tableau_pipeline.errors import Check, DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.checks import contract_problems, spark_name
 from tableau_pipeline.foresee import foresee_declared
 from tableau_pipeline.hyper.build import Relationship
@@ -29,6 +29,7 @@ from tableau_pipeline.refresh.plan import Accept, Refuse
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_pipeline_tests.refresh.test_ownership import forget
 
@@ -238,6 +239,24 @@ def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile,
     pipeline.run()
     forget(pipeline)
     shrinks(pipeline, *parts)
+
+
+def test_shrunk_where_the_server_tells_sizes_in_lists_alone(pipeline: Pipeline):
+    """Prevents: after the loss of records, no refresh is possible without `accept: [shrink]`."""
+
+    class Server(Proxy):
+        def find_by_luid(self, luid: str) -> Any:
+            return replace(self.behind.find_by_luid(luid), megabytes=None)
+
+        def find_by_name(self, name: str, **where: str) -> Any:
+            return replace(self.behind.find_by_name(name, **where), megabytes=None)
+
+    pipeline.declare(reconcile=Reconcile(by="download"))
+    pipeline.run()
+    forget(pipeline)
+    pipeline.model("flights", flights(1))
+    with pytest.raises(RefusedError, match="1 rows where 8 are published"):
+        pipeline.run(around={"around_server": Server})
 
 
 def test_nothing_is_counted_for_no_guard(pipeline: Pipeline):

@@ -56,7 +56,7 @@ def test_busy_server_in_its_own_words(server: Server):
     """Prevents: the server's own code and message are not shown."""
     with (
         server.saying("GET", ITEM, error(429, "429000", "Too many requests")),
-        pytest.raises(RefreshError, match="429000.*Too many requests") as caught,
+        pytest.raises(RefreshError, match=r"429000.*Too many requests") as caught,
     ):
         server.site.find_by_luid(LUID)
     assert too_busy(caught)

@@ -17,6 +17,7 @@ UPDATED = (
 ENDED = 'completedAt="2021-10-05T18:53:35Z"'
 END = datetime(2021, 10, 5, 18, 53, 35, tzinfo=UTC)
 DONE, FAILED, CANCELLED = Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED
+NOTES = "<extractRefreshJob><notes>{}</notes></extractRefreshJob>"
 NOTE = '<statusNotes><statusNote type="{}" value="{}" text="{}"/></statusNotes>'
 
 
@@ -43,7 +44,7 @@ CASES: dict[str, tuple[str, Outcome | None, str]] = {
     "completed": (
         job(
             f'progress="100" {ENDED} finishCode="3"',
-            "<extractRefreshJob><notes>Job detail notes</notes></extractRefreshJob>"
+            NOTES.format("Job detail notes")
             + NOTE.format("CountOfUsersAddedToGroup", 5, "Users were added."),
         ),
         DONE,
@@ -51,14 +52,14 @@ CASES: dict[str, tuple[str, Outcome | None, str]] = {
     ),
     # TSC, job_get_by_id_failed_workbook.xml.
     "failed with notes": (
-        job(f'{ENDED} finishCode="1"', "<extractRefreshJob><notes>Login failed.</notes></extractRefreshJob>"),
+        job(f'{ENDED} finishCode="1"', NOTES.format("Login failed.")),
         FAILED,
         "Login failed.",
     ),
     "empty notes": (job(f'{ENDED} finishCode="1"', "<notes/><statusNotes/>"), FAILED, ""),
     # Migration SDK, JobsApiClient: failed by a note, in any case of letters.
     "an error with the code of success": (
-        job(f'progress="100" {ENDED} finishCode="0"', NOTE.format("errorCode", "4", "No fact table.")),
+        job(f'{ENDED} finishCode="0"', NOTE.format("errorCode", "4", "No fact table.")),
         FAILED,
         "No fact table.",
     ),
