@@ -54,7 +54,11 @@ _LONGEST_TAG = 200
 class Permission:
     """What the users of a group may do with the data source."""
 
-    group: str = Field(min_length=1, description='Name of a group of the site, "All Users".')
+    group: str = Field(
+        min_length=1,
+        description='Name of a group of the site, "All Users". If several domains have it, with '
+        "the domain: example.com\\Analysts.",
+    )
     allow: tuple[Capability, ...] = Field(
         description="Capabilities, as the REST API calls them. Read: View. ExportXml: Download. "
         "Write: Overwrite. VizqlDataApiAccess: API Access. ChangeHierarchy: Move.",
@@ -65,6 +69,8 @@ def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     for tag in tags:
         if not 0 < len(tag.strip()) <= _LONGEST_TAG:
             raise ValueError(f'"{tag}" is no tag: Tableau takes 1 to {_LONGEST_TAG} characters')
+        if '"' in tag:
+            raise ValueError(f"{tag} is no tag: where it has quotes, Tableau makes several of it")
         if tag.startswith((TAG_PREFIX, INSTANCE_TAG_PREFIX)):
             raise ValueError(f'"{tag}" is a tag by which pipelines find what is theirs')
     return tags
@@ -83,8 +89,9 @@ class About:
     owner: str | None = Field(
         default=None,
         min_length=1,
-        description="Name of the user who is to own it. Default: left as it is, which is the "
-        "pipeline's user after the first publish.",
+        description="Name of the user who is to own it; if several domains have it, with the "
+        "domain: example.com\\ann. Default: left as it is, which is the pipeline's user after the "
+        "first publish.",
     )
     tags: Annotated[tuple[str, ...], AfterValidator(_tags)] = Field(
         default=(), description="Tags that it is to have. Those of people stay."

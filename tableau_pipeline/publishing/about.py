@@ -4,14 +4,25 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 from xml.etree import ElementTree
 
+import defusedxml.ElementTree
 import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.metadata.merge import CERTIFIED, DESCRIPTION, NOTE, OWNER, Path, Values
+from tableau_pipeline.metadata.merge import (
+    CERTIFIED,
+    DESCRIPTION,
+    NOTE,
+    OWNER,
+    Path,
+    Values,
+    quoted,
+    shown,
+)
 from tableau_pipeline.publishing import rest
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -19,6 +30,13 @@ from tableau_pipeline.publishing.site import TableauSite
 Rules = Mapping[tuple[str, str], str]
 # Values that are to be there; None is one that is not.
 Aim = Mapping[Path, str | None]
+# The server has no warning of this asset, which is no error where one is looked for.
+_NO_WARNINGS = "404030"
+_LEADER = (
+    "Only its owner, a leader of its project or an administrator may change that: make this user "
+    "one of them, or do not declare it"
+)
+_CHANGE = {"403027": _LEADER, "403141": _LEADER}
 _LIST = {"403004": "Only administrators may list them: publish as one, or do not declare it"}
 _MANAGE = {
     "403004": "Its project locks the permissions, or this user lacks Set Permissions",
@@ -120,6 +138,23 @@ class AboutOnServer:
                 failed |= dict.fromkeys(paths, str(error))
         return len(changes), failed
 
+    def dropped(self, remote: RemoteDatasource, aim: Aim) -> Mapping[Path, str]:
+        """Return why values do not count as set that the server took without an error.
+
+        Args:
+            remote: as it is after `set`.
+        """
+        now = self._values(remote)
+        # What is not certified shows no note.
+        paths = self._ours if aim.get(CERTIFIED) else self._ours - {NOTE}
+        return {
+            path: f"{shown(path)} was set to {quoted(path, aim.get(path))}, and the server shows "
+            f"{quoted(path, now.get(path))}: it does not take that by its REST API, or somebody "
+            "has changed it since"
+            for path in paths
+            if path[0] != "permission" and _words(aim.get(path)) != _words(now.get(path))
+        }
+
     def _requests(
         self, luid: str, changes: Aim, aim: Aim, before: Values
     ) -> Iterator[tuple[Collection[Path], Callable[[], None]]]:
@@ -149,6 +184,11 @@ class AboutOnServer:
             yield [OWNER], partial(say, owner=owner)
 
 
+def _words(value: str | None) -> Sequence[str]:
+    """What is to be equal in two values: servers may write the ends of lines in another way."""
+    return (value or "").split()
+
+
 def _named(values: Values) -> set[tuple[str, str]]:
     """The groups and the user that values are about: ("group", "Analysts")."""
     found = {("group", path[1]) for path in values if path[0] == "permission"}
@@ -156,13 +196,32 @@ def _named(values: Values) -> set[tuple[str, str]]:
 
 
 def find_named(site: TableauSite, kind: str, name: str) -> str | None:
-    """Return the LUID of a "group" or "user"; None if the site has none of this name."""
+    """Return the LUID of a "group" or "user"; None if the site has none of this name.
+
+    Args:
+        name: perhaps with the domain and a backslash before it.
+
+    Raises:
+        RefusedError: several domains have this name, or this user may not list them.
+    """
     endpoint = site.tsc.groups if kind == "group" else site.tsc.users
 
-    def find() -> str | None:
-        return next((str(item.id) for item in rest.named(endpoint, name)), None)
+    def find() -> Sequence[Any]:
+        domain, _, rest_of_name = name.partition("\\")
+        found = rest.alike(endpoint, name)
+        if found or not rest_of_name:
+            return found
+        alike = rest.alike(endpoint, rest_of_name)
+        return [each for each in alike if rest.same_name(each.domain_name, domain)]
 
-    return site.ask(f'Looking for the {kind} "{name}"', find, remedies=_LIST)
+    found = site.ask(f'Looking for the {kind} "{name}"', find, remedies=_LIST)
+    if len(found) > 1:
+        domains = sorted(str(each.domain_name) for each in found)
+        raise RefusedError(
+            f'The site has the {kind} "{name}" in several domains: {", ".join(domains)}. Name the '
+            f"one that is meant: {domains[0]}\\{name}. Nothing was sent"
+        )
+    return str(found[0].id) if found else None
 
 
 def describe(site: TableauSite, luid: str, *, owner: str | None = None, **values: str) -> None:
@@ -179,7 +238,8 @@ def describe(site: TableauSite, luid: str, *, owner: str | None = None, **values
     endpoint = site.tsc.datasources
     url, body = f"{endpoint.baseurl}/{luid}", ElementTree.tostring(request)
     what = ", ".join([*values, *(["owner"] if owner else [])])
-    site.ask(f"Setting {what} of data source {luid}", lambda: endpoint.put_request(url, body))
+    doing = f"Setting {what} of data source {luid}"
+    site.ask(doing, lambda: endpoint.put_request(url, body), remedies=_CHANGE)
 
 
 def permissions(site: TableauSite, luid: str) -> Rules:
@@ -187,13 +247,14 @@ def permissions(site: TableauSite, luid: str) -> Rules:
     endpoint = site.tsc.datasources
 
     def read() -> Rules:
-        answer = endpoint.get_request(f"{endpoint.baseurl}/{luid}/permissions")
-        rules = TSC.PermissionsRule.from_response(answer.content, site.tsc.namespace)
+        answer = endpoint.get_request(f"{endpoint.baseurl}/{luid}/permissions").content
+        root = defusedxml.ElementTree.fromstring(answer, forbid_dtd=True)
+        # TSC's own call fails as a whole over a kind of grantee that it does not know.
         return {
-            (str(rule.grantee.id), name): mode
-            for rule in rules
-            if rule.grantee.tag_name == "group"
-            for name, mode in rule.capabilities.items()
+            (group.get("id", ""), each.get("name", "")): each.get("mode", "")
+            for rule in root.iterfind(".//{*}granteeCapabilities")
+            if (group := rule.find("{*}group")) is not None
+            for each in rule.iterfind("{*}capabilities/{*}capability")
         }
 
     return site.ask(f"Reading the permissions of data source {luid}", read, remedies=_MANAGE)
@@ -222,7 +283,12 @@ def quality_warnings(site: TableauSite, luid: str) -> Sequence[tuple[str, str]]:
     """Return the data quality warnings of a data source, each with its id and its message."""
 
     def read() -> Sequence[tuple[str, str]]:
-        answer = site.tsc.datasources.get_request(f"{_warnings(site)}/datasource/{luid}")
+        try:
+            answer = site.tsc.datasources.get_request(f"{_warnings(site)}/datasource/{luid}")
+        except TSC.ServerResponseError as error:
+            if error.code == _NO_WARNINGS:
+                return []
+            raise
         found = TSC.DQWItem.from_response(answer.content, site.tsc.namespace)
         return [(str(each.id), each.message or "") for each in found]
 

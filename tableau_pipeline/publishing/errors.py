@@ -26,6 +26,39 @@ SIGN_IN_REFUSED = "401001"
 UPLOAD_REMEDIES = MappingProxyType(
     {"403004": "This user may not upload: it needs a Creator or Explorer (can publish) site role"}
 )
+DOWNLOAD_REMEDIES = MappingProxyType(
+    {
+        "403004": "Give this user the capabilities View and Download Data Source on it, and View "
+        "on its project"
+    }
+)
+MOVE_REMEDIES = MappingProxyType(
+    {
+        "409015": "Rename or delete the data source that is in the way, or declare another name "
+        "or project"
+    }
+)
+# What people see of the capabilities that the REST API names.
+_CAPABILITIES = MappingProxyType(
+    {
+        "Read": "View",
+        "Connect": "Connect",
+        "ExportXml": "Download Data Source",
+        "SaveAs": "Save As",
+        "Write": "Overwrite",
+        "VizqlDataApiAccess": "API Access",
+        "ExtractRefresh": "Refresh extracts",
+        "ChangeHierarchy": "Move",
+        "Delete": "Delete",
+        "ChangePermissions": "Set Permissions",
+    }
+)
+# In what a server says: those that are words of any text, in quotes alone.
+_NAMED = re.compile(
+    r"""['"\u2018\u201c](Read|Connect|Write|Delete)['"\u2019\u201d]"""
+    r"|\b(ExportXml|SaveAs|VizqlDataApiAccess|ExtractRefresh|ChangeHierarchy|ChangePermissions)\b"
+)
+_FORBIDDEN = frozenset({"403004", "403032"})
 _NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
     "400000": "If its message names a size: refresh with full: true, or have "
@@ -35,7 +68,8 @@ _REMEDIES = {
     "401000": "The session has ended: run again",
     "401002": "The session ended, perhaps because the same token signed in elsewhere: run again, "
     "and give each deployment a token of its own",
-    "403004": "Give this user the capabilities View and Overwrite on the data source",
+    "403004": "Give this user the capabilities View and Overwrite on the data source, and View on "
+    "its project",
     "403007": "The name is taken, or this user may not publish there: it needs a Creator or "
     "Explorer (can publish) site role and the Publish capability on the project",
     "403008": "The site's storage is full: free some, or ask for more",
@@ -45,8 +79,6 @@ _REMEDIES = {
     "404005": "The project does not exist, or this user may not see it",
     "404015": "The server lost the upload: run again",
     "404020": "It does not have this connection, or no longer",
-    "409015": "Rename or delete the data source that is in the way, or declare another name or "
-    "project",
     "429000": "The server is too busy: run again later, or less often",
 }
 # What the client library raises for answers that lack what Tableau's have, or whose values are none
@@ -162,7 +194,10 @@ def _answered(
         return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
     said = hide(f"{error.summary}: {error.detail}")
     message = f"{doing} failed: {error.code} {said}"
-    if remedy := remedies.get(error.code):
+    remedy = remedies.get(error.code)
+    if error.code in _FORBIDDEN and (named := _NAMED.search(error.detail or "")):
+        remedy = f"Give this user the capability {_CAPABILITIES[named[1] or named[2]]} on it"
+    if remedy:
         message = f"{message.removesuffix('.')}. {remedy}."
     if error.code in SESSION_GONE:
         return SignInError(message)

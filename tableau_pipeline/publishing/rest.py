@@ -1,17 +1,18 @@
 """Read what Tableau sends: lists, data sources, jobs, refresh tasks, the `.tds` in a package."""
 
 import os
+import re
 import shutil
 import zlib
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Literal
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement, tostring
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import defusedxml.ElementTree
@@ -30,6 +31,8 @@ from tableau_pipeline.publishing.http import downloads_up_to
 _PAGE_SIZE = 1000
 # No site has a million items of a kind.
 _MOST_PAGES = 1000
+# Where the server splits what is to be one tag.
+_PARTS = re.compile(r"[\s,]")
 # In a filter these characters end a value or begin another one.
 _NOT_IN_FILTERS = frozenset(",&:[]")
 
@@ -77,6 +80,17 @@ def named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
         yield from (item for item in items if same_name(item.name, name))
 
 
+def alike(endpoint: Any, name: str) -> Sequence[Any]:
+    """Return the groups or users with this name, one for each domain that has it.
+
+    Those that are written in the same way are all, if there are any.
+    """
+    for items in _lists(endpoint, name, in_full=True):
+        if found := {str(each.id): each for each in items if same_name(each.name, name)}:
+            return [*found.values()]
+    return []
+
+
 def _lists(endpoint: Any, name: str, *, in_full: bool) -> Iterator[Iterator[Any]]:
     options = all_fields if in_full else TSC.RequestOptions
     if not _NOT_IN_FILTERS & set(name):
@@ -89,6 +103,17 @@ def _lists(endpoint: Any, name: str, *, in_full: bool) -> Iterator[Iterator[Any]
 def same_name(one: str | None, other: str | None) -> bool:
     """Whether two names are equal to Tableau."""
     return (one or "").casefold() == (other or "").casefold()
+
+
+def tags_request(tags: Iterable[str]) -> bytes:
+    """Return the body of a request that adds tags."""
+    request = Element("tsRequest")
+    listed = SubElement(request, "tags")
+    for each in tags:
+        # Without quotes, which it takes away, the server makes several tags of it. TSC writes them
+        # since 0.42.
+        SubElement(listed, "tag", label=f'"{each}"' if _PARTS.search(each) else each)
+    return tostring(request)
 
 
 def remote_datasource(

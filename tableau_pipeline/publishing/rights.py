@@ -75,7 +75,8 @@ def on_site(site: TableauSite) -> Iterator[Finding]:
 
 def on_token(site: TableauSite, name: str) -> Iterator[Finding]:
     """Yield how long this personal access token still lives, if the server tells."""
-    if ends := site.token_ends().get(name):
+    # Whoever signs in without one need not, and may not, ask for it.
+    if name and (ends := site.token_ends().get(name)):
         days, do = (ends - site.now()).days, "make a new one under My Account Settings"
         text = f"{name} ends in {days} days, at {ends:%Y-%m-%d}; before, if 15 days are without use"
         yield judged("token", text, is_fine=days >= _LAST_DAYS, sign="!", remedy=do)

@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import defusedxml.ElementTree
 import tableauserverclient as TSC
-from tableauserverclient.datetime_helpers import parse_datetime
 from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
@@ -25,6 +25,8 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import LARGEST, Metadata, read_metadata
 from tableau_pipeline.publishing import counts, rest
 from tableau_pipeline.publishing.errors import (
+    DOWNLOAD_REMEDIES,
+    MOVE_REMEDIES,
     SESSION_GONE,
     UPLOAD_REMEDIES,
     SignInError,
@@ -38,6 +40,7 @@ _P = ParamSpec("_P")
 # Bytes of a file whose size the server does not tell.
 _LARGEST_DOWNLOAD = 10**10
 _DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
+_TAG_NOT_FOUND = "404007"
 _JOB_NOT_FOUND = {"400031", "404018"}
 _RECEIVED_BEFORE = "409093"
 # REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15).
@@ -52,7 +55,7 @@ class _NoProjectError(RefusedError):
 
 
 def _asks(
-    doing: str,
+    doing: str, *, remedies: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[
     [Callable[Concatenate["TableauSite", _P], _T]], Callable[Concatenate["TableauSite", _P], _T]
 ]:
@@ -60,6 +63,7 @@ def _asks(
 
     Args:
         doing: what fails, with the method's arguments in braces.
+        remedies: by the server's error codes.
     """
 
     def decorate(
@@ -70,7 +74,8 @@ def _asks(
         @wraps(method)
         def asked(self: "TableauSite", *args: _P.args, **settings: _P.kwargs) -> _T:
             given = bind(self, *args, **settings).arguments
-            return self.ask(doing.format_map(given), partial(method, self, *args, **settings))
+            call = partial(method, self, *args, **settings)
+            return self.ask(doing.format_map(given), call, remedies=remedies)
 
         return asked
 
@@ -106,13 +111,20 @@ class TableauSite:
         """The LUID of the user signed in."""
         return str(self.tsc.user_id)
 
-    @_asks("Asking for a user")
     def user(self, luid: str = "") -> tuple[str, str]:
         """Return name and site role of a user, or of who is signed in; id and "" if not told."""
+        luid = luid or self.user_id
+        # The session of a connected app that may not ask for users is said to have ended.
+        with suppress(SignInError):
+            return self._user(luid)
+        return luid, ""
+
+    @_asks("Asking for a user")
+    def _user(self, luid: str) -> tuple[str, str]:
         with suppress(TSC.ServerResponseError):
-            user = self.tsc.users.get_by_id(luid or self.user_id)
+            user = self.tsc.users.get_by_id(luid)
             return str(user.name), user.site_role or ""
-        return luid or self.user_id, ""
+        return luid, ""
 
     @_asks("Listing the personal access tokens")
     def token_ends(self) -> Mapping[str, datetime]:
@@ -122,7 +134,8 @@ class TableauSite:
             answer = users.get_request(f"{users.baseurl}/{self.user_id}/personal-access-tokens")
             root = defusedxml.ElementTree.fromstring(answer.content, forbid_dtd=True)
             found = root.iterfind(".//{*}personalAccessToken")
-            return {e.attrib["tokenName"]: parse_datetime(e.attrib["expiresAt"]) for e in found}
+            ends = ((e.get("tokenName", ""), rest.moment(e.get("expiresAt"))) for e in found)
+            return {name: end for name, end in ends if end}
         return {}
 
     @_asks("Listing the projects")
@@ -398,14 +411,22 @@ class TableauSite:
     @_asks("Tagging data source {luid}")
     def tag(self, luid: str, tags: Collection[str]) -> None:
         """Add tags to a data source."""
-        self.tsc.datasources.add_tags(luid, tags)
+        endpoint = self.tsc.datasources
+        endpoint.put_request(f"{endpoint.baseurl}/{luid}/tags", rest.tags_request(tags))
 
     @_asks("Taking tags from data source {luid}")
     def untag(self, luid: str, tags: Collection[str]) -> None:
-        """Remove tags from a data source."""
-        self.tsc.datasources.delete_tags(luid, tags)
+        """Remove tags from a data source; one that is gone already is none that is left."""
+        endpoint = self.tsc.datasources
+        for each in tags:
+            try:
+                # Before 0.42, TSC leaves "/" in a tag as it is, and stops at one that is gone.
+                endpoint.delete_request(f"{endpoint.baseurl}/{luid}/tags/{quote(each, safe='')}")
+            except TSC.ServerResponseError as error:
+                if error.code != _TAG_NOT_FOUND:
+                    raise
 
-    @_asks('Renaming or moving the data source to "{name}"')
+    @_asks('Renaming or moving the data source to "{name}"', remedies=MOVE_REMEDIES)
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
         """Rename a data source, or move it to another project, or both; nothing else changes.
 
@@ -424,7 +445,7 @@ class TableauSite:
         # The answer may lack the values that did not change.
         return rest.remote_datasource(self.tsc, endpoint.get_by_id(luid))
 
-    @_asks("Downloading data source {luid}")
+    @_asks("Downloading data source {luid}", remedies=DOWNLOAD_REMEDIES)
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 

@@ -344,25 +344,26 @@ def tell(
     aim = {**about.found, **result.changes}
     is_new = bool(sent.intent and sent.intent.mode in NEW_METADATA)
     changes, failed = about.set(sent.remote, aim, is_new=is_new)
+    remote, distrust = sent.remote, None
+    if changes:
+        try:
+            # So that they are no drift.
+            remote, distrust = changed_since(about.site, sent.remote, began, changes=changes)
+            failed = {**about.dropped(remote, aim), **failed}
+        except RefreshError as error:
+            distrust = f"what it shows since its description was changed is not known: {error}"
     fields = stored.read(target.written[0]) if target.written else {}
     now = {path: value for path, value in fields.items() if not is_about(path)}
     now |= {path: value for path, value in result.written.items() if path not in failed}
     now |= {path: past[path] for path in failed.keys() & past.keys()}
     names = (stored.store(now),) if now or target.written else ()
-    sent = replace(
+    return replace(
         sent,
+        remote=remote,
         target=completed(target, sent.remote, written=names),
         problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
+        distrust=sent.distrust or distrust,
     )
-    if not changes:
-        return sent
-    try:
-        # So that they are no drift.
-        remote, distrust = changed_since(about.site, sent.remote, began, changes=changes)
-    except RefreshError as error:
-        distrust = f"what it shows since its description was changed is not known: {error}"
-        return replace(sent, distrust=sent.distrust or distrust)
-    return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
 
 def keep(server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str) -> str:

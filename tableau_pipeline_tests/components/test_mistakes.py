@@ -56,6 +56,8 @@ CASES = {
         'permissions.1: group "A" is named before, too'),
     "tag of pipelines": ("      {}\n  tags:\n    - a\n    - tableau-pipeline:b", 8,
         'tags: "tableau-pipeline:b" is a tag by which pipelines find what is theirs'),
+    "quoted tag": ("      {}\n  tags: ['say \"x\"']", 8,
+        'say "x" is no tag: where it has quotes, Tableau makes several of it'),
     "note": ("      {}\n  certification_note: A", 8, "it needs certify: after_reconcile"),
     "never equal": ("      {}\n  reconcile: never\n  certify: after_reconcile", 9,
         "with reconcile: never, nothing is ever found equal"),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,6 +22,8 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_sandbox.faults import Delay, FailJob, HideRows
 
 NewPipeline = Callable[..., Pipeline]
@@ -170,6 +173,34 @@ def test_unknown_names(new_pipeline: NewPipeline):
     with pytest.raises(RefusedError, match="nobody"):
         pipeline.run()
     assert (group.name, "Read") in said(pipeline)["rules"]
+
+
+def test_names_with_their_domains(new_pipeline: NewPipeline):
+    """Prevents: where two domains have a group of one name, neither can be named."""
+    pipeline = new_pipeline(permissions=({"group": r"local\All Users", "allow": ["Read"]},))
+    for declared in ({}, {"permissions": (READ,)}):
+        pipeline.declare(**declared)
+        assert pipeline.run().problems == ()
+        assert said(pipeline)["rules"]["All Users", "Read"] == "Allow"
+    pipeline.declare(permissions=({"group": r"elsewhere\All Users", "allow": ["Read"]},))
+    refused(pipeline.run, r'no group "elsewhere\All Users"')
+
+
+def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
+    """Prevents: a description that the REST API does not set is recorded as set, and passes for
+    one that a person has removed."""
+
+    class Server(Proxy):
+        def find_by_luid(self, luid: str) -> Any:
+            return replace(self.behind.find_by_luid(luid), description="")
+
+    pipeline = new_pipeline(description="Flights", tags=("finance",))
+    for _ in range(2):
+        report = pipeline.run(around={"around_server": Server})
+        (problem,) = report.problems
+        assert problem.startswith('description was set to "Flights", and the server shows none')
+    assert pipeline.run().problems == ()
+    assert said(pipeline)["description"].startswith("Flights")
 
 
 def test_certified_while_equal(new_pipeline: NewPipeline):

@@ -1,6 +1,7 @@
 """Errors, as recorded elsewhere."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -59,4 +60,121 @@ def test_busy_server_in_its_own_words(server: Server):
         pytest.raises(RefreshError, match=r"429000.*Too many requests") as caught,
     ):
         server.site.find_by_luid(LUID)
+    assert too_busy(caught)
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        # rest-api-samples, issue 95: it is listed, and its project may not be viewed.
+        ("ann isn't authorised to query datasource 1", "View and Overwrite.*View on its project"),
+        ("The user 'ann' may not 'Read' 'Sales'.", "the capability View on it"),
+        ("ann lacks \u201cWrite\u201d on Sales", "the capability Overwrite on it"),
+        ("ann lacks VizqlDataApiAccess", "the capability API Access on it"),
+        ("You may not Read or Write about Delete", "View and Overwrite.*View on its project"),
+    ],
+)
+def test_what_a_user_lacks(server: Server, said: str, remedy: str):
+    """Prevents: somebody is given rights for days that are not those that are missing."""
+    with (
+        server.saying("GET", ITEM, error(403, "403004", said)),
+        pytest.raises(RefusedError, match=remedy),
+    ):
+        server.site.find_by_luid(LUID)
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("no", "capabilities View and Download Data Source on it, and View on its project"),
+        ("The user 'ann' may not 'ExportXml' 'Sales'.", "the capability Download Data Source on"),
+    ],
+)
+def test_download_that_a_user_may_not_have(server: Server, tmp_path: Path, said: str, remedy: str):
+    """Prevents: Overwrite is given to whoever needs Download."""
+    with (
+        server.saying("GET", f"{ITEM}/content", error(403, "403004", said)),
+        pytest.raises(RefusedError, match=remedy),
+    ):
+        server.site.download(LUID, tmp_path, limit=1)
+
+
+def test_conflict_of_an_update(server: Server):
+    """Prevents: whoever updates is told to rename what is in the way of nothing."""
+    with (
+        server.saying("PATCH", f"{ITEM}/data", error(409, "409015", "no")),
+        pytest.raises(RefusedError) as caught,
+    ):
+        server.site.update(LUID, batch=CLEAR, upload=None, request_id=fresh())
+    assert "409015" in str(caught.value)
+    assert "Rename" not in str(caught.value)
+
+
+# TSC, exceptions.py: what gateways and Tableau's older services send instead of an error.
+ODD: dict[str, tuple[bytes, str]] = {
+    "html": (HTML, "does not answer like a Tableau Server"),
+    "json": (PROBLEM, "does not answer like a Tableau Server"),
+    "nothing": (b"", "does not answer like a Tableau Server"),
+    "xml of something else": (XHTML, "does not answer like a Tableau Server"),
+    "no code": (
+        b'<tsResponse xmlns="http://tableau.com/api"><error><summary>a</summary></error>'
+        b"</tsResponse>",
+        "does not answer like a Tableau Server",
+    ),
+    "no namespace": (
+        b'<tsResponse><error code="400003"><summary>a</summary><detail>b</detail></error>'
+        b"</tsResponse>",
+        "does not answer like a Tableau Server",
+    ),
+    "a prefix": (
+        b'<ns0:tsResponse xmlns:ns0="http://tableau.com/api"><ns0:error code="400003">'
+        b"<ns0:summary>Bad Request</ns0:summary><ns0:detail>Because</ns0:detail></ns0:error>"
+        b"</ns0:tsResponse>",
+        "400003 Bad Request: Because",
+    ),
+    "a mark of the byte order": (
+        b'\xef\xbb\xbf<?xml version="1.0"?><tsResponse xmlns="http://tableau.com/api">'
+        b'<error code="400003"><summary>Bad Request</summary><detail>Because</detail></error>'
+        b"</tsResponse>",
+        "400003 Bad Request: Because",
+    ),
+    "empty words": (
+        b'<tsResponse xmlns="http://tableau.com/api"><error code="400003"><summary/><detail/>'
+        b"</error></tsResponse>",
+        "400003",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_error_in_another_form(server: Server, case: str):
+    """Prevents: what a gateway says passes for a refusal of Tableau, or a refusal for nothing."""
+    body, said = ODD[case]
+    with (
+        server.saying("GET", ITEM, raw(body, status=400)),
+        pytest.raises(RefreshError, match=said) as caught,
+    ):
+        server.site.find_by_luid(LUID)
+    assert isinstance(caught.value, RefusedError) == ("400003" in said)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(500, "an error of its own"), (502, "502"), (504, "504")]
+)
+def test_gateway_that_fails(server: Server, status: int, said: str):
+    """Prevents: a page of a gateway passes for an answer, or for a refusal."""
+    with (
+        server.saying("GET", ITEM, raw(HTML, status=status, Content_Type="text/html")),
+        pytest.raises(RefreshError, match=said) as caught,
+    ):
+        server.site.find_by_luid(LUID)
+    assert not isinstance(caught.value, RefusedError)
+
+
+def test_server_that_asks_to_wait_for_long(server: Server):
+    """Prevents: a refresh sleeps for half an hour within its step: Tableau's knowledge base."""
+    answer = raw(HTML, status=429, Retry_After="1740")
+    with server.saying("GET", ITEM, answer) as asked, pytest.raises(RefreshError) as caught:
+        server.site.find_by_luid(LUID)
+    assert len(asked) == 1
     assert too_busy(caught)
