@@ -232,7 +232,7 @@ def _notes(report: Report) -> Iterator[Note]:
         if len(report.tables) > 1 or counts.whole:
             why = f" (all rows: {counts.whole})" if counts.whole else ""
             yield Note("table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{why}")
-    for each in (*base.moved, *base.warnings):
+    for each in (*base.moved, *report.warnings):
         yield Note("warning", each)
     plan = report.plan
     overwrites = isinstance(plan, Publish) and plan.mode is PublishMode.OVERWRITE

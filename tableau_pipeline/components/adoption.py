@@ -238,6 +238,8 @@ def _kept(
         yield f"an adoption keeps {work}"
     if metadata.source and not changes:
         yield f"an extract of {metadata.source} takes no updates: each change is a full publish"
+    if metadata.source:
+        yield f"a publish drops the credentials for {metadata.source} that are embedded in it"
 
 
 def _declaration(

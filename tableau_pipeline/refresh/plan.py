@@ -460,6 +460,17 @@ def not_ours(declaration: Declaration, base: Base, options: Options) -> str | No
     return base.move.taken if base.move else None
 
 
+def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
+    """What a publish takes from an extract of another user for good, in a sentence."""
+    source = base.metadata.source if base.metadata else None
+    if base.remote is None or base.is_ours or source is None or not isinstance(plan, Publish):
+        return ()
+    return (
+        f'A publish drops the credentials for {source} that are embedded in "{base.remote.name}": '
+        "refresh tasks of its own fail from then on. Delete them, as this pipeline brings its rows",
+    )
+
+
 def _of_another_key(declaration: Declaration, remote: RemoteDatasource, key: str) -> str:
     return (
         f'"{remote.name}" is published under the key "{key}", by this deployment (tag '

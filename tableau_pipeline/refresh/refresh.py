@@ -64,6 +64,7 @@ from tableau_pipeline.refresh.plan import (
     by_size,
     decide,
     guard_problems,
+    lost_credentials,
     not_ours,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler
@@ -301,7 +302,7 @@ class _Phases:
         report = Report(
             plan=plan,
             remote=base.remote,
-            warnings=base.warnings,
+            warnings=(*base.warnings, *lost_credentials(plan, base)),
             before=base.rows or {},
             moves=base.move.phrases if base.move else {},
             base=base,
@@ -387,7 +388,7 @@ class _Phases:
             self._sender.claim.check_fence()
             raise RefusedError(planned.plan.reason, planned.plan.failed)
         self._moves |= planned.report.moves
-        self._warnings += planned.base.warnings
+        self._warnings += planned.report.warnings
         if planned.merged:
             self._warnings += planned.merged.warnings
         delivery = Delivery(
