@@ -32,11 +32,12 @@ Rules = Mapping[tuple[str, str], str]
 Aim = Mapping[Path, str | None]
 # The server has no warning of this asset, which is no error where one is looked for.
 _NO_WARNINGS = "404030"
-_LEADER = (
-    "Only its owner, a leader of its project or an administrator may change that: make this user "
-    "one of them, or do not declare it"
-)
-_CHANGE = {"403027": _LEADER, "403141": _LEADER}
+_CHANGE = {
+    "403027": "Only administrators may change the owner, and perhaps the leaders of its project: "
+    "make this user one, or leave the owner as it is",
+    "403141": "Only its owner, a leader of its project or an administrator may change that: make "
+    "this user one of them, or do not declare it",
+}
 _LIST = {"403004": "Only administrators may list them: publish as one, or do not declare it"}
 _MANAGE = {
     "403004": "Its project locks the permissions, or this user lacks Set Permissions",

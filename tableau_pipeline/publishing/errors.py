@@ -26,16 +26,15 @@ SIGN_IN_REFUSED = "401001"
 UPLOAD_REMEDIES = MappingProxyType(
     {"403004": "This user may not upload: it needs a Creator or Explorer (can publish) site role"}
 )
-DOWNLOAD_REMEDIES = MappingProxyType(
-    {
-        "403004": "Give this user the capabilities View and Download Data Source on it, and View "
-        "on its project"
-    }
+_DOWNLOAD = (
+    "Give this user the capabilities View and Download Data Source on it, and View on its project"
 )
+DOWNLOAD_REMEDIES = MappingProxyType({"403004": _DOWNLOAD, "403028": _DOWNLOAD})
 MOVE_REMEDIES = MappingProxyType(
     {
+        "403030": "Give this user the capabilities View and Publish on that project",
         "409015": "Rename or delete the data source that is in the way, or declare another name "
-        "or project"
+        "or project",
     }
 )
 # What people see of the capabilities that the REST API names.

@@ -84,16 +84,24 @@ def test_what_a_user_lacks(server: Server, said: str, remedy: str):
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("code", "said", "remedy"),
     [
-        ("no", "capabilities View and Download Data Source on it, and View on its project"),
-        ("The user 'ann' may not 'ExportXml' 'Sales'.", "the capability Download Data Source on"),
+        # REST reference, Download Data Source.
+        ("403028", "no", "View and Download Data Source on it, and View on its project"),
+        ("403004", "no", "View and Download Data Source on it, and View on its project"),
+        (
+            "403004",
+            "The user 'ann' may not 'ExportXml' 'Sales'.",
+            "capability Download Data Source",
+        ),
     ],
 )
-def test_download_that_a_user_may_not_have(server: Server, tmp_path: Path, said: str, remedy: str):
+def test_download_that_a_user_may_not_have(
+    server: Server, tmp_path: Path, code: str, said: str, remedy: str
+):
     """Prevents: Overwrite is given to whoever needs Download."""
     with (
-        server.saying("GET", f"{ITEM}/content", error(403, "403004", said)),
+        server.saying("GET", f"{ITEM}/content", error(403, code, said)),
         pytest.raises(RefusedError, match=remedy),
     ):
         server.site.download(LUID, tmp_path, limit=1)

@@ -282,9 +282,9 @@ def test_warnings_that_cannot_be_read(server: Server, code: str):
 @pytest.mark.parametrize(
     ("change", "code", "remedy"),
     [
-        # TSC, issues 1072 and 1313.
+        # TSC, issues 1072 and 1313; REST reference, Update Data Source.
         ({"owner": "1"}, "403141", "Only its owner, a leader of its project or an administrator"),
-        ({"owner": "1"}, "403027", "Only its owner, a leader of its project or an administrator"),
+        ({"owner": "1"}, "403027", "Only administrators may change the owner"),
         ({"isCertified": "true"}, "403141", "or do not declare it"),
     ],
 )
