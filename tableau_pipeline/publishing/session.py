@@ -6,6 +6,7 @@
 import hashlib
 import logging
 import os
+import re
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -286,9 +287,10 @@ def _session(
             session_factory=partial(rest_session, wire, log, clock.hear),
         )
         # TSC's own use_server_version() treats any failure as a server of ten years ago.
-        if (info := tsc.server_info.get()) is None:
+        version = getattr(tsc.server_info.get(), "rest_api_version", None) or ""
+        if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
             raise NonXMLResponseError("an answer without a version")
-        tsc.version = info.rest_api_version
+        tsc.version = version
         sign_in()
     try:
         yield TableauSite(
