@@ -128,7 +128,7 @@ def test_site_on_another_pod(server: Server, sign_in: SignIn):
     """Prevents: secrets follow a redirect of Cloud to another pod, or nobody learns its name."""
     with (
         server.saying(
-            "POST", "auth/signin", hostile.redirect(302, "https://prod-uk-a.example.com")
+            "POST", "auth/signin", hostile.redirect(301, "https://prod-uk-a.example.com")
         ),
         pytest.raises(RefreshError, match=r"requests on to https://prod-uk-a\.example\.com"),
         sign_in(url=server.front.url),
