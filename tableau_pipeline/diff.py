@@ -14,7 +14,7 @@ from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.extracts.differences import Differences, differences
 from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.refresh import Setup, newest_models
+from tableau_pipeline.refresh.setup import Setup, newest_models
 
 
 def diff(

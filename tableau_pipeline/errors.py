@@ -30,6 +30,14 @@ class DriftError(RefreshError):
     """Another user changed the data source during the refresh."""
 
 
+class BusyError(RefreshError):
+    """Another job changes the data source now; the server has not taken ours."""
+
+
+class NotListedError(RefreshError):
+    """The server has something of this name, but its lists do not show it, or not yet."""
+
+
 class RefusedError(RefreshError):
     """The refresh would be wrong or unsafe; it needs a decision, not a retry.
 
@@ -48,6 +56,10 @@ class CredentialsError(RefusedError):
     """The server does not let this user sign in, which says nothing about the data."""
 
     decision = "failed"
+
+
+class NoUpdatesError(RefusedError):
+    """The server lets nobody, or not this user, update the data source; it may be published."""
 
 
 class DamagedSnapshotError(RefusedError):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.drift import NoJob
 from tableau_pipeline.core.journal import Recovered, read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefreshError, RefusedError, told
@@ -31,8 +32,9 @@ from tableau_pipeline.refresh.plan import (
     UpdateTables,
     decide,
 )
-from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.setup import Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +207,16 @@ def _waits(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
         if intent.outcome:
             continue
         sent = f"its {intent.action} of {intent.recorded_at:%Y-%m-%d %H:%M} UTC"
-        job = site.job(intent.job_id) if site and intent.job_id else None
+        job = site.job(intent.job_id) if site and intent.job_id else NoJob.GONE
         if site is None:
             which = f"job {intent.job_id}" if intent.job_id else "a job"
             yield Note("waits", f"{sent} became {which}, and how that ended is not known here")
-        elif job and job.outcome is None:
+        elif isinstance(job, NoJob):
+            which = f"job {intent.job_id}, which" if intent.job_id else "a job that"
+            yield Note("waits", f"{sent} became {which} the server does not show ({job})")
+        elif job.outcome is None:
             text = f"its {intent.action} still runs as job {intent.job_id}: plan again then"
             yield Note("waits", text)
-        elif job is None:
-            which = f"job {intent.job_id}, which" if intent.job_id else "a job that"
-            yield Note("waits", f"{sent} became {which} the server does not know")
 
 
 def _notes(report: Report) -> Iterator[Note]:

@@ -148,6 +148,12 @@ class Options(Quirks):
     )
 
     @property
+    def knows_replace(self) -> bool:
+        """Whether publishes may have the mode Replace, which came with version 3.25 of the API."""
+        major, _, minor = self.rest_version.partition(".")
+        return self.replace != "unknown" and (int(major), int(minor)) >= (3, 25)
+
+    @property
     def update_limit_bytes(self) -> float:
         """The largest payload of a data update in bytes."""
         megabytes = self.update_limit_mb

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from tableau_sandbox.access import WRITE, check_may, give_datasource_rules
 from tableau_sandbox.content.hyper_file import NotAppendableError, append_rows
-from tableau_sandbox.content.uploaded import Content, appended_file
+from tableau_sandbox.content.served import served_path, served_tds
+from tableau_sandbox.content.uploaded import HYPER, Content, appended_file
 from tableau_sandbox.errors import not_found, refusal
 from tableau_sandbox.identity import new_luid
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import datasources
-from tableau_sandbox.store.records import Datasource, Project, User
+from tableau_sandbox.store.records import Datasource, Project, Site, User
 
 CREATE_NEW = "createnew"
 OVERWRITE = "overwrite"
@@ -41,8 +42,18 @@ class Publication:
     use_remote_query_agent: bool
 
 
-def find_target(services: Services, publication: Publication) -> Datasource | None:
+def target_of(services: Services, publication: Publication) -> Datasource | None:
+    """Return the data source of this name in the project, whether it may be changed or not."""
+    return services.database.named(Datasource, publication.name, project=publication.project)
+
+
+def find_target(
+    services: Services, publication: Publication, *, as_job: bool = False
+) -> Datasource | None:
     """Find the data source that a publication would change, if there is one.
+
+    Args:
+        as_job: it is only about to be queued, where a name that is taken may pass.
 
     Raises:
         RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
@@ -54,10 +65,12 @@ def find_target(services: Services, publication: Publication) -> Datasource | No
     if user is None:
         raise refusal("403007", "The user is not allowed to publish data sources.")
     check_may(database, WRITE, user=user, thing=project, code="403007")
-    target = database.named(Datasource, publication.name, project=project.luid)
+    target = target_of(services, publication)
     if target is None and publication.mode in _NEEDS_TARGET:
         raise not_found("Datasource", publication.name, code="404004")
     if target is not None and publication.mode == CREATE_NEW:
+        if as_job and services.options.taken_name == "in-job":
+            return target
         raise refusal(
             "403007",
             f"The datasource '{target.name}' already exists and may not be overwritten without the"
@@ -66,6 +79,13 @@ def find_target(services: Services, publication: Publication) -> Datasource | No
     if target is not None:
         check_may(database, WRITE, user=user, thing=target, code="403007")
     return target
+
+
+def has_too_many_tables(services: Services, publication: Publication, content: Content) -> bool:
+    """Whether a file has several tables, and the server takes only one without a model."""
+    is_bare = publication.file_type == HYPER
+    refuses = services.options.several_tables == "refused"
+    return is_bare and refuses and len(content.hyper.tables) > 1
 
 
 @dataclass(frozen=True)
@@ -142,8 +162,12 @@ def _changed(
         size = content.hyper_path.stat().st_size
         # If the transaction fails, no row names the file, and the next sweep removes it.
         file = services.files.keep(content.hyper_path, services.files.content, suffix=".hyper")
+    site = services.known(Site, publication.site, code="404000")
+    published = (
+        _republished(services, target, publication) if target else _new(services, publication)
+    )
     changed = replace(
-        _republished(services, target, publication) if target else _new(services, publication),
+        published,
         hyper_file=file,
         hyper_bytes=size,
         tables=json.dumps(asdict(content.hyper)["tables"]),
@@ -152,8 +176,13 @@ def _changed(
         return changed
     return replace(
         changed,
-        packaged_path=content.packaged_path,
-        tds=content.tds,
+        packaged_path=served_path(content.packaged_path),
+        tds=served_tds(
+            content.tds,
+            packaged_path=content.packaged_path,
+            content_url=published.content_url,
+            site=site.content_url,
+        ),
         connection_class=content.facts.connection_class,
         has_extracts=content.facts.has_extract,
     )

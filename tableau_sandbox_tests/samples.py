@@ -104,8 +104,9 @@ def code_of(response: requests.Response) -> str:
 def tds_of(server: tsc.Server, luid: str, folder: Path) -> str:
     """The `.tds` of a data source, downloaded without its data."""
     path = server.datasources.download(luid, str(folder / "metadata"), include_extract=False)
-    assert path.endswith(".tds")
-    return Path(path).read_text("utf-8")
+    with zipfile.ZipFile(path) as package:
+        (name,) = package.namelist()
+        return package.read(name).decode("utf-8")
 
 
 def send_parts(

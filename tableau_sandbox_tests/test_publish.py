@@ -196,9 +196,9 @@ def test_uploaded_package_is_served_back(server: tsc.Server, tmp_path: Path):
     package = write_package(tmp_path / "p.tdsx", {"My.tds": tds, "Data/mine/data.hyper": several})
     published = publish(server, package)
     assert rows_on_server(server, published.id, '"Extract".b') == []
-    assert tds_of(server, published.id, tmp_path) == tds
+    assert "<column caption='My calculation' name='[c]'/>" in tds_of(server, published.id, tmp_path)
     downloaded = server.datasources.download(published.id, str(tmp_path / "again"))
-    assert zipfile.ZipFile(downloaded).namelist() == ["Flights.tds", "Data/mine/data.hyper"]
+    assert zipfile.ZipFile(downloaded).namelist() == ["Flights.tds", "Data/Extracts/data.hyper"]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,23 @@ def test_single_table(shared_server: tsc.Server, tmp_path: Path):
     ]
 
 
+def test_parts_of_a_model(shared_server: tsc.Server, tmp_path: Path):
+    """Prevents: a pipeline that reads models meets here only ones that lack what real ones have."""
+    root = model_of(shared_server, tmp_path, 'CREATE TABLE "Extract"."Orders" (name TEXT, id INT)')
+    assert [each.tag for each in root] == [
+        *("document-format-change-manifest", "repository-location", "connection", "aliases"),
+        *("column", "layout", "semantic-values", "object-graph"),
+    ]
+    connection = root.find(".//named-connection/connection").attrib
+    assert (connection["schema"], connection["tablename"]) == ("Extract", "Orders")
+    assert {"author-locale", "sslmode", "authentication"} <= connection.keys()
+    first, second = ([each.tag for each in record] for record in root.iter("metadata-record"))
+    assert first[-4:] == ["approx-count", "contains-null", "collation", "object-id"]
+    assert second == [tag for tag in first if tag != "collation"]
+    column, table = root.find("column"), root.find("object-graph/objects/object")
+    assert column.get("name") == f"[__tableau_internal_object_id__].[{table.get('id')}]"
+
+
 def test_star(shared_server: tsc.Server, tmp_path: Path):
     """Prevents: the tables of a star come without their relationships, or with ambiguous columns;
     two columns get one name, of which Tableau shows either."""
@@ -281,4 +298,4 @@ def test_star(shared_server: tsc.Server, tmp_path: Path):
     taken = 'CREATE TABLE "Extract".a (id INT NOT NULL, "id (b)" INT, "id (b) 1" INT)'
     root = model_of(shared_server, tmp_path, taken, only_id, key("a", "id", "b"))
     names = [node.get("key") for node in root.iter("map")]
-    assert names == ["[id]", "[id (b)]", "[id (b) 1]", "[id (b) 2]"]
+    assert names == ["[id (b) 1]", "[id (b) 2]", "[id (b)]", "[id]"]

@@ -1,10 +1,12 @@
 """What Tableau leaves open: each answer, its option, and the page about them."""
 
 import re
-from dataclasses import fields, replace
+from dataclasses import fields as fields_of
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
+from xml.etree import ElementTree
 
 import pytest
 import tableauserverclient as tsc
@@ -15,8 +17,12 @@ from tableau_sandbox.options import Options
 from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox.vds.api import CALLS
-from tableau_sandbox_tests.conftest import NewServer
-from tableau_sandbox_tests.samples import call, code_of, publish
+from tableau_sandbox_tests.conftest import ALICE, NewServer
+from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
+from tableau_sandbox_tests.contract.files import hyper_file, related_file
+from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.vds import fields
+from tableau_sandbox_tests.samples import call, code_of, publish, rows_on_server, tds_of, user
 from tableau_sandbox_tests.test_updates import CLEAR, publish_job, update
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -66,7 +72,7 @@ def test_each_quirk_has_an_option(monkeypatch: pytest.MonkeyPatch):
     # Prevents: an answer can be given in a test, but not to the command, or not in all its values.
     usual = chosen(monkeypatch)
     assert usual == Options()
-    for quirk in fields(Quirks):
+    for quirk in fields_of(Quirks):
         for argument, value in other_values(quirk.name, quirk.default).items():
             expected = replace(usual, **{quirk.name: value})
             assert chosen(monkeypatch, argument) == expected, argument
@@ -88,14 +94,16 @@ def test_page_of_quirks():
     """Prevents: a quirk that the page lacks, or whose values or default it tells wrongly."""
     listed = rows("Quirks for what Tableau leaves open")
     documented = {flag: values.split(", ") for flag, values, _ in listed}
-    known = {f"--{each.name.replace('_', '-')}": each for each in fields(Quirks)}
+    known = {f"--{each.name.replace('_', '-')}": each for each in fields_of(Quirks)}
     assert documented.keys() == known.keys()
     hints = get_type_hints(Quirks)
     for flag, quirk in known.items():
         values = {bool: ("no", "yes"), float: (quirk.default,)}.get(hints[quirk.name])
         allowed = values or get_args(hints[quirk.name]) or tuple(hints[quirk.name])
         assert sorted(documented[flag]) == sorted(map(str, allowed))
-        default = {True: "yes", False: "no"}.get(quirk.default, str(quirk.default))
+        # Zero seconds are no "no".
+        is_flag = hints[quirk.name] is bool
+        default = ("no", "yes")[quirk.default] if is_flag else str(quirk.default)
         assert documented[flag][0] == default
 
 
@@ -226,3 +234,233 @@ def test_sites_may_keep_no_revisions(new_server: NewServer, one_row: Path):
     for path in ("revisions", "revisions/1/content"):
         path = f"sites/{{site}}/datasources/{item.id}/{path}"
         assert code_of(call(sandbox, "GET", path, server=server)) == "403053"
+
+
+def test_second_update(new_server: NewServer, one_row: Path):
+    """Prevents: updates that real servers refuse wait here behind each other, or a repeated
+    request passes for a second update."""
+    sandbox, server = new_server()
+    item, other = publish(server, one_row), publish(server, one_row, name="Other")
+    with sandbox.held_jobs():
+        first = update(server, item, CLEAR, id="first")
+        with pytest.raises(tsc.ServerResponseError, match="409094"):
+            update(server, item, CLEAR, id="second")
+        assert update(server, item, CLEAR, id="first").id == first.id
+        update(server, other, CLEAR)
+        publish_job(server, one_row)
+        sandbox.set_quirks(second_update="queued")
+        assert update(server, item, CLEAR, id="second").id != first.id
+    sandbox.wait_until_idle()
+    sandbox.set_quirks(second_update="refused", repeated_request="conflict")
+    with pytest.raises(tsc.ServerResponseError, match="409094"):
+        update(server, item, CLEAR, id="first")
+    update(server, item, CLEAR, id="third")
+
+
+@pytest.mark.parametrize(
+    ("access", "own", "others"),
+    [
+        ("administrators", "403004", "403004"),
+        ("own-jobs", "", "403004"),
+        ("session-lost", "401002", "401002"),
+    ],
+)
+def test_who_may_ask_for_a_job(
+    new_server: NewServer, one_row: Path, access: str, own: str, others: str
+):
+    """Prevents: a pipeline that is no administrator meets here only servers that let it ask."""
+    sandbox, admin = new_server(users=(ALICE,), job_access=access)
+    alice = user(sandbox, ALICE)
+    with sandbox.held_jobs():
+        hers, his = (
+            publish_job(each, one_row, name=name).id for each, name in ((alice, "a"), (admin, "b"))
+        )
+        for luid, expected in ((hers, own), (his, others)):
+            found = call(sandbox, "GET", f"sites/{{site}}/jobs/{luid}", server=alice)
+            assert ("" if found.ok else code_of(found)) == expected
+        assert admin.jobs.get_by_id(hers).id == hers
+        cancelled = call(sandbox, "PUT", f"sites/{{site}}/jobs/{hers}", server=alice)
+        assert ("" if cancelled.ok else code_of(cancelled)) == own
+    # The session lives, whatever it was told.
+    assert alice.projects.get()[0]
+
+
+def test_jobs_in_lists(new_server: NewServer, one_row: Path):
+    """Prevents: a pipeline finds its jobs by titles and words that servers need not give."""
+    sandbox, server = new_server()
+    item = publish(server, one_row)
+    update(server, item, CLEAR)
+    publish_job(server, one_row)
+    sandbox.wait_until_idle()
+
+    def listed() -> set[tuple[str | None, str | None]]:
+        return {(job.type, job.title) for job in server.jobs.filter()}
+
+    words = ("update_uploaded_file", "publish_datasource")
+    assert listed() == {(word, "Flights") for word in words}
+    sandbox.set_quirks(job_words="unknown")
+    assert not {word for word, _ in listed()} & {*words, "refresh_extracts"}
+    sandbox.set_quirks(job_titles=False)
+    assert {title for _, title in listed()} == {None}
+    answer = call(sandbox, "GET", "sites/{site}/jobs", server=server)
+    assert "title=" not in answer.text
+
+
+def test_jobs_may_be_gone(new_server: NewServer, one_row: Path):
+    """Prevents: a job that ended between two looks at it is taken for one that never was."""
+    sandbox, server = new_server(finished_jobs="gone")
+    with sandbox.held_jobs():
+        job = publish_job(server, one_row)
+        assert [each.id for each in server.jobs.filter()] == [job.id]
+        assert server.jobs.get_by_id(job.id).id == job.id
+    sandbox.wait_until_idle()
+    with pytest.raises(tsc.ServerResponseError, match="404018"):
+        server.jobs.get_by_id(job.id)
+    assert list(server.jobs.filter()) == []
+
+
+def test_failure_behind_a_finish_code(new_server: NewServer, one_row: Path):
+    """Prevents: a job that failed passes for done by its finish code, or a good one for failed."""
+    sandbox, server = new_server(failed_jobs="error-note")
+    item = publish(server, one_row)
+    jobs = [update(server, item, {**CLEAR, "target-table": "no"})]
+    sandbox.wait_until_idle()
+    jobs += [update(server, item, CLEAR), publish_job(server, one_row, mode="CreateNew")]
+    sandbox.wait_until_idle()
+    found = [server.jobs.get_by_id(job.id) for job in jobs]
+    assert [job.finish_code for job in found] == [0, 0, 0]
+    assert [[note["type"] for note in job.status_notes or ()] for job in found] == [
+        *(["errorCode"], [], ["errorCode"])
+    ]
+
+
+def test_lists_may_lag(new_server: NewServer, one_row: Path):
+    """Prevents: a list right after a create is taken for the truth; what was just created can not
+    be had by its id, or what is old is hidden by a change."""
+    sandbox, server = new_server(clock=lambda: START, index_lag_seconds=30)
+    item, project = publish(server, one_row), server.projects.create(tsc.ProjectItem("New"))
+
+    def names() -> set[str | None]:
+        return {each.name for each in (*server.datasources.get()[0], *server.projects.get()[0])}
+
+    assert names() == {"Default"}
+    assert server.datasources.get_by_id(item.id).name == "Flights"
+    server.projects.update(project)
+    sandbox.advance(30)
+    assert names() == {"Default", "Flights", "New"}
+    publish(server, one_row, mode="Overwrite")
+    assert "Flights" in names()
+
+
+def test_who_may_update(new_server: NewServer, one_row: Path):
+    """Prevents: a user who may write, but owns nothing, updates data here only."""
+    sandbox, admin = new_server(users=(ALICE,))
+    item, alice = publish(admin, one_row), user(sandbox, ALICE)
+    everyone = tsc.PermissionsRule(
+        next(each for each in admin.groups.get()[0] if each.name == "All Users"),
+        {"Write": "Allow"},
+    )
+    admin.datasources.update_permissions(item, [everyone])
+    with pytest.raises(tsc.ServerResponseError, match="403004"):
+        update(alice, item, CLEAR)
+    assert update(alice, publish(alice, one_row, name="Hers"), CLEAR)
+    with sandbox.quirks(updates_by="writers"):
+        update(alice, item, CLEAR)
+    sandbox.wait_until_idle()
+    update(admin, alice.datasources.filter(name="Hers")[0], CLEAR)
+
+
+def notes(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[int, list[str]]:
+    """How a job ended: its finish code, and the texts of its notes."""
+    sandbox.wait_until_idle()
+    found = server.jobs.get_by_id(job.id)
+    return found.finish_code, [note["text"] for note in found.status_notes or ()]
+
+
+def test_where_a_taken_name_fails(new_server: NewServer, one_row: Path, two_rows: Path):
+    """Prevents: a pipeline is told of a taken name here, and left alone with it elsewhere."""
+    sandbox, server = new_server()
+    item = publish(server, one_row)
+    job = publish_job(server, two_rows, mode="CreateNew")
+    assert notes(sandbox, server, job) == (1, [])
+    with pytest.raises(tsc.ServerResponseError, match="403007"):
+        publish(server, two_rows)
+    sandbox.set_quirks(taken_name="at-request")
+    with pytest.raises(tsc.ServerResponseError, match="403007"):
+        publish_job(server, two_rows, mode="CreateNew")
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+
+
+@pytest.mark.parametrize(
+    "options", [{"replace": "fails"}, {"replace": "unknown"}, {"rest_version": "3.24"}], ids=repr
+)
+def test_replace_without_effect(
+    new_server: NewServer, one_row: Path, two_rows: Path, options: dict[str, str]
+):
+    """Prevents: a pipeline that replaces data meets here only servers that can, or that say why
+    they cannot."""
+    sandbox, server = new_server(**options)
+    item = publish(server, one_row)
+    job = publish_job(server, two_rows, mode="Replace")
+    assert notes(sandbox, server, job) == (1, [])
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+    publish(server, two_rows, mode="Overwrite")
+    assert rows_on_server(server, item.id) == [[1, "one"], [2, "two"]]
+
+
+def test_several_tables_in_a_bare_file(new_server: NewServer, tmp_path: Path):
+    """Prevents: stars are published here, and by servers that want one table never; a package
+    with a model of its own is refused, too; a file without keys gives no reason."""
+    sandbox, server = new_server()
+    star, loose = tmp_path / "star.hyper", tmp_path / "loose.hyper"
+    star.write_bytes(related_file())
+    loose.write_bytes(hyper_file(*(f'CREATE TABLE "Extract".{each} (id INT)' for each in "ab")))
+    code, (note,) = notes(sandbox, server, publish_job(server, loose))
+    assert code == 1
+    assert "it must contain exactly one fact table" in note
+    assert notes(sandbox, server, publish_job(server, star, name="Star")) == (0, [])
+    (item,) = server.datasources.filter(name="Star")
+    package = Path(server.datasources.download(item.id, str(tmp_path / "star")))
+    sandbox.set_quirks(several_tables="refused")
+    assert notes(sandbox, server, publish_job(server, star)) == (1, [])
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, star, name="Star", mode="Overwrite")
+    assert notes(sandbox, server, publish_job(server, package, name="Packaged")) == (0, [])
+
+
+def test_missing_warnings(new_server: NewServer, one_row: Path):
+    """Prevents: a pipeline that looks before it warns can never warn for the first time."""
+    sandbox, server = new_server()
+    item = publish(server, one_row)
+    path = f"sites/{{site}}/dataQualityWarnings/datasource/{item.id}"
+    assert code_of(call(sandbox, "GET", path, server=server)) == "404030"
+    sandbox.set_quirks(missing_warnings="empty")
+    answer = call(sandbox, "GET", path, server=server)
+    assert answer.ok
+    assert "<dataQualityWarning " not in answer.text
+    sandbox.set_quirks(missing_warnings="404030")
+    server.datasources.add_dqw(item, tsc.DQWItem("STALE"))
+    assert call(sandbox, "GET", path, server=server).ok
+
+
+def test_ids_of_tables(new_server: NewServer, tmp_path: Path):
+    """Prevents: a pipeline knows the tables of a star by one form of their ids only; they are
+    others after the same file was published again."""
+    sandbox, server = new_server()
+    star = tmp_path / "star.hyper"
+    star.write_bytes(related_file())
+
+    def ids() -> list[str | None]:
+        item = publish(server, star, mode="Overwrite")
+        root = ElementTree.fromstring(tds_of(server, item.id, tmp_path))
+        found = [each.get("id") for each in root.iterfind("./object-graph/objects/object")]
+        told = fields(Session(sandbox.url, ENVIRONMENT), item.id)
+        assert {each["logicalTableId"] for each in told} == set(found)
+        return found
+
+    first = ids()
+    for id_, name in zip(first, ("One", "Two"), strict=True):
+        assert re.fullmatch(rf"{name} \(Extract\.{name}\)_[0-9A-F]{{32}}", str(id_))
+    assert ids() == first
+    sandbox.set_quirks(table_ids="plain")
+    assert all(re.fullmatch(r"(One|Two)_[0-9A-F]{32}", str(id_)) for id_ in ids())

@@ -21,7 +21,6 @@ from tableau_sandbox_tests.samples import (
     code_of,
     multipart,
     publish,
-    tds_of,
     user,
     wrapped_extract,
     write_package,
@@ -82,18 +81,25 @@ def test_finish_code_of_a_pending_publish(
     assert finished(shared_server, job).finish_code == 0
 
 
-def test_bare_download_may_be_a_package(
+def test_download_without_the_extract(
     sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path
 ):
-    """Prevents: a pipeline reads XML where servers send a zip file."""
-    item = publish(server, one_row)
-    tds = tds_of(server, item.id, tmp_path)
-    sandbox.set_quirks(download_without_extract="tdsx")
-    path = server.datasources.download(item.id, str(tmp_path / "bare"), include_extract=False)
-    assert path.endswith("bare.tdsx")
-    with zipfile.ZipFile(path) as archive:
-        assert archive.namelist() == ["Flights.tds"]
-        assert archive.read("Flights.tds").decode() == tds
+    """Prevents: a pipeline reads XML where servers send a zip file, or fails where a data source
+    that is no extract brings its data along, before its model."""
+    live = publish(server, one_row)
+    extract = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row), name="Extract")
+
+    def members(item: Any) -> list[str]:
+        path = server.datasources.download(item.id, str(tmp_path / "bare"), include_extract=False)
+        assert path.endswith("bare.tdsx")
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+            return archive.namelist()
+
+    assert members(live) == ["Flights.tds"]
+    sandbox.set_quirks(download_without_extract="tdsx-with-data")
+    assert members(live) == ["Data/Extracts/Flights.hyper", "Flights.tds"]
+    assert members(extract) == ["Extract.tds"]
 
 
 PUBLISHING: dict[str, Any] = {"method": "POST", "path": "sites/{site}/datasources"}

@@ -116,8 +116,14 @@ def test_extract_in_a_package(new_server: NewServer, tmp_path: Path, one_row: Pa
     sandbox, server = new_server()
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     assert (item.datasource_type, item.has_extracts) == ("postgres", True)
-    assert [found.id for found in server.datasources.filter(has_extracts=True)] == [item.id]
-    job = update(server, item, CLEAR)
+    assert [each.id for each in server.datasources.filter(has_extracts=True)] == [item.id]
+    assert patch(sandbox, server, item.id) == "404008"
+    live = publish(server, one_row, name="Live")
+    with sandbox.held_jobs():
+        job = update(server, live, CLEAR)
+        publish(
+            server, wrapped_extract(tmp_path / "p.tdsx", one_row), name="Live", mode="Overwrite"
+        )
     with pytest.raises(JobFailed):
         finished(server, job)
     assert server.jobs.get_by_id(job.id).notes == []
@@ -205,16 +211,18 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     assert rows_on_server(server, item.id) == [ONE]
 
 
-def test_name_taken_while_the_job_waited(new_server: NewServer, one_row: Path):
-    """Prevents: a job does what the same request would now be refused."""
+def test_name_taken_while_the_job_waited(new_server: NewServer, one_row: Path, two_rows: Path):
+    """Prevents: a job publishes over what got its name meanwhile."""
     slow, server = new_server(job_delay=SOME_TIME)
-    job = publish_job(server, one_row, mode="CreateNew")
-    publish(server, one_row, name="Flights")
-    slow.wait_until_running()
-    slow.control.advance(SOME_TIME)
-    with pytest.raises(JobFailed) as caught:
-        finished(server, job)
-    assert "already exists" in caught.value.job.status_notes[0]["text"]
+    for taken_name in ("in-job", "at-request"):
+        slow.set_quirks(taken_name=taken_name)
+        job = publish_job(server, two_rows, name=taken_name, mode="CreateNew")
+        item = publish(server, one_row, name=taken_name)
+        slow.wait_until_running()
+        slow.control.advance(SOME_TIME)
+        with pytest.raises(JobFailed):
+            finished(server, job)
+        assert rows_on_server(server, item.id) == [ONE]
 
 
 def test_jobs_left_behind_have_failed(new_server: NewServer, one_row: Path):

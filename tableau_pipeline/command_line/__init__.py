@@ -27,7 +27,7 @@ from tableau_pipeline.components.loading import component_of, evaluated, specs_o
 from tableau_pipeline.components.published_datasource import inherited_fields, snapshots_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
-from tableau_pipeline.refresh.refresh import Setup
+from tableau_pipeline.refresh.setup import Setup
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

@@ -11,9 +11,11 @@ from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.refresh.claim import claimed
-from tableau_pipeline.refresh.observe import recover
+from tableau_pipeline.refresh.effects import Effects
+from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.send import Sender
-from tableau_pipeline.resources import TableauServerResource
+from tableau_pipeline.refresh.updates import record_of
+from tableau_pipeline.resources import TableauServerResource, shared_place
 from tableau_pipeline.resources.services import as_failure
 
 
@@ -47,13 +49,21 @@ def send_batch(
     alone = claimed(journal, what=datasource, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with as_failure(log), alone as claim, tableau.session(log) as site:
         jobs = Jobs(site, timeouts, time.sleep, log)
-        record = recover(claim.history, jobs, claim).record
+        sender = Sender(
+            claim,
+            jobs,
+            tags_of(journal.key, journal.instance),
+            record_of(site, shared_place("sites")),
+            # Its rows are those of no model, with which they could be compared.
+            Effects(site, lambda checkpoint, remote: None),
+            seconds={},
+        )
+        record = recover(claim.history, sender, sender.effects).record
         remote = site.find_by_luid(record.luid) if record and record.luid else None
         if remote is None:
             why = f'"{record.name}" no longer exists on the server' if record else ""
             why = why or "no record shows what is published"
             raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
-        sender = Sender(claim, jobs, tags_of(journal.key, journal.instance), seconds={})
         distrust = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)

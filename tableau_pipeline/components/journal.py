@@ -42,7 +42,7 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.fields import NOTHING, Inherited
 from tableau_pipeline.metadata.merge import Written
-from tableau_pipeline.refresh.refresh import Setup
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

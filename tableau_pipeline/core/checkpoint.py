@@ -83,6 +83,35 @@ class SiteBehaviour(Frozen):
     lag: float = 0
 
 
+class NoUpdates(Frozen):
+    """The server did not take the last update: the data source was published in full instead.
+
+    Attributes:
+        why: its refusal, or what it says of the job.
+        is_final: there is no use in another try before something changes.
+        since: when it was tried.
+        declaration: the digest of the declared tables then, like in `Checkpoint`.
+        version: of the server's REST API then.
+    """
+
+    why: str
+    is_final: bool
+    since: datetime
+    declaration: str
+    version: str
+
+
+class Held(Frozen):
+    """The `.tds` on the server, as it was read last.
+
+    Attributes:
+        digest: see `Metadata`, like `source`.
+    """
+
+    digest: str
+    source: str | None = None
+
+
 class Checkpoint(Frozen):
     """What is published, as far as known; valid only for this server, site and LUID.
 
@@ -94,17 +123,21 @@ class Checkpoint(Frozen):
             if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
         metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
+        held: the `.tds` that goes with `updated_at` and `revision`; None if it is to be read again.
         adopted: `metadata` of the user whose data source was taken over, until they were seen to
             have been kept.
         owner: the LUID of the user who owned it before a publish, until the publisher has given it
             back.
         written: names the values of metadata that the declaration has set; the newest first, if it
             is not known whether a publish took effect.
+        late_window: start and end of the job of our last update, if the time stamp had not moved
+            by then: where that happens late, it may move still.
         updates: the number of updates since the last full publish.
         size: bytes of the file then.
         grown: bytes of the payloads since then.
         changed_at: when a refresh last changed the published rows.
         compared_at: when they were last found to equal those of the models.
+        no_updates: why the next change is published in full; None if an update may do.
         unreconciled: why the published rows were not compared with those of the models.
         distrust: why the contents must be compared before an update builds on this; None if not.
     """
@@ -120,14 +153,17 @@ class Checkpoint(Frozen):
     declaration: str
     tables: dict[str, TableContent]
     metadata: str | None = None
+    held: Held | None = None
     adopted: str | None = None
     owner: str | None = None
     written: tuple[str, ...] = ()
+    late_window: tuple[datetime, datetime] | None = None
     updates: int = 0
     size: int | None = None
     grown: int = 0
     changed_at: datetime | None = None
     compared_at: datetime | None = None
+    no_updates: NoUpdates | None = None
     unreconciled: str | None = "the comparison was interrupted"
     distrust: str | None = None
     behaviour: SiteBehaviour = SiteBehaviour()

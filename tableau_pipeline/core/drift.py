@@ -4,13 +4,15 @@ Drift is the work of another user.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Literal
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, SiteBehaviour
 from tableau_pipeline.metadata.fields import INSTANCE_TAG_PREFIX, TAG_PREFIX
 
+JobKind = Literal["update", "publish"]
 # The time stamp and the newest revision of a data source, as in `RemoteDatasource.stamp`.
 Stamp = tuple[datetime, int | None]
 
@@ -72,18 +74,31 @@ class Job:
     """A job of the server; `outcome` is None while it waits or runs.
 
     Attributes:
-        kind: None for a job that was requested by its id.
+        kind: None for a job that was requested by its id, or is listed under an unknown word.
         notes: the server's own message about the job; it may be empty.
         created_at: by the server's clock, like `started_at` and `completed_at`.
+        datasource: the LUID of the data source, if the server names it.
     """
 
     id: str
     outcome: Outcome | None
-    kind: Literal["update", "publish"] | None = None
+    kind: JobKind | None = None
     notes: str = ""
     created_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    datasource: str | None = None
+
+
+class NoJob(StrEnum):
+    """Why a server tells nothing of a job.
+
+    GONE: it no longer knows it; servers remove finished jobs, some of them at once. HIDDEN: this
+    user may not ask; Tableau's reference names administrators alone.
+    """
+
+    GONE = "gone"
+    HIDDEN = "hidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,7 @@ class Timeouts:
         job: for a job of the server to end, from its start.
         queue: for a job of the server to start.
         timestamp: until an update shows in the time stamp of the data source.
+        listing: until the server's lists show what was just created.
         first_poll: between the first looks at a job, as most are short; the pause grows up to
             `longest_poll`.
     """
@@ -103,12 +119,13 @@ class Timeouts:
     job: float = 7200
     queue: float = 7200
     timestamp: float = 5
+    listing: float = 60
     first_poll: float = 0.25
     longest_poll: float = 60
 
 
 # Seconds. A time stamp that moves later than this after a job is not taken for the job's own.
-_LONGEST_LAG = 30.0
+LONGEST_LAG = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +136,9 @@ class Window:
     end: datetime
 
     @classmethod
-    def of(cls, job: Job | None) -> "Window | None":
+    def of(cls, job: Job) -> "Window | None":
         """The time from the start of a job to its end; None if the server does not show it."""
-        if job and job.completed_at and (start := job.started_at or job.created_at):
+        if job.completed_at and (start := job.started_at or job.created_at):
             return cls(start, job.completed_at)
         return None
 
@@ -139,6 +156,8 @@ class Change:
         before: the stamp of the data source right before the change; None if it was created.
         after: its current stamp.
         revisions: the possible numbers of revisions that the change made.
+        lag: the seconds by which the time stamp may follow the window at most, if that is more
+            than the site's behaviour.
         seen: time stamps that the data source had meanwhile.
         published: who published the newest revision, and when, in words.
     """
@@ -146,7 +165,8 @@ class Change:
     window: Window | None
     before: Stamp | None
     after: Stamp
-    revisions: Collection[int]
+    revisions: Collection[int | None]
+    lag: float = 0
     seen: Iterable[datetime] = ()
     published: str | None = None
 
@@ -154,8 +174,11 @@ class Change:
     def since(cls, record: Checkpoint, after: RemoteDatasource) -> "Change":
         """The change since a record after which we have sent nothing."""
         before = (record.updated_at, record.revision) if record.updated_at else None
+        window = Window(*record.late_window) if record.late_window else None
         # Every new revision is another user's.
-        return cls(None, before, after.stamp, revisions=(0,), published=after.published)
+        return cls(
+            window, before, after.stamp, revisions=(0,), lag=LONGEST_LAG, published=after.published
+        )
 
     def unexplained(self, behaviour: SiteBehaviour) -> str | None:
         """The part of the change that was not ours, as far as the server shows; None if all was."""
@@ -169,7 +192,7 @@ class Change:
             shown = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:
                 return f"{shown}{by}, and that was not this pipeline, as far as its records show"
-            if not self.window.covers(stamp, lag=behaviour.lag):
+            if not self.window.covers(stamp, lag=max(self.lag, behaviour.lag)):
                 start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
                 return f"{shown}{by}, and our change took effect from {start} to {end}"
         # A publish in the second of our job shares its stamp, but shows as one more revision.
@@ -184,13 +207,23 @@ class Change:
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
+    def lateness(self, behaviour: SiteBehaviour) -> float | None:
+        """The seconds by which the time stamps follow our change; None if another user moved one.
+
+        Whoever moves one soon after us is not told from a site that is late.
+        """
+        ours = replace(self, revisions=(self.made,), lag=LONGEST_LAG)
+        if self.window is None or ours.unexplained(behaviour):
+            return None
+        return max((self.after[0] - self.window.end).total_seconds(), 0)
+
     def learnt(self, behaviour: SiteBehaviour, *, is_update: bool) -> SiteBehaviour:
         """What the change shows about the site's behaviour; the change must be ours alone."""
         moved = self.before is None or self.after[0] != self.before[0]
         lag = behaviour.lag
         if self.window and moved:
             late = (self.after[0] - self.window.end).total_seconds()
-            lag = min(max(lag, late), _LONGEST_LAG)
+            lag = min(max(lag, late), LONGEST_LAG)
         # Every publish moves the stamp and makes a revision, which says nothing about updates.
         if not is_update:
             return behaviour.model_copy(update={"lag": lag})

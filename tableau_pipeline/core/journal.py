@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode
+from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefreshError, RefusedError
 
@@ -69,6 +70,7 @@ class Intent(JournalRecord):
         mode: the mode of a whole file; None for an update of the published data.
         keeps_work: the file brings along the metadata that the server held, in which people may
             have worked.
+        user: the LUID of the user who sends it.
         name: the name of the data source on the server.
         luid: the LUID of the data source that is changed; None for one to be created.
         before: the time stamp of the data source right before, like `before_revision`.
@@ -87,6 +89,7 @@ class Intent(JournalRecord):
     request_id: str = Field(default_factory=lambda: str(uuid4()))
     recorded_at: datetime
     run_id: str
+    user: str = ""
     mode: PublishMode | None
     keeps_work: bool = False
     name: str
@@ -104,6 +107,11 @@ class Intent(JournalRecord):
     def brings_ours(self) -> bool:
         """Whether its file brings metadata in which nobody else has worked."""
         return self.mode in NEW_METADATA and not self.keeps_work
+
+    @property
+    def job_kind(self) -> JobKind:
+        """The kind of job that the server makes of it."""
+        return "publish" if self.mode else "update"
 
     @property
     def action(self) -> str:

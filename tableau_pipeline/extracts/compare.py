@@ -51,23 +51,24 @@ def published_file(
         yield extract
 
 
-def published_tables(
-    server: TableauSite, remote: RemoteDatasource, hyper: Callable[[], Hyperd]
-) -> Mapping[str, Mapping[str, str]]:
-    """Return the SQL types of the columns of the published file, by table and column.
-
-    Raises:
-        ValueError: the published file has other schemas than an extract, or cannot be read.
-    """
-    with published_file(server, remote) as extract:
-        try:
+def layout_differences(
+    server: TableauSite,
+    remote: RemoteDatasource,
+    hyper: Callable[[], Hyperd],
+    declaration: Declaration,
+    desired: Mapping[str, Sequence[Column]],
+) -> Sequence[str]:
+    """In what the tables of a data source differ from those to publish, as phrases."""
+    try:
+        with published_file(server, remote) as extract:
             found = table_columns(hyper(), extract)
-        except HyperFileError as error:
-            raise ValueError(str(error)) from error
+    except (HyperFileError, ValueError) as error:
+        return [f"its tables cannot be read ({error})"]
     schemas = {table.schema_name.name.unescaped for table in found if table.schema_name}
     if others := schemas - {EXTRACT_SCHEMA}:
-        raise ValueError(f'it has the schema "{min(others)}"')
-    return {table.name.unescaped: columns for table, columns in found.items()}
+        return [f'its tables cannot be read (it has the schema "{min(others)}")']
+    named = {table.name.unescaped: columns for table, columns in found.items()}
+    return layout_changes(named, declaration, desired)
 
 
 def layout_changes(

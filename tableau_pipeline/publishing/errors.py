@@ -18,7 +18,13 @@ from tableauserverclient.server.exceptions import (
     ServerInfoEndpointNotFoundError,
 )
 
-from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
+from tableau_pipeline.errors import (
+    BusyError,
+    CredentialsError,
+    NoUpdatesError,
+    RefreshError,
+    RefusedError,
+)
 from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
 
 SIGN_IN_REFUSED = "401001"
@@ -203,3 +209,38 @@ def _answered(
     if error.code == SIGN_IN_REFUSED:
         return CredentialsError(message)
     return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)
+
+
+# Another job changes this data source: an extract refresh, or a data update.
+_BUSY = frozenset({"409093", "409094"})
+_OWNER = (
+    "Only its owner may update a data source, who also needs View and Overwrite on it: make this "
+    "user the owner, or declare `owner`"
+)
+# Why an update is refused for good, by the server's code: this user may not, or nobody may.
+_NO_UPDATES = {
+    "403004": _OWNER,
+    "403032": _OWNER,
+    "404008": "Its data are not in a Hyper file that counts as live: run once with full: true and "
+    "accept: [overwrite], which replaces its metadata",
+}
+
+
+def update_refused(
+    error: TSC.ServerResponseError, luid: str, hide: Callable[[str], str]
+) -> RefreshError | None:
+    """Return our error for an update that a server does not take, but may take a publish; or None.
+
+    Args:
+        luid: of the data source.
+        hide: takes what is secret or too long from a text of the server.
+    """
+    said = hide(f"{error.code} {error.summary}: {error.detail}").removesuffix(".")
+    if why := _NO_UPDATES.get(error.code):
+        return NoUpdatesError(f"Updating data source {luid} failed: {said}. {why}")
+    if error.code in _BUSY:
+        return BusyError(
+            f"Updating data source {luid} failed: {said}. Nothing was sent: run again when that "
+            "job has ended; a retry or the next tick of the trigger does so by itself."
+        )
+    return None

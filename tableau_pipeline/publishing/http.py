@@ -266,7 +266,7 @@ def _late(seconds: float) -> BadAnswerError:
     return BadAnswerError(f"does not answer as it should: it was not done within {seconds:g} s.")
 
 
-_CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
+_TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 413, 429, 503
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
 # The pipeline uses PATCH only for data updates, which have a RequestID.
 _UPDATE = "PATCH"
@@ -425,8 +425,7 @@ class WireAdapter(HTTPAdapter):
             past.error is not None or past.status in _GATEWAY_FAILED
             for past in response.raw.retries.history
         )
-        # Some servers answer a request that they have already received with a conflict.
-        refused = 400 <= status < 500 and status != _CONFLICT
+        refused = 400 <= status < 500
         if request.method == _UPDATE and refused and may_have_arrived:
             raise BadAnswerError(
                 f"did not answer, and answered {status} when asked again. It may have received the "

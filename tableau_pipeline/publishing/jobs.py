@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.drift import Job, Timeouts
+from tableau_pipeline.core.drift import Job, NoJob, Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -26,8 +26,8 @@ class Jobs:
     sleep: Callable[[float], None]
     log: logging.Logger
 
-    def wait(self, job_id: str, *, meanwhile: Callable[[], None] | None = None) -> Job | None:
-        """Wait for a job; return it finished, or None if the server no longer knows it.
+    def wait(self, job_id: str, *, meanwhile: Callable[[], None] | None = None) -> Job | NoJob:
+        """Wait for a job; return it finished, or why the server tells nothing of it.
 
         A job that takes too long is cancelled. `timeouts.queue` limits the time until it starts,
         `timeouts.job` the time from then on.
@@ -40,10 +40,10 @@ class Jobs:
             RefreshError: the job has not finished in time, and may still take effect.
         """
         began = self.server.now()
-        pauses = _pauses(self.timeouts.first_poll, self.timeouts.longest_poll)
+        pauses = self.pauses()
         while True:
             status = self.server.job(job_id)
-            if status is None or status.outcome:
+            if isinstance(status, NoJob) or status.outcome:
                 return status
             if not self._slept(next(pauses), status, began):
                 return self._give_up(job_id, status)
@@ -66,7 +66,7 @@ class Jobs:
             self.sleep(min(pause, max(left, _RESOLUTION)))
         return left > 0
 
-    def _give_up(self, job_id: str, last: Job) -> Job | None:
+    def _give_up(self, job_id: str, last: Job) -> Job | NoJob:
         limit = (
             f"did not finish within {self.timeouts.job:.0f} s (job_timeout)"
             if last.started_at
@@ -77,7 +77,7 @@ class Jobs:
             return replace(last, outcome=Outcome.CANCELLED, notes=notes)
         # The job may have finished just before the attempt to cancel it.
         status = self.server.job(job_id)
-        if status is None or status.outcome:
+        if isinstance(status, NoJob) or status.outcome:
             return status
         raise RefreshError(
             f"Job {job_id} on {self.server.url} {limit}, and it cannot be cancelled for certain. "
@@ -85,8 +85,9 @@ class Jobs:
             "it hangs, cancel it on the server's Jobs page."
         )
 
-
-def _pauses(pause: float, longest: float) -> Generator[float]:
-    while True:
-        yield pause
-        pause = min(pause * _GROWTH, longest)
+    def pauses(self) -> Generator[float]:
+        """Yield the seconds to wait between looks, which grow."""
+        pause = self.timeouts.first_poll
+        while True:
+            yield pause
+            pause = min(pause * _GROWTH, self.timeouts.longest_poll)

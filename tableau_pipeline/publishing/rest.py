@@ -9,11 +9,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
-from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 from xml.etree.ElementTree import Element, SubElement, tostring
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, is_zipfile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import defusedxml.ElementTree
 import requests
@@ -24,7 +23,6 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.metadata.document import LARGEST
 from tableau_pipeline.publishing.http import downloads_up_to
 
 # The largest page that Tableau returns.
@@ -188,16 +186,6 @@ _FINISHED = {
 }
 # The type of a note that a failed job has.
 _ERROR = "errorcode"
-_STATUSES = {
-    TSC.BackgroundJobItem.Status.Success: Outcome.DONE,
-    TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
-    TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
-}
-# Tableau spells this kind UpdateUploadedFile or update_uploaded_file, depending on the call.
-_KINDS: dict[str, Literal["update", "publish"]] = {
-    "updateuploadedfile": "update",
-    "publishdatasource": "publish",
-}
 
 
 def job(server: TSC.Server, job_id: str) -> Job:
@@ -208,6 +196,7 @@ def job(server: TSC.Server, job_id: str) -> Job:
         server.jobs.get_request(url).content, forbid_dtd=True
     )
     found = next(answer.iterfind("{*}job"))
+    named = found.find(".//{*}datasource[@id]")
     notes = [*found.iterfind("{*}statusNotes/{*}statusNote")]
     texts = [each.text for each in found.iterfind(".//{*}notes")]
     texts += [each.get("text") or each.get("value") for each in notes]
@@ -227,6 +216,7 @@ def job(server: TSC.Server, job_id: str) -> Job:
         created_at=moment(found.get("createdAt")),
         started_at=moment(found.get("startedAt")),
         completed_at=completed_at,
+        datasource=named.get("id") if named is not None else None,
     )
 
 
@@ -237,13 +227,6 @@ def moment(text: str | None) -> datetime | None:
         return found.astimezone(UTC) if found.tzinfo else None
     except (OverflowError, ValueError):
         return None
-
-
-def listed_job(item: TSC.BackgroundJobItem) -> Job | None:
-    """Return a job of a list; None if it is neither a publish nor a data update."""
-    kind = _KINDS.get((item.type or "").replace("_", "").casefold())
-    outcome = _STATUSES.get(item.status)
-    return kind and Job(str(item.id), outcome, kind, created_at=item.created_at)
 
 
 _DAY = 24 * 60
@@ -428,20 +411,6 @@ def save(answer: requests.Response, file: Path) -> Path:
     with file.open("rb") as opened:
         is_package = opened.read(len(_PACKAGE)) == _PACKAGE
     return file.rename(file.with_suffix(".tdsx" if is_package else ".tds"))
-
-
-def tds_in(file: Path) -> bytes:
-    """Return the `.tds` that was downloaded: alone, or in a package.
-
-    Raises:
-        ValueError: the package does not hold it.
-        RefreshError: it is too large.
-    """
-    if not is_zipfile(file):
-        return file.read_bytes()
-    content = BytesIO()
-    unpack(file, ".tds", content, limit=LARGEST)
-    return content.getvalue()
 
 
 def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:

@@ -71,6 +71,10 @@ def on_site(site: TableauSite) -> Iterator[Finding]:
     limit = site.payload_limit
     text = f"up to {megabytes(limit)}" if limit else "none: every refresh publishes the full file"
     yield judged("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
+    may = site.may_read_jobs()
+    text = "this user may ask for them" if may else "this user may not ask for them"
+    do = "use a site administrator: others see only from the data source what a job did"
+    yield judged("jobs", text, is_fine=may, sign="!", remedy=do)
 
 
 def on_token(site: TableauSite, name: str) -> Iterator[Finding]:

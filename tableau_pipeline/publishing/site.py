@@ -9,21 +9,21 @@ from datetime import datetime
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import defusedxml.ElementTree
+import requests
 import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, megabytes, project_path
-from tableau_pipeline.core.drift import Job, RemoteDatasource
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.core.drift import Job, JobKind, NoJob, RemoteDatasource
+from tableau_pipeline.errors import NotListedError, RefreshError, RefusedError
 from tableau_pipeline.metadata.document import LARGEST, Metadata, read_metadata
-from tableau_pipeline.publishing import counts, rest
+from tableau_pipeline.publishing import counts, job_list, rest
 from tableau_pipeline.publishing.errors import (
     DOWNLOAD_REMEDIES,
     MOVE_REMEDIES,
@@ -31,20 +31,24 @@ from tableau_pipeline.publishing.errors import (
     UPLOAD_REMEDIES,
     SignInError,
     translate_errors,
+    update_refused,
 )
-from tableau_pipeline.publishing.http import ServerClock, downloads_up_to
+from tableau_pipeline.publishing.http import ServerClock
+from tableau_pipeline.publishing.package_stream import tds_of
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 # Bytes of a file whose size the server does not tell.
 _LARGEST_DOWNLOAD = 10**10
+_ANY_SIZE, _PIECE = 10**15, 2**16
 _DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
+_PROJECT_EXISTS = "409006"
 _TAG_NOT_FOUND = "404007"
 _JOB_NOT_FOUND = {"400031", "404018"}
-_RECEIVED_BEFORE = "409093"
-# REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15).
-_FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES = "3.13", "3.15"
+# REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15), and mode
+# Replace from 2025.1 (3.25).
+_FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES, _FIRST_WITH_REPLACE = "3.13", "3.15", "3.25"
 # The largest payload of an update that any server takes: 100 MB, less 5 %, as Tableau does not
 # document what a megabyte is here, nor whether the limit itself is allowed.
 LARGEST_PAYLOAD = 95 * 10**6
@@ -152,6 +156,11 @@ class TableauSite:
         is_large = self.tsc.check_at_least_version(_FIRST_WITH_LARGE_ONES)
         return LARGEST_PAYLOAD if is_large else LARGEST_PAYLOAD // 10
 
+    @property
+    def knows_replace(self) -> bool:
+        """Whether its version of the REST API has the publish mode Replace."""
+        return self.tsc.check_at_least_version(_FIRST_WITH_REPLACE)
+
     def now(self) -> datetime:
         """Return the time by the server's own clock; a second or so late, never early."""
         if (now := self.clock.now()) is None:
@@ -192,9 +201,19 @@ class TableauSite:
                     "this user may not see it. Create it, correct `project:`, or set "
                     "create_project: true."
                 )
-            item = item or self.tsc.projects.create(TSC.ProjectItem(name, parent_id=parent))
-            parent = item.id
+            parent = (item or self._new_project(name, parent)).id
         return str(parent)
+
+    def _new_project(self, name: str, parent: str | None) -> TSC.ProjectItem:
+        try:
+            return self.tsc.projects.create(TSC.ProjectItem(name, parent_id=parent))
+        except TSC.ServerResponseError as error:
+            if error.code != _PROJECT_EXISTS:
+                raise
+            raise NotListedError(
+                f'A project "{name}" is there already, but this user may not see it, or the '
+                "server's lists do not show it yet. Run again, or give this user View on it."
+            ) from error
 
     @_asks("Looking for data source {luid}")
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
@@ -337,68 +356,92 @@ class TableauSite:
             has received this request before.
 
         Raises:
-            RefusedError: the server refused the request; nothing happened.
+            NoUpdatesError: the server lets this user not update this data source.
+            BusyError: another job changes it now.
+            RefusedError: the server refused the request for another reason. In these three cases,
+                nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
         self.tsc.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")
-        path = f"{luid}/connections/{connection}" if connection else luid
-        # TSC's own call would also upload the payload, which has already been done.
-        endpoint = self.tsc.datasources
         try:
-            answer = endpoint.patch_request(
-                f"{endpoint.baseurl}/{path}/data",
-                batch.encode(),
-                "application/json",
-                parameters={
-                    "headers": {"requestid": request_id},
-                    "params": {"uploadSessionId": upload} if upload else {},
-                },
-            )
+            answer = self._patch(luid, batch, upload, request_id, connection)
         except TSC.ServerResponseError as error:
-            if error.code == _RECEIVED_BEFORE:
-                return None
+            if refused := update_refused(error, luid, self.hide):
+                raise refused from error
             raise
         jobs = TSC.JobItem.from_response(answer.content, self.tsc.namespace)
         return jobs[0].id if jobs else None
 
+    def _patch(
+        self, luid: str, batch: str, upload: str | None, request_id: str, connection: str | None
+    ) -> requests.Response:
+        path = f"{luid}/connections/{connection}" if connection else luid
+        # TSC's own call would also upload the payload, which has already been done.
+        endpoint = self.tsc.datasources
+        return endpoint.patch_request(
+            f"{endpoint.baseurl}/{path}/data",
+            batch.encode(),
+            "application/json",
+            parameters={
+                "headers": {"requestid": request_id},
+                "params": {"uploadSessionId": upload} if upload else {},
+            },
+        )
+
+    def job(self, job_id: str) -> Job | NoJob:
+        """Return a job, or why the server tells nothing of it."""
+        try:
+            return self._job(job_id)
+        except SignInError:
+            # Servers before 2025.1 answer connected apps so, even in a new session that reads.
+            options = TSC.RequestOptions(pagesize=1)
+            self.ask("Looking for data sources", lambda: self.tsc.datasources.get(options))
+            return NoJob.HIDDEN
+
     @_asks("Asking for job {job_id}")
-    def job(self, job_id: str) -> Job | None:
-        """Return a job; None if the server no longer knows it, or hides it from this user."""
+    def _job(self, job_id: str) -> Job | NoJob:
         try:
             job = rest.job(self.tsc, job_id)
         except TSC.ServerResponseError as error:
-            if error.code in _JOB_NOT_FOUND or error.code.startswith("403"):
-                return None
+            if error.code in _JOB_NOT_FOUND:
+                return NoJob.GONE
+            if error.code.startswith("403"):
+                return NoJob.HIDDEN
             raise
         return replace(job, notes=self.hide(job.notes))
 
-    def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
-        """Return the updates and publishes of data sources with this name, in any project.
+    def may_read_jobs(self) -> bool:
+        """Return whether this user may ask for jobs by their ids."""
+        # A user who may not is told so of any job, also of one that there never was.
+        return self.job("00000000-0000-4000-8000-000000000000") is not NoJob.HIDDEN
 
-        None if this user may not list the jobs of the site; usually only administrators may.
+    def jobs(
+        self, *, name: str, since: datetime, words: Mapping[str, JobKind] = MappingProxyType({})
+    ) -> Sequence[Job] | None:
+        """Return the jobs that may publish or update data sources with this name, in any project.
+
+        None if the server does not tell: this user may not list the jobs of the site, as usually
+        only administrators may; or see `job_list.may_be_of`.
 
         Args:
             since: by the server's clock; jobs created before are left out.
+            words: for kinds of jobs, as this site was seen to use them.
         """
+        found = self._listed_jobs(since)
+        return None if found is None else job_list.may_be_of(name, found, words)
+
+    def words_of_jobs(self, *, since: datetime) -> Mapping[str, str] | None:
+        """Return the words for the kinds of listed jobs, by id; None if this user may list none."""
+        listed = self._listed_jobs(since)
+        return listed if listed is None else {str(e.id): e.type or "" for e in listed}
+
+    def _listed_jobs(self, since: datetime) -> Sequence[TSC.BackgroundJobItem] | None:
+        """The jobs of the site; None if this user may not list them."""
         # Servers before 2025.3 never list jobs for connected apps, even in a new session.
         with suppress(SignInError):
-            return self._jobs(name, since)
+            list_jobs = partial(job_list.listed, self.tsc, since)
+            return self.ask("Listing the jobs of the site", list_jobs)
         return None
-
-    @_asks('Asking for the jobs of "{name}"')
-    def _jobs(self, name: str, since: datetime) -> Sequence[Job] | None:
-        options = TSC.RequestOptions()
-        field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
-        options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
-        try:
-            found = list(rest.every(self.tsc.jobs, options))
-        except TSC.ServerResponseError as error:
-            if error.code.startswith("403"):
-                return None
-            raise
-        # Some names cannot be written in a filter, so titles are compared here.
-        jobs = [rest.listed_job(item) for item in found if rest.same_name(item.title, name)]
-        return [job for job in jobs if job]
 
     def cancel(self, job_id: str) -> bool:
         """Cancel a job; return whether it is now certain never to take effect."""
@@ -406,7 +449,9 @@ class TableauSite:
         with suppress(RefusedError, SignInError):
             self.ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
-        return status is not None and status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
+        if isinstance(status, NoJob):
+            return False
+        return status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
     @_asks("Tagging data source {luid}")
     def tag(self, luid: str, tags: Collection[str]) -> None:
@@ -479,16 +524,16 @@ class TableauSite:
 
     @_asks("Reading the metadata of data source {luid}")
     def metadata(self, luid: str) -> Metadata:
-        """Read the content of the data source's `.tds`."""
-        with TemporaryDirectory() as folder:
-            with downloads_up_to(LARGEST):
-                file = self.tsc.datasources.download(luid, folder, include_extract=False)
-            try:
-                return read_metadata(rest.tds_in(Path(file)))
-            except ValueError as error:
-                raise RefreshError(
-                    f"The server sent data source {luid} in a form that cannot be read: {error}."
-                ) from error
+        """Read the content of the data source's `.tds`, and nothing that comes after it."""
+        try:
+            # A server sends a package also without its extract, and perhaps with its data.
+            with rest.content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
+                tds = tds_of(answer.iter_content(_PIECE), limit=LARGEST)
+            return read_metadata(tds)
+        except ValueError as error:
+            raise RefreshError(
+                f"The server sent data source {luid} in a form that cannot be read: {error}."
+            ) from error
 
     @_asks("Counting the rows of data source {luid}")
     def count(

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-
-import obstore
 
 from tableau_pipeline.core.checkpoint import (
     NEW_METADATA,
@@ -16,21 +13,17 @@ from tableau_pipeline.core.checkpoint import (
     SiteBehaviour,
     TableContent,
 )
-from tableau_pipeline.core.declaration import file_name
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
+from tableau_pipeline.errors import DriftError, NotListedError, RefreshError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
-from tableau_pipeline.extracts.desired import Declared, lost
+from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import NOTHING, Merge, conflict_phrases, is_about
-from tableau_pipeline.metadata.tds import pack
-from tableau_pipeline.objects.stores import opened, scratch, store_errors
 from tableau_pipeline.publishing.about import AboutOnServer, describe
-from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables, work_in
+from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
+from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.report import phase
 from tableau_pipeline.refresh.send import Sender, Sent, changed_since, completed, move, tag
@@ -82,7 +75,7 @@ class Delivery:
         remote = self._in_place()
         target = self._target(plan, desired, size=extract.size if extract else 0)
         if isinstance(plan, Publish) and extract:
-            sent = self._published(plan, extract, target, remote)
+            sent = self._publisher.publish(plan, extract, target, remote)
             # At once: whoever owned it is known only until this refresh ends.
             sent = self._proved(self._given_back(sent, remote))
             if not plan.merged:
@@ -113,7 +106,7 @@ class Delivery:
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
             # The last comparison still stands.
-            kept = ("unreconciled", "changed_at", "compared_at")
+            kept = ("unreconciled", "changed_at", "compared_at", "late_window")
             history |= {name: getattr(before, name) for name in kept}
         metadata = before.metadata if before else None
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
@@ -139,6 +132,8 @@ class Delivery:
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             owner=base.owner or owner,
             written=self._written(plan),
+            # An update is what tries it again.
+            no_updates=before.no_updates if before and not isinstance(plan, UpdateTables) else None,
             behaviour=before.behaviour if before else SiteBehaviour(),
             **history,
         )
@@ -174,8 +169,17 @@ class Delivery:
 
     def _project(self) -> str:
         """The id of the declared project, which is created only now if it is to be."""
-        declared = self.content.declaration
-        return self.sender.server.project(declared.project, create=declared.create_project)
+        declared, jobs = self.content.declaration, self.sender.jobs
+        until = jobs.server.now() + timedelta(seconds=jobs.timeouts.listing)
+        for pause in jobs.pauses():
+            try:
+                return jobs.server.project(declared.project, create=declared.create_project)
+            except NotListedError:
+                # It was created a moment ago, which the server's lists do not show yet.
+                if jobs.server.now() >= until:
+                    raise
+                jobs.sleep(pause)
+        raise AssertionError("pauses have no end")
 
     def _updated(
         self, deltas: Sequence[Delta], target: Checkpoint, remote: RemoteDatasource
@@ -198,81 +202,19 @@ class Delivery:
             raise ValueError("an update has at least one part")
         return replace(sent, distrust=distrust)
 
-    def _published(
-        self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
-    ) -> Sent:
-        base, server, saved = self.base, self.sender.server, None
-        is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
-        if remote and base.is_edited and (is_bare or not base.is_ours):
-            saved = keep(
-                server,
-                remote,
-                location=self.kept,
-                name=f"{file_name(self.content.declaration.key)} {self.now():%Y-%m-%d %H%M%S}",
-            )
-        project_id = remote.project_id if remote else self._project()
-        try:
-            if plan.merged and remote and self.merged:
-                sent = self._with_metadata(self.merged, extract, target, remote)
-            else:
-                publish = self.sender.publish
-                sent = publish(extract.path, target, plan.mode, to=remote, project_id=project_id)
-        except RefusedError as error:
-            if plan.mode is not PublishMode.REPLACE or remote is None or base.metadata is None:
-                raise
-            # A server that does not know the mode keeps the metadata if the file brings them.
-            held = self.merged
-            if held is None or held.tds is None:
-                held = self.declared.merged(base.metadata, None, is_edited=True)
-            if held is None or held.tds is None:
-                raise
-            self.sender.jobs.log.warning("%s It is published with its metadata instead", error)
-            sent = self._with_metadata(held, extract, target, remote)
-        if plan.mode is PublishMode.REPLACE and not base.is_ours:
-            check_kept(server, sent.remote, base.metadata, saved=saved)
-        if remote is None or saved is None:
-            return sent
-        warning = f'"{remote.name}" was saved as {saved} before it was replaced'
-        return replace(sent, warnings=(*sent.warnings, warning))
-
-    def _with_metadata(
-        self,
-        merged: Merge,
-        extract: Extract,
-        target: Checkpoint,
-        remote: RemoteDatasource,
-        *,
-        is_edited: bool | None = None,
-    ) -> Sent:
-        """Publish a file with metadata, in which people may have worked, by default as observed."""
-        if merged.tds is None:
-            raise ValueError("only a .tds can be published")
-        package = extract.path.with_suffix(".tdsx")
-        with phase(self.seconds, "build"):
-            pack(merged.tds, extract.path, package)
-        try:
-            sent = self.sender.publish(
-                package,
-                target,
-                PublishMode.OVERWRITE,
-                to=remote,
-                project_id=remote.project_id,
-                keeps_work=self.base.is_edited if is_edited is None else is_edited,
-            )
-        except RefusedError as error:
-            if not merged.phrase:
-                raise
-            raise RefusedError(
-                f"{error} The file was a .tdsx package, to bring along what is declared "
-                f"({merged.phrase}). If that is why: remove that from the declaration, or have "
-                "the server take such packages"
-            ) from error
-        sent = replace(sent, merged=merged)
-        changed = lost(merged.tds, sent.metadata, self.declared) if sent.metadata else ()
-        if not changed:
-            return sent
-        warning = f"The server holds other metadata than were published: {'; '.join(changed)}"
-        return replace(sent, warnings=(warning,))
+    @property
+    def _publisher(self) -> Publisher:
+        return Publisher(
+            declaration=self.content.declaration,
+            base=self.base,
+            sender=self.sender,
+            project=self._project,
+            kept=self.kept,
+            now=self.now,
+            seconds=self.seconds,
+            declared=self.declared,
+            merged=self.merged,
+        )
 
     def _declared_set(self, mode: PublishMode, sent: Sent, extract: Extract) -> Sent:
         """Set the declared metadata in those that the server has made of a file without any."""
@@ -293,7 +235,8 @@ class Delivery:
         known["metadata"] = sent.target.metadata if is_edited else None
         target = completed(sent.target, sent.remote, **known)
         try:
-            again = self._with_metadata(merged, extract, target, sent.remote, is_edited=is_edited)
+            publish = self._publisher.with_metadata
+            again = publish(merged, extract, target, sent.remote, is_edited=is_edited)
             again = self._proved(again)
         except DriftError as error:
             return replace(sent, warnings=(*sent.warnings, f"{error} Its metadata is not set yet"))
@@ -363,50 +306,4 @@ def tell(
         target=completed(target, sent.remote, written=names),
         problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
         distrust=sent.distrust or distrust,
-    )
-
-
-def keep(server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str) -> str:
-    """Save what people made in a data source, with the rest of it; return the path or URL.
-
-    Args:
-        location: a folder, or the URL of one in an object store.
-        name: of the file, without its suffix.
-
-    Raises:
-        RefreshError: it cannot be saved.
-    """
-    try:
-        with TemporaryDirectory(prefix="keep ", dir=scratch()) as folder:
-            package = server.download(remote.luid, Path(folder))
-            file = f"{name}{package.suffix}"
-            with store_errors("Writing", f"{location}/{file}"):
-                obstore.put(opened(location), file, package)
-            return f"{location}/{file}"
-    except OSError as error:
-        raise RefreshError(
-            f'"{remote.name}" cannot be saved in {location} before it is replaced: {error}. '
-            "Nothing was sent"
-        ) from error
-
-
-def check_kept(
-    server: TableauSite,
-    remote: RemoteDatasource,
-    before: Metadata | None,
-    *,
-    saved: str | None,
-) -> None:
-    """Check that the server has kept the metadata over a publish in mode Replace.
-
-    Raises:
-        RefreshError: it has not.
-    """
-    if before and server.metadata(remote.luid).digest == before.digest:
-        return
-    raise RefreshError(
-        f'"{remote.name}" was taken over by a publish in mode Replace, which should keep the '
-        f"metadata, but the server changed it. It held {work_in(before)}. The data source as "
-        f"it was before is in {saved}: copy that work back with Tableau Desktop. Its rows "
-        "are those of the models now, and the next run goes on from there"
     )

@@ -1,93 +1,18 @@
-"""Recover and observe: what the server holds, by our records and by what it shows."""
+"""Observe: what the server holds, by our records and by what it shows."""
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Declaration
-from tableau_pipeline.core.drift import Change, RemoteDatasource, Window, revisions_of
-from tableau_pipeline.core.journal import History, Intent, Recovered
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window, revisions_of
+from tableau_pipeline.core.journal import Intent, Recovered
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.document import Metadata
-from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import HeldClaim
+from tableau_pipeline.refresh.effects import SLACK
 from tableau_pipeline.refresh.reconcile import Reconciler
-
-
-def recover(history: History, jobs: Jobs | None, claim: HeldClaim | None) -> Recovered:
-    """Find out what became of the requests of earlier refreshes, and record it.
-
-    Nothing is ever sent again: if an outcome is not known, the next publish is a full one.
-
-    Args:
-        jobs: of the server; None if it is not to be asked.
-        claim: of the refresh; None if it only looks, and so neither waits nor records anything.
-
-    Raises:
-        RefreshError: a request may still take effect, so nothing else may be sent.
-    """
-    recovered = history.recovered
-    for intent in history.intents:
-        if jobs and not intent.outcome:
-            intent = _resolved(intent, jobs, claim)
-        recovered = recovered.after(intent)
-    if claim and history.intents:
-        recovered = recovered.recorded_by(claim.number)
-        claim.journal.append(recovered)
-    return recovered
-
-
-def _resolved(intent: Intent, jobs: Jobs, claim: HeldClaim | None) -> Intent:
-    """The open request with its outcome; left open if the refresh only looks, and it is not known.
-
-    Left open, it is planned for as if it were lost.
-    """
-    outcome, note = Outcome.LOST, "its outcome cannot be determined"
-    status = None
-    if intent.job_id:
-        status = jobs.wait(intent.job_id) if claim else jobs.server.job(intent.job_id)
-        if status and status.outcome:
-            outcome, note = status.outcome, status.notes
-        elif status is None:
-            jobs.log.warning("The server no longer knows job %s", intent.job_id)
-    if outcome is Outcome.LOST:
-        if claim is None:
-            return intent
-        _wait_for_unknown(intent, jobs)
-    jobs.log.info("An interrupted refresh had sent its %s: %s %s", intent.action, outcome, note)
-    intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
-    if claim:
-        claim.journal.append(intent)
-    return intent
-
-
-def _wait_for_unknown(intent: Intent, jobs: Jobs) -> None:
-    """Wait until a request can no longer run, whether the server received it or not."""
-    remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
-    # A job is listed by the name of its data source, which another user may have changed.
-    for name in {intent.name, remote.name if remote else intent.name}:
-        # The server cuts off fractions, so a job of the same second would seem older.
-        found = jobs.server.jobs(name=name, since=intent.recorded_at.replace(microsecond=0))
-        if found is None:
-            until = intent.recorded_at + timedelta(seconds=jobs.timeouts.queue + jobs.timeouts.job)
-            if jobs.server.now() >= until:
-                return
-            raise RefreshError(
-                f"An interrupted refresh sent a request ({intent.action}) that the server may have "
-                "received, and which job that became is not known, nor may this user list jobs. "
-                f"Nothing is sent beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or "
-                "let the user list jobs (site administrator)."
-            )
-        for job in found:
-            if job.outcome is None:
-                jobs.wait(job.id)
-
-
-# The largest difference between the times that a server gives to a request and to its result.
-_SLACK = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +125,19 @@ def _declared_move(
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Observes the data source of a declaration; `tags` are those that it has if it is ours."""
+    """Observes the data source of a declaration.
+
+    Attributes:
+        tags: those that the data source has if it is ours.
+        is_look: the metadata are to be read even if they are as they were.
+    """
 
     declaration: Declaration
     server: TableauSite
     reconciler: Reconciler
     tags: frozenset[str]
     log: logging.Logger
+    is_look: bool = False
 
     def observe(self, recovered: Recovered, project_id: str | None) -> Base:
         """Find the data source, and check whether it is as our records state.
@@ -228,7 +159,7 @@ class Observer:
             remote, strays = self._find_by_tag(project_id)
         if remote is None:
             return Base(remote=None, checkpoint=checkpoint)
-        metadata = self.server.metadata(remote.luid)
+        metadata = self._metadata(remote, recovered)
         base = Base(
             remote=remote,
             is_ours=named or self.declaration.tag in remote.tags,
@@ -257,6 +188,15 @@ class Observer:
             return replace(base, distrust=recovered.distrust)
         return self._verified(base, checkpoint, recovered, remote)
 
+    def _metadata(self, remote: RemoteDatasource, recovered: Recovered) -> Metadata:
+        """The content of its `.tds`, which is read only if it may have changed."""
+        record = recovered.record
+        if record and record.held and record.luid == remote.luid and not self.is_look:
+            is_known = not (recovered.distrust or record.distrust or recovered.sent)
+            if is_known and remote.stamp == (record.updated_at, record.revision):
+                return Metadata(record.held.digest, columns=None, source=record.held.source)
+        return self.server.metadata(remote.luid)
+
     def _verified(
         self, base: Base, checkpoint: Checkpoint, recovered: Recovered, remote: RemoteDatasource
     ) -> Base:
@@ -264,8 +204,9 @@ class Observer:
         sent, change = recovered.sent, Change.since(checkpoint, remote)
         if sent:
             # The request that was interrupted may have led to it.
+            job = self.server.job(sent.job_id) if sent.job_id else NoJob.GONE
             change = Change(
-                Window.of(self.server.job(sent.job_id)) if sent.job_id else None,
+                Window.of(job) if isinstance(job, Job) else None,
                 (sent.before, sent.before_revision) if sent.before else None,
                 remote.stamp,
                 revisions=revisions_of(checkpoint.behaviour, is_update=sent.mode is None),
@@ -339,7 +280,7 @@ class Observer:
             intent is not None
             and intent.outcome in (None, Outcome.DONE, Outcome.LOST)
             and remote.owner_id == self.server.user_id
-            and remote.created_at >= intent.recorded_at.replace(microsecond=0) - _SLACK
+            and remote.created_at >= intent.recorded_at.replace(microsecond=0) - SLACK
             and not remote.keys - {self.declaration.key}
             and self._other_instance(remote) is None
         )

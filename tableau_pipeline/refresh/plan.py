@@ -330,6 +330,12 @@ def _in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | No
     return "asked for (full: true)" if options.full else None
 
 
+def in_full(changed: Changed, why: str) -> Publish:
+    """Publish changed tables in full, because no update may be sent."""
+    reason = f"full publish: {_new_content(changed.tables)}; {why}"
+    return Publish(PublishMode.REPLACE, reason)
+
+
 def by_size(
     declaration: Declaration, changed: Changed, delta: Delta, *, limit: int, pieces: int
 ) -> NoChange | UpdateTables | Publish:
@@ -346,27 +352,28 @@ def by_size(
         return NoChange(f"the files of {tables} changed, but not the rows in them")
     reason, size = _new_content(changed.tables), megabytes(bytes_)
 
-    def in_full(why: str) -> Publish:
-        return Publish(PublishMode.REPLACE, f"full publish: {reason}; {why}")
-
     cap, growth = declaration.republish.after, declaration.republish.growth
     if cap is not None and checkpoint.updates >= cap:
         return in_full(
-            f"{checkpoint.updates} updates since the last full publish (republish.after: {cap})"
+            changed,
+            f"{checkpoint.updates} updates since the last full publish (republish.after: {cap})",
         )
     if checkpoint.size and bytes_ > checkpoint.size:
         full = megabytes(checkpoint.size)
-        return in_full(f"the update of {size} is larger than the full file of {full}")
+        return in_full(changed, f"the update of {size} is larger than the full file of {full}")
     grown = checkpoint.grown + bytes_
     if checkpoint.size and grown > growth * checkpoint.size:
         return in_full(
+            changed,
             f"updates since the last full publish would total {megabytes(grown)}, the file has "
-            f"{megabytes(checkpoint.size)} (limit: {growth:g}x, republish.growth)"
+            f"{megabytes(checkpoint.size)} (limit: {growth:g}x, republish.growth)",
         )
     too_large = f"the update of {size} exceeds the limit of {megabytes(limit)} for payloads"
     if bytes_ > limit and not pieces:
         splits = declaration.on_oversize == "split"
-        return in_full(too_large + (", and it cannot be split below that" if splits else ""))
+        return in_full(
+            changed, too_large + (", and it cannot be split below that" if splits else "")
+        )
     split = f"; split, because {too_large}" if pieces else ""
     return UpdateTables(
         tables={name: counts.whole for name, counts in delta.counts.items()},

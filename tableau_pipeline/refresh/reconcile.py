@@ -25,6 +25,7 @@ from tableau_pipeline.extracts.compare import (
 from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.effects import Likeness
 
 # Seconds until the server is asked again. A cache of it may have held the former rows.
 _PAUSE = 5
@@ -74,6 +75,18 @@ class Reconciler:
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
         return self._downloaded(checkpoint, remote, values=True)
+
+    def likeness(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Likeness:
+        """Tell how what is published compares with a checkpoint: by values, or by counts."""
+        found = self.compare_rows(checkpoint, remote)
+        by_values = not found.skipped
+        if found.skipped and self.declaration.reconcile and self._rule.by != "download":
+            found = self._asked(checkpoint, remote)
+        if found.skipped:
+            return None
+        if found.problem:
+            return "differs"
+        return "equal" if by_values else "counts"
 
     def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         """Compare the values if the file may be read, or else as a refresh does."""

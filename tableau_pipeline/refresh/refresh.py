@@ -1,56 +1,38 @@
 """One refresh of one data source: claim, recover, observe, plan, deliver, reconcile, record.
 
-Before each request that changes the data source, `deliver` stores an intent in the journal, and the
-id of the server's job as soon as it is known. If the process dies before the outcome is stored, the
-next refresh of the data source finds the intent open, and `recover` sends nothing again:
-
-* Its job is known: `recover` waits for it. If it was done, the server should hold what the intent
-  describes; `observe` confirms that by time stamp or by rows. If it was cancelled or failed, the
-  server holds what it held before. A cancelled change is planned again; after a failed one, the
-  refresh is a full publish, as the same update would only fail again.
-* Its job is not known: no other request is sent while a job that it could have become may still
-  run. `recover` waits for such jobs; where the server does not list them, it refuses until the time
-  limits of jobs have passed. What the server holds then is not known.
-
 No update builds on what is not known or not confirmed, or on what another user may have changed:
 `distrust` says why, wherever it stands, and also in records. The refresh that finds it is a full
 publish.
 """
 
-import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 
-from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
-from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
-from tableau_pipeline.core.drift import Timeouts
-from tableau_pipeline.core.journal import History, Journal, Recovered, read_history
-from tableau_pipeline.core.snapshot import Snapshots
-from tableau_pipeline.errors import Check, DriftError, RefusedError
+from tableau_pipeline.core.checkpoint import Checkpoint, Held, NoUpdates, TableContent
+from tableau_pipeline.core.declaration import tags_of
+from tableau_pipeline.core.journal import History, Recovered, read_history
+from tableau_pipeline.core.site_record import SiteRecord
+from tableau_pipeline.errors import Check, DriftError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
+from tableau_pipeline.extracts.checks import readable
 from tableau_pipeline.extracts.compare import (
     Reconciliation,
     ReconciliationError,
-    layout_changes,
-    published_tables,
+    layout_differences,
 )
 from tableau_pipeline.extracts.delta import Delta, counts, remove, total
-from tableau_pipeline.extracts.desired import Declared, Models
-from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.metadata.fields import Inherited
-from tableau_pipeline.metadata.merge import Merge, Written, is_about
+from tableau_pipeline.extracts.desired import Declared
+from tableau_pipeline.metadata.merge import Merge, Written, conflict_phrases, is_about
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.deliver import Delivery, tell
-from tableau_pipeline.refresh.observe import Base, Observer, recorded, recover
+from tableau_pipeline.refresh.effects import Effects
+from tableau_pipeline.refresh.observe import Base, Observer, recorded
 from tableau_pipeline.refresh.plan import (
     Accept,
     Changed,
@@ -64,68 +46,19 @@ from tableau_pipeline.refresh.plan import (
     by_size,
     decide,
     guard_problems,
+    in_full,
     lost_credentials,
     not_ours,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler
+from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.report import Report, phase, summary
-from tableau_pipeline.refresh.send import Sender, Sent, completed
+from tableau_pipeline.refresh.send import LostError, Sender, Sent, SentError, completed
+from tableau_pipeline.refresh.setup import Setup, newest_models
+from tableau_pipeline.refresh.updates import record_of, whole_files
 
 # What is logged of each decision, with its reason.
 DECISION = "Decision: %s. Reason: %s"
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """A data source, and everything that its refreshes work with.
-
-    Attributes:
-        snapshots: the versions of the models. The newest are read only once the claim is held,
-            because an older version must not be published last.
-        server: opens a session when it is first needed.
-        folder: the folder for built files, the same for every run of a data source.
-        kept: the folder, or its URL in an object store, for data sources with the work of people,
-            as they were before they were replaced.
-        now: returns the time of the refresh, from which rolling windows count.
-        sleep: takes seconds.
-        takeover: take over data sources that another deployment publishes.
-        link: the address of the asset in Dagster's web UI; None if that is not known.
-        inherited: what is said of the models' columns elsewhere, by model and column.
-    """
-
-    declaration: Declaration
-    snapshots: Snapshots
-    journal: Journal
-    server: Callable[[], AbstractContextManager[TableauSite]]
-    hyper: Callable[[], Hyperd]
-    folder: Path
-    kept: Path | str
-    log: logging.Logger
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    sleep: Callable[[float], None] = time.sleep
-    takeover: bool = False
-    link: str | None = None
-    inherited: Inherited = field(default_factory=dict)
-
-    @property
-    def written(self) -> Path | str:
-        """The folder, or its URL, of the values of metadata that refreshes have set."""
-        if isinstance(self.kept, str):
-            return f"{self.kept.rpartition('/')[0]}/metadata"
-        return self.kept.with_name("metadata")
-
-    def builder(self, models: Models) -> Builder:
-        """The builder of files from these models."""
-        return Builder(
-            declaration=self.declaration,
-            models=models,
-            snapshots=TypedSnapshots(self.snapshots, self.declaration.types),
-            hyper=self.hyper,
-            folder=self.folder / "extracts" / file_name(self.declaration.key),
-            now=self.now,
-            log=self.log,
-        )
 
 
 def refresh(setup: Setup, options: Options) -> Report:
@@ -149,12 +82,13 @@ def refresh(setup: Setup, options: Options) -> Report:
                 return phases.rehearse(planned)
             try:
                 sent = phases.deliver(planned)
-            except DriftError as error:
-                # Nothing was sent: what recovery found still holds, and the server is observed
-                # again, but not a third time.
-                if is_last:
+            except (DriftError, NoUpdatesError, SentError) as error:
+                # Nothing took effect, or nobody knows: the server is observed again, but not a
+                # third time.
+                if is_last or not phases.may_go_on(planned, error):
                     raise
                 setup.log.warning("%s", error)
+                past = past.after(error.intent) if isinstance(error, SentError) else past
                 continue
             if sent.distrust is None or is_last:
                 break
@@ -167,7 +101,7 @@ def refresh(setup: Setup, options: Options) -> Report:
             sent = phases.tell(sent, found)
         finally:
             # If the comparison breaks off, what was sent is known all the same.
-            checkpoint = phases.record(sent, found)
+            checkpoint = phases.record(planned, sent, found)
         if found and found.problem:
             raise ReconciliationError(found)
         return phases.report(planned, sent, found, checkpoint)
@@ -215,6 +149,7 @@ class _Phases:
         self._moves: dict[str, str] = {}
         self._warnings: list[str] = []
         self._teller: Callable[..., Sent] | None = None
+        self._no_updates: NoUpdates | None = None
 
     @property
     def _server(self) -> TableauSite:
@@ -246,20 +181,30 @@ class _Phases:
     def _sender(self) -> Sender:
         if self._claim is None:
             raise ValueError("only a claimed data source is sent to")
-        return Sender(self._claim, self._jobs, self._tags, self._seconds)
+        claim, seconds = self._claim, self._seconds
+        return Sender(claim, self._jobs, self._tags, self._record, self._effects, seconds)
+
+    @cached_property
+    def _effects(self) -> Effects:
+        return Effects(self._server, self._reconciler.likeness)
+
+    @cached_property
+    def _record(self) -> SiteRecord:
+        return record_of(self._server, self._setup.sites)
 
     def recover(self) -> Recovered:
         """Find out what became of what earlier refreshes have sent."""
         with phase(self._seconds, "recover"):
-            jobs = None if self._options.offline else self._jobs
-            return recover(self._history, jobs, self._claim)
+            effects = None if self._options.offline else self._effects
+            return recover(self._history, self._sender if self._claim else None, effects)
 
     def observe(self, past: Recovered) -> Base:
         """Look at the data source on the server."""
         if self._options.offline:
             return recorded(self._declaration, past)
         declaration, server = self._declaration, self._server
-        observer = Observer(declaration, server, self._reconciler, self._tags, self._setup.log)
+        log, is_look = self._setup.log, not self._options.sends
+        observer = Observer(declaration, server, self._reconciler, self._tags, log, is_look)
         # It is created only when a file is sent: a refused refresh must not leave an empty project.
         if declaration.create_project or self._options.audit:
             return observer.observe(past, server.find_project(declaration.project))
@@ -275,6 +220,19 @@ class _Phases:
 
     def plan(self, base: Base) -> Planned:
         """Read the models, and decide; a changed table decides by the size of its update."""
+        planned = self._planned(base)
+        held = base.metadata
+        if held and not held.tds and self._site and isinstance(planned.plan, Publish | Refuse):
+            # What records tell of it is enough only while it stays as it is.
+            read = self._server.metadata(planned.base.remote.luid) if planned.base.remote else None
+            planned = self._planned(replace(base, metadata=read))
+        plan = planned.plan
+        if not isinstance(plan, Refuse):
+            # The refusal itself says it.
+            self._setup.log.info(DECISION, planned.report.decision, planned.report.reason)
+        return planned
+
+    def _planned(self, base: Base) -> Planned:
         declaration = self._declaration
         with phase(self._seconds, "plan"):
             if self._options.metadata_only:
@@ -292,7 +250,10 @@ class _Phases:
             )
             plan, deltas = decide(facts, self._options), []
         if isinstance(plan, Changed):
-            plan, deltas = self._by_size(plan, desired)
+            if why := self._whole_files(plan):
+                plan = in_full(plan, why)
+            else:
+                plan, deltas = self._by_size(plan, desired)
         if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
             # A publish checks all tables anyway. Otherwise a key that was declared since then would
             # pass unchecked until the next change of the rows.
@@ -310,10 +271,45 @@ class _Phases:
             wanted=declared.wanted,
             merged=merged,
         )
-        if not isinstance(plan, Refuse):
-            # The refusal itself says it.
-            self._setup.log.info(DECISION, report.decision, report.reason)
         return Planned(base, desired, plan, report, declared, merged, deltas)
+
+    def _reads_jobs(self) -> bool:
+        # A dry run neither claims nor remembers.
+        return self._sender.reads_jobs() if self._claim else self._server.may_read_jobs()
+
+    def _whole_files(self, changed: Changed) -> str | None:
+        """Why only whole files are to be sent; None if an update may be."""
+        if self._site is None:
+            return None
+        found = whole_files(
+            self._server,
+            self._record,
+            self._no_updates or changed.checkpoint.no_updates,
+            reads_jobs=self._reads_jobs,
+            declaration=self._declaration.digest(),
+            now=self._setup.now(),
+        )
+        if found is None:
+            return None
+        self._warnings += filter(None, [found.warning])
+        return found.why
+
+    def may_go_on(self, planned: Planned, error: RefreshError) -> bool:
+        """Whether another attempt may do what this one could not; remember what it must not try."""
+        if isinstance(error, DriftError | LostError):
+            return True
+        if not isinstance(planned.plan, UpdateTables):
+            return False
+        before = planned.base.checkpoint and planned.base.checkpoint.no_updates
+        self._no_updates = NoUpdates(
+            why=str(error),
+            # A job may fail for a passing reason, but not at two changes that follow each other.
+            is_final=isinstance(error, NoUpdatesError) or before is not None,
+            since=self._setup.now(),
+            declaration=self._declaration.digest(),
+            version=self._server.tsc.version,
+        )
+        return True
 
     def _metadata(
         self, desired: Mapping[str, TableContent], base: Base
@@ -341,12 +337,8 @@ class _Phases:
         declaration = self._declaration
         if base.remote is None or base.is_ours or not_ours(declaration, base, self._options):
             return ()
-        try:
-            found = published_tables(self._server, base.remote, self._setup.hyper)
-        except ValueError as error:
-            return (f"its tables cannot be read ({error})",)
-        columns = {name: each.columns for name, each in desired.items()}
-        return layout_changes(found, declaration, columns)
+        hyper, columns = self._setup.hyper, {name: e.columns for name, e in desired.items()}
+        return layout_differences(self._server, base.remote, hyper, declaration, columns)
 
     def _by_size(
         self, changed: Changed, desired: Mapping[str, TableContent]
@@ -402,7 +394,9 @@ class _Phases:
             declared=planned.declared,
             merged=planned.merged,
         )
-        sent = delivery.deliver(planned.plan, planned.deltas, planned.desired)
+        # They may be older than the newest ones.
+        with readable(self._setup.hyper, self._declaration, self._builder.models):
+            sent = delivery.deliver(planned.plan, planned.deltas, planned.desired)
         self._warnings += sent.warnings
         return sent
 
@@ -431,7 +425,18 @@ class _Phases:
             self._setup.log.warning("%s", text)
         return sent
 
-    def record(self, sent: Sent, found: Reconciliation | None) -> Checkpoint:
+    def _held(self, planned: Planned, sent: Sent) -> Held | None:
+        """The metadata on the server, if they are known to be as they were read last."""
+        metadata = planned.base.metadata
+        if isinstance(planned.plan, Publish):
+            metadata = sent.metadata
+        is_settled = not (sent.distrust or sent.warnings)
+        is_settled = is_settled and not (planned.merged and conflict_phrases(planned.merged))
+        if metadata is None or not is_settled:
+            return None
+        return Held(digest=metadata.digest, source=metadata.source)
+
+    def record(self, planned: Planned, sent: Sent, found: Reconciliation | None) -> Checkpoint:
         """Close the claim with the checkpoint that was reached."""
         target = sent.target
         if target is None or self._claim is None:
@@ -440,7 +445,9 @@ class _Phases:
         known: dict[str, object] = {"distrust": sent.distrust, "behaviour": behaviour}
         # What was adopted is seen to have been kept by now, or was told to have not; and the same
         # goes for its owner.
-        known |= {"adopted": None, "owner": None}
+        known |= {"adopted": None, "owner": None, "held": self._held(planned, sent)}
+        if self._no_updates:
+            known["no_updates"] = self._no_updates
         if found and found.problem:
             # No update may build on it until it is equal.
             known["distrust"] = found.problem
@@ -521,18 +528,3 @@ def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
         if not options.build_only and not options.offline:
             site = stack.enter_context(setup.server())
         yield _Phases(setup, options, builder, site, claim, history)
-
-
-@contextmanager
-def newest_models(setup: Setup) -> Generator[Builder]:
-    """The builder of files from the newest version of each model.
-
-    Raises:
-        RefusedError: a model has no snapshot, or cannot be published.
-    """
-    declaration = setup.declaration
-    declared = TypedSnapshots(setup.snapshots, declaration.types)
-    found = {model: declared.newest(model) for model in declaration.models}
-    models = checked_models(declaration, found)
-    with readable(setup.hyper, declaration, models):
-        yield setup.builder(models)

@@ -1,7 +1,7 @@
 """Send, and record enough for the next refresh to find out what became of it."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,15 +16,23 @@ from tableau_pipeline.core.checkpoint import (
     SiteBehaviour,
 )
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
-from tableau_pipeline.core.drift import Change, RemoteDatasource, Window, revisions_of
+from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.core.journal import Intent
-from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
+from tableau_pipeline.core.site_record import SiteRecord
+from tableau_pipeline.errors import (
+    BusyError,
+    DriftError,
+    NoUpdatesError,
+    RefreshError,
+    RefusedError,
+)
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
+from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.report import phase
 
 
@@ -58,6 +66,26 @@ class Sent:
     problems: tuple[str, ...] = ()
 
 
+class SentError(RefreshError):
+    """A request of ours came to nothing, as far as can be known.
+
+    Attributes:
+        intent: what was recorded of it.
+    """
+
+    def __init__(self, message: str, intent: Intent) -> None:
+        super().__init__(message)
+        self.intent = intent
+
+
+class NoReasonError(SentError):
+    """Its job failed, and the server does not say why."""
+
+
+class LostError(SentError):
+    """The server no longer knows its job, which is over, and nothing shows what it did."""
+
+
 def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> Checkpoint:
     """Return the checkpoint that was reached, with what the server shows of the data source."""
     stamp = {"updated_at": remote.updated_at, "revision": remote.revision}
@@ -78,6 +106,8 @@ class Sender:
 
     Attributes:
         tags: the tags of the data source that show that it is ours.
+        site: what the site was seen to do.
+        effects: looks at the data source where the server does not tell of jobs.
         seconds: by phase, of this refresh.
         sent: the number of requests that were sent.
         uploaded: the bytes that the present attempt has uploaded.
@@ -86,6 +116,8 @@ class Sender:
     claim: HeldClaim
     jobs: Jobs
     tags: frozenset[str]
+    site: SiteRecord
+    effects: Effects
     seconds: dict[str, float]
     sent: int = 0
     uploaded: int = 0
@@ -114,6 +146,8 @@ class Sender:
         Raises:
             RefusedError: the server refused; it holds what it held before.
             DriftError: another user changed the data source meanwhile; nothing was sent.
+            NoReasonError: the job failed, and the server does not say why.
+            LostError: the job is over, and nobody knows what it did.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         # The server goes by name: under the declared one, a data source that another user renamed
@@ -141,7 +175,7 @@ class Sender:
         to: RemoteDatasource,
         distrust: str | None = None,
     ) -> Sent:
-        """Change the published data; it raises what `publish` does.
+        """Change the published data; it raises what `publish` and `TableauSite.update` do.
 
         Args:
             batch: the actions as JSON; `payload` has the tables that they name.
@@ -176,6 +210,7 @@ class Sender:
             step=self.sent,
             recorded_at=self.server.now(),
             run_id=self.claim.claim.owner.run_id,
+            user=self.server.user_id,
             luid=to.luid if to else None,
             before=to.updated_at if to else None,
             before_revision=to.revision if to else None,
@@ -206,7 +241,10 @@ class Sender:
         with phase(self.seconds, "job"):
             try:
                 job_id = call()
-            except RefusedError as error:
+            except (RefusedError, BusyError) as error:
+                # A refusal is not always one: servers were seen to carry out what they answered so.
+                if isinstance(error, NoUpdatesError) and self._is_listed(intent):
+                    raise RefreshError(f"{error} All the same, it is listed. {_UNKNOWN}") from error
                 self._record(intent, outcome=Outcome.REFUSED, note=str(error))
                 raise
             # The server may have received the request or not, so the intent stays open.
@@ -214,7 +252,23 @@ class Sender:
                 raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
             self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
             intent = self._record(intent, job_id=job_id)
+            self._learn_word(intent)
             return self._took_effect(intent, before, doing=doing, actions=actions)
+
+    def _is_listed(self, intent: Intent) -> bool:
+        words, since = self.site.facts.job_words, intent.recorded_at.replace(microsecond=0)
+        found = self.server.jobs(name=intent.name, since=since, words=words)
+        return any(job.kind != "publish" for job in found or ())
+
+    def _learn_word(self, intent: Intent) -> None:
+        """Learn the word by which the site lists such a job, once."""
+        kind, facts = intent.job_kind, self.site.facts
+        if kind in facts.job_words.values() or facts.lists_jobs.get(intent.user) is False:
+            return
+        words = self.server.words_of_jobs(since=intent.recorded_at.replace(microsecond=0))
+        self.site.learn(lists_jobs={intent.user: words is not None})
+        if word := (words or {}).get(str(intent.job_id)):
+            self.site.learn(job_words={word: kind})
 
     def _took_effect(
         self, intent: Intent, before: RemoteDatasource | None, *, doing: str, actions: str
@@ -228,20 +282,129 @@ class Sender:
 
         # Our own time stamp will hide those that other users leave while the job is in the queue.
         status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
-        if status is None:
-            raise RefreshError(
-                f"{doing}: the server no longer knows job {intent.job_id}. {_UNKNOWN}"
-            )
+        if isinstance(status, NoJob):
+            return self._as_it_shows(intent, before, status, doing=doing)
+        self.site.learn(reads_jobs={intent.user: True})
         if status.outcome is not Outcome.DONE:
-            outcome = status.outcome or Outcome.FAILED
-            self._record(intent, outcome=outcome, note=status.notes)
-            raise RefreshError(
-                f"{doing}: job {intent.job_id} of the server {outcome}. "
-                f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
-                f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
-            )
+            raise self._failed(intent, status, doing=doing, actions=actions)
         self.claim.check_effect(intent)
-        return self._done(intent, before, Window.of(status), seen)
+        if intent.luid is None:
+            remote = self._created(intent, status.datasource)
+        else:
+            remote = found(self.server, intent.luid)
+        return self._done(intent, before, remote, Window.of(status), seen)
+
+    def _failed(self, intent: Intent, status: Job, *, doing: str, actions: str) -> RefreshError:
+        outcome = status.outcome or Outcome.FAILED
+        intent = self._record(intent, outcome=outcome, note=status.notes or None)
+        message = (
+            f"{doing}: job {intent.job_id} of the server {outcome}. "
+            f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
+            f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
+        )
+        # A code alone is no reason either.
+        if outcome is Outcome.FAILED and not any(map(str.isalpha, status.notes)):
+            return NoReasonError(message, intent)
+        return RefreshError(message)
+
+    def _as_it_shows(
+        self, intent: Intent, before: RemoteDatasource | None, why: NoJob, *, doing: str
+    ) -> Sent:
+        """Wait until the data source shows the effect of a job that cannot be asked for."""
+        self.learn_of(why, intent)
+        timeouts, is_over = self.jobs.timeouts, why is NoJob.GONE
+        seconds = timeouts.listing if intent.luid is None else timeouts.timestamp
+        seconds = seconds if is_over else timeouts.queue + timeouts.job
+        until, behaviour = self.server.now() + timedelta(seconds=seconds), self._behaviour(intent)
+        for pause in self.jobs.pauses():
+            if effect := self.effects.of(intent, is_over=is_over):
+                self.claim.check_effect(intent)
+                if effect.is_proved and is_over and before and intent.mode is None:
+                    moved = effect.remote.updated_at != before.updated_at
+                    self.site.learn(updates_move_stamp=moved)
+                end = max(self.server.now(), effect.remote.updated_at)
+                window = Window(intent.recorded_at, end)
+                sent = self._done(intent, before, effect.remote, window, ())
+                distrust = None if effect.is_proved else sent.distrust
+                return replace(sent, distrust=distrust, learnt=behaviour)
+            if self.server.now() >= until:
+                break
+            self.jobs.sleep(pause)
+        if is_over or self._can_no_longer_run(intent):
+            if is_over and intent.mode is None and not self.site.facts.updates_move_stamp:
+                self.site.learn(updates_move_stamp=False)
+            intent = self._record(intent, outcome=Outcome.LOST)
+            what = "the server no longer knows" if is_over else "this user may not ask for"
+            raise LostError(f"{doing}: {what} job {intent.job_id}. {_UNKNOWN}", intent)
+        raise RefreshError(
+            f"{doing}: this user may not ask for job {intent.job_id}, and for {seconds:.0f} s the "
+            f"data source has shown nothing of it. {_UNKNOWN}"
+        )
+
+    def _can_no_longer_run(self, intent: Intent) -> bool:
+        """Whether the limits of the server have passed, for the queue and for the job itself."""
+        limit = self.jobs.timeouts.queue + self.jobs.timeouts.job
+        return self.server.now() >= intent.recorded_at + timedelta(seconds=limit)
+
+    def learn_of(self, why: NoJob, intent: Intent) -> None:
+        """Remember what the server does not tell of jobs."""
+        if why is NoJob.GONE:
+            self.site.learn(loses_jobs=True)
+        elif self.site.facts.reads_jobs.get(intent.user) is not False:
+            self._learn_reads_jobs(may=False)
+
+    def reads_jobs(self) -> bool:
+        """Whether this user may ask for jobs; the server is asked once, before it matters."""
+        known = self.site.facts.reads_jobs.get(self.server.user_id)
+        if known is None:
+            self._learn_reads_jobs(may=(known := self.server.may_read_jobs()))
+        return known
+
+    def _learn_reads_jobs(self, *, may: bool) -> None:
+        self.site.learn(reads_jobs={self.server.user_id: may})
+        if not may:
+            self.jobs.log.warning(
+                "This user may not ask for jobs of the server, as Tableau lets administrators of "
+                "the site only: what a job did is read from the data source, which takes longer"
+            )
+
+    def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
+        """Whether the site itself explains a change that another user may have made.
+
+        Nobody else does the same twice right after us: what is seen again is what the site does.
+        """
+        facts, behaviour = self.site.facts, self._behaviour(intent)
+        late, is_publish = change.lateness(behaviour), intent.mode is not None
+        is_odd = change.made is not None and change.made not in change.revisions
+        if late is None or (is_odd and (is_publish or change.made != 1)):
+            return False
+        is_known = True
+        if late > behaviour.lag:
+            # The only new revision is that of our publish.
+            is_known = facts.was_late or (is_publish and change.made == 1)
+            learnt = {"stamp_lag": max(late, facts.stamp_lag)} if is_known else {"was_late": True}
+            self.site.learn(**learnt)
+        if is_odd:
+            is_known = is_known and facts.update_revisions == 1
+            self.site.learn(update_revisions=1)
+        return is_known
+
+    def _behaviour(self, intent: Intent) -> SiteBehaviour:
+        known = intent.target.behaviour if intent.target else SiteBehaviour()
+        lag = max(known.lag, self.site.facts.stamp_lag)
+        return known.model_copy(update={"lag": lag})
+
+    def _created(self, intent: Intent, luid: str | None) -> RemoteDatasource:
+        """Find what was just created; the lists of servers may show it seconds later."""
+        if luid and (named := self.server.find_by_luid(luid)):
+            return named
+        until = self.server.now() + timedelta(seconds=self.jobs.timeouts.listing)
+        for pause in self.jobs.pauses():
+            named = self.server.find_by_name(intent.name, project_id=intent.project_id)
+            if named or self.server.now() >= until:
+                return _there(named, f'"{intent.name}"')
+            self.jobs.sleep(pause)
+        raise AssertionError("pauses have no end")
 
     def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
         """Check that the data source is still as it was when the refresh was planned.
@@ -264,22 +427,17 @@ class Sender:
         self,
         intent: Intent,
         before: RemoteDatasource | None,
+        remote: RemoteDatasource,
         window: Window | None,
         seen: Collection[datetime],
     ) -> Sent:
         """What the data source shows once the request has taken effect."""
         server, target, metadata = self.server, intent.target, None
-        if intent.luid:
-            remote = found(server, intent.luid)
-        else:
-            named = server.find_by_name(intent.name, project_id=intent.project_id)
-            remote = _there(named, f'"{intent.name}"')
         if target and intent.mode in NEW_METADATA:
             # Read the metadata before the stamp, which shows whether another user changed it.
             metadata = server.metadata(remote.luid)
             remote = found(server, remote.luid)
-        is_update = intent.mode is None
-        behaviour = target.behaviour if target else SiteBehaviour()
+        is_update, behaviour = intent.mode is None, self._behaviour(intent)
         if is_update and before:
             remote = self._moved(remote, before, behaviour)
         change = Change(
@@ -291,12 +449,16 @@ class Sender:
             published=remote.published,
         )
         distrust = change.unexplained(behaviour)
+        if distrust and self._is_of_the_site(intent, change):
+            distrust = None
         if target:
             # Revisions may resolve what the time stamp leaves open: ours is the only new one.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
             target = target.reached if intent.mode in NEW_METADATA else target
-            target = completed(target, remote, metadata=digest)
+            is_late = is_update and before and remote.updated_at == before.updated_at
+            late = (window.start, window.end) if is_late and window else None
+            target = completed(target, remote, metadata=digest, late_window=late)
         # Recorded before the tags are set: what may fail there must not lose the outcome. A later
         # refresh cannot see these intermediate time stamps, and the last one may be ours.
         intent = self._record(
@@ -304,6 +466,8 @@ class Sender:
         )
         remote, of_tags = tag(server, remote, self.tags)
         learnt = change.learnt(behaviour, is_update=is_update)
+        if is_update and not distrust:
+            self.site.learn(updates_move_stamp=learnt.moves_timestamp)
         return Sent(target, remote, intent, distrust or of_tags, learnt, metadata=metadata)
 
     def _moved(

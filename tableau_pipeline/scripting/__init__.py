@@ -38,9 +38,9 @@ from tableau_pipeline.publishing.session import (
 )
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.refresh import Setup
 from tableau_pipeline.refresh.refresh import refresh as run
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 

@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.drift import NoJob
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import http
 from tableau_pipeline.publishing.http import RetryTimes, ServerClock, Wire, rest_session
@@ -287,7 +288,7 @@ def test_job_that_the_server_hides(shop: Shop):
     # Prevents: a job of the user before stops all refreshes, since ours may not see it.
     job = shop.update()
     with hooked(shop.site, lambda response, **_: forbid(response, b"403004")):
-        assert shop.site.job(job) is None
+        assert shop.site.job(job) is NoJob.HIDDEN
 
 
 def test_jobs_of_a_name(

@@ -14,8 +14,9 @@ from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, read_histo
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
-from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline_tests.refresh.stateful.actors import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
@@ -168,7 +169,7 @@ class Zombie:
 def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pipeline], stop: str):
     """Prevents: for a user who may not list jobs, the next run waits for hours for a request that
     an overtaken refresh, or one that had no network for its last look, never sent."""
-    pipeline = new_pipeline(user=ANN)
+    pipeline = new_pipeline(user=ANN, on={"job_access": "own-jobs"})
     zombie = Zombie(pipeline)
     zombie.run("zero")
     pipeline.model("flights", flights(9))

@@ -18,10 +18,10 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata
 from tableau_pipeline.objects.stores import opened
-from tableau_pipeline.publishing.rest import tds_in
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.object_stores import S3Server
+from tableau_pipeline_tests.differences import tds_in
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights

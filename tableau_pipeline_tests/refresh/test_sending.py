@@ -225,8 +225,9 @@ def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before
 
 def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a failed job looks like a success, or says nothing of why."""
-    pipeline = new_pipeline()
-    rival = new_pipeline(pipeline.name, key="rival")
+    on = {"taken_name": "at-request"}
+    pipeline = new_pipeline(on=on)
+    rival = new_pipeline(pipeline.name, on=on, key="rival")
     control = pipeline.sandbox.control
     held = control.add(HoldJobs())
     assert killed_before(pipeline, "job")  # a create that is on its way

@@ -45,114 +45,158 @@ def inspect_tds(tds: bytes) -> TdsFacts:
     return TdsFacts(connection.attrib["class"], has_extract)
 
 
-def write_tds(content: HyperContent, *, name: str, packaged_path: str) -> bytes:
+def write_tds(content: HyperContent, *, name: str, packaged_path: str, table_ids: str) -> bytes:
     """Return the `.tds` that a server writes for a published `.hyper` file.
+
+    No such document is public. This one has what those of Tableau's products have for such files.
 
     Args:
         content: the content of the file.
         name: the name of the data source.
         packaged_path: the path of the file in the package.
+        table_ids: a value of the quirk of this name.
     """
+    model = _Model(
+        content, f"hyper.{_digest(packaged_path)[:28]}", _local_names(content), table_ids
+    )
     root = Element(
         "datasource",
         {
-            "formatted-name": f"federated.{_digest(name)}",
+            "formatted-name": f"federated.{_digest(name)[:28]}",
             "inline": "true",
             "source-platform": "linux",
             "version": "18.1",
+            "xmlns:user": "http://www.tableausoftware.com/xml/user",
         },
     )
-    connection_name = f"hyper.{_digest(packaged_path)}"
-    local_names = _local_names(content)
+    manifest = SubElement(root, "document-format-change-manifest")
+    for feature in _FEATURES:
+        SubElement(manifest, feature)
     connection = SubElement(root, "connection", {"class": "federated"})
-    _add_hyper_connection(
-        connection, name=connection_name, caption=name, packaged_path=packaged_path
-    )
-    _add_relations(connection, content, connection_name=connection_name)
-    _add_column_map(connection, local_names)
-    _add_metadata(connection, content, local_names)
+    _add_hyper_connection(connection, model, caption=name, packaged_path=packaged_path)
+    _add_relations(connection, model)
+    _add_column_map(connection, model)
+    _add_metadata(connection, model)
     SubElement(root, "aliases", {"enabled": "yes"})
     for table in content.tables:
-        SubElement(root, "column", _table_column(table))
-    _add_object_graph(root, content, connection_name=connection_name, local_names=local_names)
+        SubElement(root, "column", _table_column(table, model))
+    SubElement(root, "layout", _LAYOUT)
+    values = SubElement(root, "semantic-values")
+    SubElement(values, "semantic-value", _COUNTRY)
+    _add_object_graph(root, model)
     ElementTree.indent(root)
     return b"<?xml version='1.0' encoding='utf-8' ?>\n" + ElementTree.tostring(root, "utf-8")
 
 
-def _add_hyper_connection(parent: Element, *, name: str, caption: str, packaged_path: str) -> None:
+# What the document has that older products do not know.
+_FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
+_LAYOUT = {"dim-ordering": "alphabetic", "measure-ordering": "alphabetic", "show-structure": "true"}
+_COUNTRY = {"key": "[Country].[Name]", "value": '"United States"'}
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What a `.tds` is written of.
+
+    Attributes:
+        content: the content of the file.
+        connection: the name of its connection.
+        local_names: the names in the data source by (schema, table, column).
+        table_ids: the form of the ids of tables.
+    """
+
+    content: HyperContent
+    connection: str
+    local_names: dict[tuple[str, str, str], str]
+    table_ids: str
+
+    def table_id(self, schema: str, table: str) -> str:
+        """Return the id of a table, the same for each file with a table of this name."""
+        place = f"{schema}.{table}"
+        name = f"{table} ({place})" if self.table_ids == "desktop" else table
+        return f"{name}_{_digest(place).upper()}"
+
+    def relation(self, table: Table) -> dict[str, str]:
+        """Return the attributes of the relation of a table."""
+        return {
+            "connection": self.connection,
+            "name": table.name,
+            "table": f"{_quoted(table.schema)}.{_quoted(table.name)}",
+            "type": "table",
+        }
+
+
+def _add_hyper_connection(
+    parent: Element, model: _Model, *, caption: str, packaged_path: str
+) -> None:
     named = SubElement(
         SubElement(parent, "named-connections"),
         "named-connection",
-        {"caption": caption, "name": name},
+        {"caption": caption, "name": model.connection},
     )
+    first = model.content.tables[0]
     attributes = {
         "authentication": "auth-none",
+        "author-locale": "en_US",
         "class": "hyper",
         "dbname": packaged_path,
         "default-settings": "yes",
+        "schema": first.schema,
         "server": "",
+        "sslmode": "",
+        "tablename": first.name,
         "username": "tableau_internal_user",
     }
     SubElement(named, "connection", attributes)
 
 
-def _add_relations(parent: Element, content: HyperContent, *, connection_name: str) -> None:
-    several = len(content.tables) > 1
+def _add_relations(parent: Element, model: _Model) -> None:
+    several = len(model.content.tables) > 1
     target = SubElement(parent, "relation", {"type": "collection"}) if several else parent
-    for table in content.tables:
-        SubElement(target, "relation", _relation(table, connection_name))
+    for table in model.content.tables:
+        SubElement(target, "relation", model.relation(table))
 
 
-def _relation(table: Table, connection_name: str) -> dict[str, str]:
-    return {
-        "connection": connection_name,
-        "name": table.name,
-        "table": f"{_quoted(table.schema)}.{_quoted(table.name)}",
-        "type": "table",
-    }
-
-
-def _add_column_map(parent: Element, local_names: dict[tuple[str, str, str], str]) -> None:
+def _add_column_map(parent: Element, model: _Model) -> None:
     columns = SubElement(parent, "cols")
-    for (_, table, column), local_name in local_names.items():
-        SubElement(
-            columns, "map", {"key": local_name, "value": f"{_quoted(table)}.{_quoted(column)}"}
-        )
+    for (_, table, column), key in sorted(model.local_names.items(), key=lambda item: item[1]):
+        SubElement(columns, "map", {"key": key, "value": f"{_quoted(table)}.{_quoted(column)}"})
 
 
-def _add_metadata(
-    parent: Element, content: HyperContent, local_names: dict[tuple[str, str, str], str]
-) -> None:
+def _add_metadata(parent: Element, model: _Model) -> None:
     records = SubElement(parent, "metadata-records")
-    columns = [(table, column) for table in content.tables for column in table.columns]
+    columns = [(table, column) for table in model.content.tables for column in table.columns]
     for ordinal, (table, column) in enumerate(columns):
         record = SubElement(records, "metadata-record", {"class": "column"})
-        local_name = local_names[table.schema, table.name, column.name]
-        for tag, text in _metadata(table, column, local_name=local_name, ordinal=ordinal).items():
+        for tag, text in _metadata(table, column, model, ordinal=ordinal).items():
             SubElement(record, tag).text = text
+        if local_type(column.type) == _STRING:
+            collation = Element("collation", {"flag": "0", "name": "binary"})
+            record.insert(len(record) - 1, collation)
 
 
-def _metadata(table: Table, column: Column, *, local_name: str, ordinal: int) -> dict[str, str]:
+def _metadata(table: Table, column: Column, model: _Model, *, ordinal: int) -> dict[str, str]:
     kind = local_type(column.type)
     return {
         "remote-name": column.name,
         "remote-type": kind.remote_type,
-        "local-name": local_name,
+        "local-name": model.local_names[table.schema, table.name, column.name],
         "parent-name": _quoted(table.name),
         "remote-alias": column.name,
         "ordinal": str(ordinal),
         "local-type": kind.name,
         "aggregation": kind.aggregation,
+        # Products estimate the number of different values; it is no larger than this.
+        "approx-count": str(table.row_count),
         "contains-null": str(column.nullable).lower(),
-        "object-id": _quoted(_object_id(table.schema, table.name)),
+        "object-id": _quoted(model.table_id(table.schema, table.name)),
     }
 
 
-def _table_column(table: Table) -> dict[str, str]:
+def _table_column(table: Table, model: _Model) -> dict[str, str]:
     """Return the column that represents a whole table, whose aggregation is its number of rows."""
-    identifier = _object_id(table.schema, table.name)
+    identifier = model.table_id(table.schema, table.name)
     return {
-        "aggregation": "Count",
         "caption": table.name,
         "datatype": "table",
         "name": f"[__tableau_internal_object_id__].{_quoted(identifier)}",
@@ -161,33 +205,29 @@ def _table_column(table: Table) -> dict[str, str]:
     }
 
 
-def _add_object_graph(
-    root: Element,
-    content: HyperContent,
-    *,
-    connection_name: str,
-    local_names: dict[tuple[str, str, str], str],
-) -> None:
+def _add_object_graph(root: Element, model: _Model) -> None:
     graph = SubElement(root, "object-graph")
     objects = SubElement(graph, "objects")
-    for table in content.tables:
-        identity = {"caption": table.name, "id": _object_id(table.schema, table.name)}
+    for table in model.content.tables:
+        identity = {"caption": table.name, "id": model.table_id(table.schema, table.name)}
         properties = SubElement(
             SubElement(objects, "object", identity), "properties", {"context": ""}
         )
-        SubElement(properties, "relation", _relation(table, connection_name))
+        SubElement(properties, "relation", model.relation(table))
+    if not model.content.foreign_keys:
+        return
     relationships = SubElement(graph, "relationships")
-    for key in content.foreign_keys:
+    for key in model.content.foreign_keys:
         relationship = SubElement(relationships, "relationship")
         expressions = relationship
         if len(key.columns) > 1:
             expressions = SubElement(relationship, "expression", {"op": "AND"})
         for child, parent in key.columns:
             equality = SubElement(expressions, "expression", {"op": "="})
-            SubElement(equality, "expression", {"op": local_names[*key.child, child]})
-            SubElement(equality, "expression", {"op": local_names[*key.parent, parent]})
-        SubElement(relationship, "first-end-point", {"object-id": _object_id(*key.child)})
-        SubElement(relationship, "second-end-point", {"object-id": _object_id(*key.parent)})
+            for place in ((*key.child, child), (*key.parent, parent)):
+                SubElement(equality, "expression", {"op": model.local_names[place]})
+        for end, place in (("first", key.child), ("second", key.parent)):
+            SubElement(relationship, f"{end}-end-point", {"object-id": model.table_id(*place)})
 
 
 def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
@@ -209,10 +249,6 @@ def _unused_name(column: str, table: str, *, used: Collection[str]) -> str:
 
 def _quoted(name: str) -> str:
     return f"[{name.replace(']', ']]')}]"
-
-
-def _object_id(schema: str, table: str) -> str:
-    return f"{table}_{_digest(f'{schema}.{table}').upper()}"
 
 
 def _digest(text: str) -> str:

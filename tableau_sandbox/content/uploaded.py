@@ -35,7 +35,7 @@ class Content:
     hyper: HyperContent
 
 
-def read_content(file: Path, *, name: str, file_type: str) -> Content:
+def read_content(file: Path, *, name: str, file_type: str, table_ids: str) -> Content:
     """Open an uploaded file and check it against the rules.
 
     Files that are extracted or converted from it are put beside it; `discard` removes them all.
@@ -44,6 +44,7 @@ def read_content(file: Path, *, name: str, file_type: str) -> Content:
         file: the upload.
         name: the name of the data source to publish.
         file_type: `HYPER`, `PACKAGE`, `PARQUET` or `MODEL`.
+        table_ids: how tables are called in the model of a file that brings none.
 
     Raises:
         RestError: 400011, the file may not be published.
@@ -51,8 +52,7 @@ def read_content(file: Path, *, name: str, file_type: str) -> Content:
     try:
         if file_type == MODEL:
             return _model(file)
-        content = _opened(file, name=name, file_type=file_type)
-        check_tables(content.hyper)
+        content = _opened(file, name=name, file_type=file_type, table_ids=table_ids)
         # A package brings its own model, which says how its tables are related.
         if file_type != PACKAGE:
             check_bare_file(content.hyper)
@@ -62,13 +62,13 @@ def read_content(file: Path, *, name: str, file_type: str) -> Content:
         raise refusal("400011", detail) from error
 
 
-def _opened(file: Path, *, name: str, file_type: str) -> Content:
+def _opened(file: Path, *, name: str, file_type: str, table_ids: str) -> Content:
     if file_type == PACKAGE:
         return _package(file)
     if file_type == PARQUET:
         convert_parquet(file, hyper_path=_unpacked(file))
         file = _unpacked(file)
-    return _bare(file, name=name)
+    return _bare(file, name=name, table_ids=table_ids)
 
 
 def discard(file: Path) -> None:
@@ -90,7 +90,9 @@ def _package(file: Path) -> Content:
     hyper_path = _unpacked(file)
     tds, path = unpack(file, hyper_path=hyper_path)
     facts = inspect_tds(tds)
-    return Content(hyper_path, path, tds, facts, read_hyper_file(hyper_path))
+    hyper = read_hyper_file(hyper_path)
+    check_tables(hyper)
+    return Content(hyper_path, path, tds, facts, hyper)
 
 
 def _model(file: Path) -> Content:
@@ -103,10 +105,11 @@ def _model(file: Path) -> Content:
     return Content(None, "", tds, facts, HyperContent((), ()))
 
 
-def _bare(file: Path, *, name: str) -> Content:
+def _bare(file: Path, *, name: str, table_ids: str) -> Content:
     hyper = read_hyper_file(file)
     path = packaged_path(name)
-    tds = write_tds(hyper, name=name, packaged_path=path)
+    check_tables(hyper)
+    tds = write_tds(hyper, name=name, packaged_path=path, table_ids=table_ids)
     return Content(file, path, tds, TdsFacts("hyper", has_extract=False), hyper)
 
 
@@ -137,8 +140,9 @@ def check_bare_file(content: HyperContent) -> None:
     facts = [table for table in tables if table not in parents]
     if len(facts) != 1:
         raise NotPublishableError(
-            "The file must contain exactly one fact table, that is, one table to which no assumed"
-            f" foreign key leads; it contains {len(facts)}: {_names(facts) or 'none'}."
+            "Could not make a data source from the given Hyper file: it must contain exactly one"
+            " fact table, that is, one table to which no assumed foreign key leads; it contains"
+            f" {len(facts)}: {_names(facts) or 'none'}."
         )
     reached = _reached(content, facts[0])
     unreached = [table for table in tables if table not in reached]

@@ -72,11 +72,15 @@ def queue_publish(services: Services, publication: Publication, *, file: str) ->
 
 def _prepare_publish(services: Services, job: Job) -> Commit:
     publication = Publication(**job.parameters["publication"])
+    _check_without_reason(services, publication)
     content = read_content(
         services.files.incoming / job.parameters["file"],
         name=publication.name,
         file_type=publication.file_type,
+        table_ids=services.options.table_ids,
     )
+    if publishing.has_too_many_tables(services, publication, content):
+        raise JobFailedError
     prepared = publishing.prepare(services, publication, content)
 
     def take_effect() -> str:
@@ -87,6 +91,16 @@ def _prepare_publish(services: Services, job: Job) -> Commit:
         return _stamp_job(services, published)
 
     return take_effect
+
+
+def _check_without_reason(services: Services, publication: Publication) -> None:
+    """Let a publish fail that servers were seen to let fail without a note."""
+    target = publishing.target_of(services, publication)
+    is_taken = target is not None and publication.mode == publishing.CREATE_NEW
+    if is_taken and services.options.taken_name == "in-job":
+        raise JobFailedError
+    if publication.mode == publishing.REPLACE and services.options.replace == "fails":
+        raise JobFailedError
 
 
 def _clean_up_publish(services: Services, job: Job) -> None:
@@ -141,6 +155,14 @@ _REFRESH = JobKind(
     detail="extractRefreshJob",
     notes_first=True,
 )
+
+
+def is_updated(services: Services, datasource: Datasource) -> bool:
+    """Whether an update of a data source is queued or in progress."""
+    return any(
+        job.kind == UPDATE and job.parameters["datasource"]["id"] == datasource.luid
+        for job in jobs.unfinished_jobs(services.database)
+    )
 
 
 def queue_update(

@@ -214,15 +214,26 @@ def connection_element(datasource: Datasource, settings: ConnectionSettings) -> 
 
 
 def job_element(
-    job: Job, *, kind: JobKind, early_finish_code: int | None = None, progress: bool = True
+    job: Job,
+    *,
+    kind: JobKind,
+    early_finish_code: int | None = None,
+    progress: bool = True,
+    has_error_note: bool = False,
 ) -> Element:
     """Return the element of a job. Clients recognize an unfinished job by its lack of an end.
 
     Args:
         early_finish_code: the finish code that it has before it ends; None for none.
         progress: whether the element has the attribute `progress`.
+        has_error_note: if it failed, a note shows that, and not the finish code.
     """
     done = 100 if job.completed_at else 0
+    code = _FINISH_CODES.get(job.status, early_finish_code)
+    children = [*_about(job, kind)]
+    if has_error_note and job.status == jobs.FAILED:
+        note = {"type": "errorCode", "value": "400011", "text": job.notes or ""}
+        code, children = 0, [element("statusNotes", None, element("statusNote", note))]
     return element(
         "job",
         {
@@ -233,9 +244,9 @@ def job_element(
             "createdAt": job.created_at,
             "startedAt": job.started_at,
             "completedAt": job.completed_at,
-            "finishCode": _FINISH_CODES.get(job.status, early_finish_code),
+            "finishCode": code,
         },
-        *_about(job, kind),
+        *children,
     )
 
 
@@ -280,8 +291,8 @@ def quality_warning_element(warning: QualityWarning) -> Element:
     )
 
 
-def background_job_element(job: Job) -> Element:
-    """Return the element of a job in a list."""
+def background_job_element(job: Job, *, word: str, title: str | None) -> Element:
+    """Return the element of a job in a list, with the word for its kind."""
     return element(
         "backgroundJob",
         {
@@ -291,8 +302,8 @@ def background_job_element(job: Job) -> Element:
             "startedAt": job.started_at,
             "endedAt": job.completed_at,
             "priority": 50,
-            "jobType": job.kind,
-            "title": job.title,
+            "jobType": word,
+            "title": title,
         },
     )
 

@@ -22,7 +22,7 @@ _BINARY = "application/octet-stream"
 
 
 def download_datasource(services: Services, call: Call) -> Response:
-    """Return a `.tdsx`, or usually a `.tds` if `includeExtract` is false."""
+    """Return a `.tdsx`, without its extract if `includeExtract` is false."""
     include_extract = call.flag("includeExtract", default=True)
     # The lock keeps the file of the row from being removed before it is opened.
     with services.database.lock:
@@ -42,15 +42,16 @@ def content_response(
     The caller must hold the lock of the database.
     """
     content, name = earlier or datasource, file_name(datasource.name)
-    tds = content.tds
-    wants_model = not include_extract and services.options.download_without_extract == "tds"
     # What was published without data has no package.
-    if wants_model or not content.hyper_file:
-        return Response(tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
-    members: list[tuple[str, BinaryIO]] = [(f"{name}.tds", io.BytesIO(tds))]
-    if include_extract:
+    if not content.hyper_file:
+        return Response(content.tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
+    model = f"{file_name(datasource.content_url)}.tds"
+    members: list[tuple[str, BinaryIO]] = [(model, io.BytesIO(content.tds))]
+    # What was published as a .hyper file is no extract, so it may be there all the same.
+    stays = services.options.download_without_extract == "tdsx-with-data"
+    if include_extract or (stays and not datasource.has_extracts):
         file = services.files.content / content.hyper_file
-        members.append((content.packaged_path, file.open("rb")))
+        members.insert(0 if not include_extract else 1, (content.packaged_path, file.open("rb")))
     pieces, headers = _streamed(services, pack(members)), _headers(f"{name}.tdsx")
     return StreamingResponse(pieces, headers=headers, media_type=_BINARY)
 

@@ -53,7 +53,12 @@ _FIELDS: dict[str, lists.Field[Datasource]] = {
 def query_datasources(services: Services, call: Call) -> Reply:
     """List the data sources of a site."""
     decision = access.access_to(services.database, call.site.luid)
-    found = services.database.all(Datasource, site=call.site.luid)
+    until = lists.listed_since(services)
+    found = [
+        each
+        for each in services.database.all(Datasource, site=call.site.luid)
+        if each.created_at <= until
+    ]
     return lists.list_page(
         [each for each in found if decision.may(call.user, access.READ, each)],
         call.query,

@@ -1,7 +1,9 @@
+from xml.etree.ElementTree import Element
+
 from starlette.responses import Response
 
-from tableau_sandbox.errors import refusal
-from tableau_sandbox.jobs.kinds import KINDS, PUBLISH
+from tableau_sandbox.errors import RestError, not_found, refusal
+from tableau_sandbox.jobs.kinds import KINDS, PUBLISH, UPDATE
 from tableau_sandbox.rest.answers import Reply, background_job_element, job_element
 from tableau_sandbox.rest.lists import Field, list_page, number_field, text_field, time_field
 from tableau_sandbox.rest.requests import Call
@@ -10,6 +12,7 @@ from tableau_sandbox.services import Services
 from tableau_sandbox.store import jobs
 from tableau_sandbox.store.records import Job
 
+_OTHER_WORDS = {PUBLISH: "upload_datasource", UPDATE: "apply_data_changes"}
 _FIELDS: dict[str, Field[Job]] = {
     "status": text_field(lambda job: job.status),
     "jobType": text_field(lambda job: job.kind),
@@ -28,14 +31,22 @@ def query_jobs(services: Services, call: Call) -> Reply:
     """List the jobs of a site, newest first; for administrators only."""
     if not call.user.is_admin:
         raise refusal("403004", "Only administrators may list the jobs of a site.")
+    options = services.options
     found = jobs.latest_jobs(services.database, call.site.luid)
-    return list_page(
-        found, call.query, name="backgroundJobs", write=background_job_element, fields=_FIELDS
-    )
+    if options.finished_jobs == "gone":
+        found = [job for job in found if not job.completed_at]
+
+    def write(job: Job) -> Element:
+        word = _OTHER_WORDS.get(job.kind, job.kind) if options.job_words == "unknown" else job.kind
+        return background_job_element(
+            job, word=word, title=job.title if options.job_titles else None
+        )
+
+    return list_page(found, call.query, name="backgroundJobs", write=write, fields=_FIELDS)
 
 
 def get_job(services: Services, call: Call) -> Reply:
-    """Return one job, to its user and to administrators."""
+    """Return one job, to administrators and perhaps to its user."""
     return _reply(services, _job(services, call), status=200)
 
 
@@ -47,7 +58,10 @@ def accepted(services: Services, job: Job, *, progress: bool = True) -> Reply:
 def _reply(services: Services, job: Job, *, status: int, progress: bool = True) -> Reply:
     early = services.options.finish_code_of_unfinished(is_publish=job.kind == PUBLISH)
     kind = KINDS[job.kind]
-    element = job_element(job, kind=kind, early_finish_code=early, progress=progress)
+    has_error_note = services.options.failed_jobs == "error-note"
+    element = job_element(
+        job, kind=kind, early_finish_code=early, progress=progress, has_error_note=has_error_note
+    )
     return Reply(status, element)
 
 
@@ -72,7 +86,15 @@ def cancel_job(services: Services, call: Call) -> Response:
 
 
 def _job(services: Services, call: Call) -> Job:
-    job = services.known(Job, call.path["job"], site=call.site.luid, code="404018")
+    luid, allowed = call.path["job"], services.options.job_access
+    # Who may not ask for jobs is told so, whether there is one or not.
+    if allowed != "own-jobs" and not call.user.is_admin:
+        if allowed == "session-lost":
+            raise RestError("401002", "Unauthorized Access", "Invalid authentication credentials.")
+        raise refusal("403004", "Only administrators may ask for jobs.")
+    job = services.known(Job, luid, site=call.site.luid, code="404018")
+    if services.options.finished_jobs == "gone" and job.completed_at:
+        raise not_found("Job", luid, code="404018")
     if job.user != call.user.luid and not call.user.is_admin:
         raise refusal("403004", "The job belongs to another user.")
     return job

@@ -4,14 +4,18 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from xml.etree.ElementTree import Element
 
+from tableau_sandbox.clock import stamp
 from tableau_sandbox.errors import refusal
 from tableau_sandbox.rest.answers import Reply, element
+from tableau_sandbox.services import Services
 
 _LARGEST_PAGE = 1000
+# Later than all stamps.
+_ALL = "9"
 _COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
 _T = TypeVar("_T")
 
@@ -81,6 +85,12 @@ def _moment(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("it has no zone")
     return moment
+
+
+def listed_since(services: Services) -> str:
+    """Return the time up to which lists show what was created."""
+    lag = services.options.index_lag_seconds
+    return stamp(services.clock() - timedelta(seconds=lag)) if lag else _ALL
 
 
 def list_page(

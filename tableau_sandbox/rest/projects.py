@@ -28,8 +28,13 @@ _FIELDS: dict[str, lists.Field[Project]] = {
 def query_projects(services: Services, call: Call) -> Reply:
     """List the projects of a site."""
     decision = access.access_to(services.database, call.site.luid)
+    until, default = lists.listed_since(services), default_project_luid(call.site.luid)
     seen = [
-        each for each in decision.projects.values() if decision.may(call.user, access.READ, each)
+        each
+        for each in decision.projects.values()
+        # The default project is as old as the site.
+        if (each.created_at <= until or each.luid == default)
+        and decision.may(call.user, access.READ, each)
     ]
     return lists.list_page(seen, call.query, name="projects", write=project_element, fields=_FIELDS)
 

@@ -24,13 +24,13 @@ _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publi
 
 def publish_datasource(services: Services, call: Call) -> Reply:
     """Publish a file, at once or as a job."""
-    publication = _publication(call)
+    publication = _publication(services, call)
     if publication.mode == publishing.REPLACE and services.options.replace == "refused":
         raise malformed("The query parameter 'replace' is not supported for data sources.")
     if publication.file_type == PACKAGE and not services.options.packages:
         raise malformed("Packaged data sources are not supported.")
-    publishing.find_target(services, publication)
     as_job = call.flag("asJob")
+    publishing.find_target(services, publication, as_job=as_job)
     file = _take_file(services, call)
     if as_job:
         job = queue_publish(services, publication, file=file.name)
@@ -40,7 +40,12 @@ def publish_datasource(services: Services, call: Call) -> Reply:
             file,
             name=publication.name,
             file_type=publication.file_type,
+            table_ids=services.options.table_ids,
         )
+        if publishing.has_too_many_tables(services, publication, content):
+            raise refusal(
+                "400011", "There was a problem publishing the file: it has several tables."
+            )
         with services.publishing:
             prepared = publishing.prepare(services, publication, content)
             with services.database.transaction():
@@ -49,8 +54,10 @@ def publish_datasource(services: Services, call: Call) -> Reply:
     return Reply(201, datasource_element(published, base_url=call.base_url))
 
 
-def _publication(call: Call) -> Publication:
+def _publication(services: Services, call: Call) -> Publication:
     mode = _mode(call)
+    if mode == publishing.REPLACE and not services.options.knows_replace:
+        mode = publishing.CREATE_NEW
     request = parse_request(call.body, "datasource")
     project = request.find("project")
     chosen = "" if project is None else project.get("id", "")

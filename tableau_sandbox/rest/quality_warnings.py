@@ -22,6 +22,8 @@ def query_warnings(services: Services, call: Call) -> Reply:
     _check_licensed(services)
     source = find_datasource(services, call)
     found = services.database.all(QualityWarning, datasource=source.luid)
+    if not found and services.options.missing_warnings == "404030":
+        raise not_found("Data quality warning of the datasource", source.luid, code="404030")
     listed = (quality_warning_element(each) for each in found)
     return Reply(200, element("dataQualityWarningList", None, *listed))
 

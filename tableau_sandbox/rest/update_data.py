@@ -2,8 +2,8 @@
 
 from tableau_sandbox.access import WRITE
 from tableau_sandbox.batch.grammar import GrammarError, parse_batch
-from tableau_sandbox.errors import malformed, refusal
-from tableau_sandbox.jobs.kinds import queue_update
+from tableau_sandbox.errors import RestError, malformed, not_found, refusal
+from tableau_sandbox.jobs.kinds import is_updated, queue_update
 from tableau_sandbox.rest.answers import Reply, element
 from tableau_sandbox.rest.datasources import check_connection, find_datasource
 from tableau_sandbox.rest.jobs import accepted
@@ -22,7 +22,14 @@ _BATCH_BYTES = 16 << 20
 def update_data(services: Services, call: Call) -> Reply:
     """Queue an action batch; a RequestID that was used within 24 hours changes nothing."""
     datasource = find_datasource(services, call, to=WRITE)
+    user = call.user
+    if services.options.updates_by == "owner" and not (
+        user.is_admin or datasource.owner == user.luid
+    ):
+        raise refusal("403004", f"'{user.name}' does not own '{datasource.name}'.")
     check_connection(call, datasource)
+    if datasource.connection_class != "hyper" or datasource.has_extracts:
+        raise not_found("Live Hyper file of the datasource", datasource.luid, code="404008")
     request_id = call.headers.get("RequestID", "").strip()
     if not request_id:
         raise malformed("The request lacks the header 'RequestID'.")
@@ -35,7 +42,9 @@ def update_data(services: Services, call: Call) -> Reply:
             now=services.now_seconds(),
         )
         if first is not None:
-            return _repeated(services, first, request_id=request_id)
+            return _repeated(services, first)
+        if services.options.second_update == "refused" and is_updated(services, datasource):
+            raise _update_exists()
         job = _queue(services, call, datasource, request_id=request_id)
     return accepted(services, job)
 
@@ -66,10 +75,18 @@ def _queue(services: Services, call: Call, datasource: Datasource, *, request_id
     return job
 
 
-def _repeated(services: Services, first: Job, *, request_id: str) -> Reply:
+def _update_exists() -> RestError:
+    return RestError(
+        "409094",
+        "Data update job already exists",
+        "A data update job for the datasource is already queued or in progress.",
+    )
+
+
+def _repeated(services: Services, first: Job) -> Reply:
     answer = services.options.repeated_request
     if answer == "conflict":
-        raise refusal("409093", f"The request '{request_id}' was received already.")
+        raise _update_exists()
     if answer == "empty-job":
         return Reply(202, element("job"))
     return accepted(services, first)

@@ -42,9 +42,10 @@ class Source(Enum):
     DAGSTER = "dagster-tableau", Grade.RELIED_ON
     MIGRATION_SDK = "Tableau's Migration SDK", Grade.RELIED_ON
     JSON_CLIENTS = "JSON clients of other makers", Grade.RELIED_ON
-    TWB = "a workbook that Tableau has written", Grade.SEEN
+    FILES = "files that Tableau's products have written", Grade.SEEN
     LIVE_TESTS = "test suites of other makers, run against real servers", Grade.SEEN
     LIVE_MESSAGES = "messages of real servers, published by their users", Grade.SEEN
+    EMPLOYEES = "statements of people at Tableau, in public threads", Grade.SEEN
     NOBODY = "no public statement: the cautious choice", Grade.ASSUMED
 
 

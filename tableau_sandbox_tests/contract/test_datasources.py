@@ -128,11 +128,21 @@ def test_generated_model(workspace: Workspace):
         assert len([name for name in package.namelist() if name.endswith(".tds")]) == 1
 
 
-@fact(_CONTENT, Source.NOBODY)
+@fact(_CONTENT, Source.EMPLOYEES)
 def test_download_without_the_extract(workspace: Workspace):
-    """A download without the extract is a .tds."""
+    """A download without the extract is a .tdsx all the same."""
     answer = workspace.send("GET {shared}/content?includeExtract=False")
-    assert _named(answer).endswith('.tds"')
+    assert _named(answer).endswith('.tdsx"')
+    with zipfile.ZipFile(BytesIO(answer.content)) as package:
+        assert any(name.endswith(".tds") for name in package.namelist())
+
+
+@fact(_CONTENT, Source.NOBODY)
+def test_data_without_the_extract(workspace: Workspace):
+    """Without the extract, the package of a published .hyper file has no data."""
+    answer = workspace.send("GET {shared}/content?includeExtract=False").succeeds()
+    with zipfile.ZipFile(BytesIO(answer.content)) as package:
+        assert [name for name in package.namelist() if name.endswith(".hyper")] == []
 
 
 @fact(f"GET {_ONE}/revisions", Source.REFERENCE)
@@ -232,9 +242,16 @@ def test_cancelled_update(workspace: Workspace):
     assert workspace.rows(targets[-1]) == [*ROWS]
 
 
-def _listed(workspace: Workspace) -> dict[str, str]:
-    """Return what the list of jobs says of an update."""
+@fact(_JOB, Source.NOBODY)
+def test_finished_job_is_kept(workspace: Workspace):
+    """A job can be asked for again after its end."""
     job = _cleared(workspace)
+    workspace.pass_a_second()
+    assert workspace.send(f"GET jobs/{job['job@id']}").succeeds()["job@finishCode"] == "0"
+
+
+def _listed(workspace: Workspace, job: Answer) -> dict[str, str]:
+    """Return what the list of jobs says of a job."""
     since = job["job@createdAt"]
     answer = workspace.send(f"GET jobs?filter=createdAt:gte:{since}&pageSize=1000")
     if answer.status == 403:
@@ -246,15 +263,59 @@ def _listed(workspace: Workspace) -> dict[str, str]:
 @fact("GET sites/{site}/jobs", Source.NOBODY)
 def test_kind_of_an_update_in_the_list(workspace: Workspace):
     """The list of jobs calls an update update_uploaded_file."""
-    assert _listed(workspace)["jobType"] == "update_uploaded_file"
+    assert _listed(workspace, _cleared(workspace))["jobType"] == "update_uploaded_file"
+
+
+@fact("GET sites/{site}/jobs", Source.NOBODY)
+def test_kind_of_a_publish_in_the_list(workspace: Workspace):
+    """The list of jobs calls a publish publish_datasource."""
+    job = workspace.finished(workspace.publish(query="asJob=true"))
+    assert _listed(workspace, job)["jobType"] == "publish_datasource"
+
+
+@fact("GET sites/{site}/jobs", Source.NOBODY)
+def test_titles_in_the_list(workspace: Workspace):
+    """In the list of jobs, the title of a job is the name of its data source."""
+    target, name = workspace.published(), workspace.new_name()
+    updated = workspace.finished(workspace.update(target, [_CLEAR]))
+    published = workspace.finished(workspace.publish(name, query="asJob=true"))
+    assert _listed(workspace, updated).get("title") == target.name
+    assert _listed(workspace, published).get("title") == name
 
 
 @fact("GET sites/{site}/jobs", Source.SCHEMA)
 def test_record_of_a_listed_job(workspace: Workspace):
     """The list of jobs has their status, times, priority and kind."""
-    listed = _listed(workspace)
+    listed = _listed(workspace, _cleared(workspace))
     assert listed["status"] == "Success"
     assert {"createdAt", "startedAt", "endedAt", "priority", "jobType"} <= set(listed)
+
+
+_WARNINGS = "sites/{site}/dataQualityWarnings/datasource/{datasource}"
+
+
+def _warnings(workspace: Workspace, method: str, target: Published, body: str = "") -> Answer:
+    """Ask for the warnings of a data source, or add one."""
+    answer = workspace.send(f"{method} dataQualityWarnings/datasource/{target.luid} {body}".strip())
+    if answer.status == 403:
+        pytest.skip("the site has no license for data quality warnings, or the user no right")
+    return answer
+
+
+@fact(f"GET {_WARNINGS}", Source.NOBODY)
+def test_warnings_of_an_asset_without_one(workspace: Workspace):
+    """The warnings of a data source that has none are refused with 404030."""
+    _warnings(workspace, "GET", workspace.published()).is_refused("404030")
+
+
+@fact(f"POST {_WARNINGS}", Source.TSC)
+def test_added_warning(workspace: Workspace):
+    """A data quality warning is added, and listed from then on."""
+    target = workspace.published()
+    body = "<dataQualityWarning type='WARNING' isActive='true' message='Seen' isSevere='false'/>"
+    _warnings(workspace, "POST", target, body).succeeds()
+    listed = _warnings(workspace, "GET", target).succeeds()
+    assert listed.all("dataQualityWarningList/dataQualityWarning@message") == ["Seen"]
 
 
 def _grant(workspace: Workspace, path: str, capability: str) -> Answer:

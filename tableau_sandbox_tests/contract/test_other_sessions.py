@@ -232,6 +232,18 @@ def test_query_without_api_access(workspace: Workspace, viewer: OtherSession):
 
 
 @fact("GET sites/{site}/jobs/{job}", Source.REFERENCE)
+def test_own_job_of_a_creator(workspace: Workspace, creator: OtherSession):
+    """Only administrators ask for jobs: a Creator does not ask for a job of their own, 403004."""
+    answer = workspace.publish(query="asJob=true", by=creator).succeeds(202)
+    job = answer["job@id"]
+    try:
+        creator.send(f"GET jobs/{job}").is_refused("403004")
+        creator.send(f"PUT jobs/{job}").is_refused("403004")
+    finally:
+        workspace.wait(job)
+
+
+@fact("GET sites/{site}/jobs/{job}", Source.REFERENCE)
 def test_job_of_another_user(workspace: Workspace, creator: OtherSession):
     """A Creator does not read the job of another user: 403004."""
     job = workspace.finished(workspace.update(workspace.published(), [_CLEAR]))["job@id"]
@@ -393,6 +405,23 @@ def test_update_of_another_users_data(
     """A Creator without the capability to write does not update data: 403004."""
     workspace.update(closed[1], [_CLEAR], by=creator).is_refused("403004")
     assert workspace.rows(closed[1]) == [*ROWS]
+
+
+@fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
+def test_update_by_a_writer(workspace: Workspace, creator: OtherSession):
+    """Whoever may write a data source, but does not own it, does not update its data: 403004."""
+    target = workspace.published()
+    workspace.send(f"PUT {target.path}/permissions {_rule('Write')}", they=creator.user).succeeds()
+    workspace.update(target, [_CLEAR], by=creator).is_refused("403004")
+
+
+@fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
+def test_update_by_the_owner(workspace: Workspace, creator: OtherSession):
+    """A Creator updates the data of a data source of their own."""
+    name = workspace.new_name()
+    answer = workspace.publish(name, by=creator).succeeds(201)
+    target = Published(answer["datasource@id"], name)
+    workspace.finished(workspace.update(target, [_CLEAR], by=creator))
 
 
 @fact(_PUBLISH, Source.NOBODY)

@@ -5,20 +5,25 @@ from collections.abc import Callable
 from io import BytesIO
 from urllib.parse import quote
 from uuid import uuid4
+from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from tableau_sandbox_tests.contract.extract import extract
 from tableau_sandbox_tests.contract.files import hyper_file, related_file, rows_file
 from tableau_sandbox_tests.contract.sources import Source, fact
-from tableau_sandbox_tests.contract.workspace import ROWS, Workspace
+from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
 _PUBLISH = "POST sites/{site}/datasources"
 _ONE, _TWO = (f'CREATE TABLE "Extract"."{name}" (id INTEGER)' for name in ("One", "Two"))
 _THREE = (3, "three")
+_CONTENT = "GET sites/{site}/datasources/{datasource}/content"
 _BLOCK = "PUT sites/{site}/fileUploads/{upload}"
 _NAMED = "<tsRequest><datasource {}/></tsRequest>"
+# It has publish mode Replace.
+_REPLACE = "3.25"
 _NO_SESSION = "1:00000000000000000000000000000000-0:0"
 
 
@@ -80,13 +85,28 @@ def test_overwrite_keeps_the_luid(workspace: Workspace):
 
 
 @fact(_PUBLISH, Source.REFERENCE, append_adds_rows=("append", "Appending adds", [*ROWS, _THREE]))
-@fact(_PUBLISH, Source.TABCMD, replace_keeps_the_luid=("replace", "Replacing replaces", [_THREE]))
+@fact(
+    _PUBLISH, Source.REFERENCE, replace_keeps_the_luid=("replace", "Replacing replaces", [_THREE])
+)
 def test_mode(workspace: Workspace, *, mode: str, what: str, rows: list[tuple]):
     """{what} the rows of a data source, which keeps its LUID."""
+    if mode == "replace":
+        workspace.session.needs_version(_REPLACE)
     target = workspace.published()
     answer = workspace.publish(target.name, rows_file(_THREE), query=f"{mode}=true").succeeds(201)
     assert answer["datasource@id"] == target.luid
     assert workspace.rows(target) == rows
+
+
+@fact(_PUBLISH, Source.TABCMD)
+def test_replace_keeps_the_model(workspace: Workspace):
+    """Replacing the rows keeps the .tds, also if the new file has more columns."""
+    workspace.session.needs_version(_REPLACE)
+    target = workspace.published()
+    before = _model(workspace, target)
+    file = rows_file(columns="id INTEGER, name TEXT, other TEXT")
+    workspace.publish(target.name, file, query="replace=true").succeeds(201)
+    assert _model(workspace, target) == before
 
 
 @fact(_PUBLISH, Source.NOBODY)
@@ -121,6 +141,8 @@ def test_overwrite_keeps_tags(workspace: Workspace):
 )
 def test_refused_query(workspace: Workspace, *, what: str, query: str, codes: str):
     """{what} is refused with {codes}."""
+    if "replace" in query:
+        workspace.session.needs_version(_REPLACE)
     workspace.publish(query=query).is_refused(codes)
 
 
@@ -143,6 +165,30 @@ def test_refused_file(workspace: Workspace, *, what: str, statements: tuple[str,
     """{what} is refused with 400011."""
     file = b"this is no .hyper file" if statements is None else hyper_file(*statements)
     workspace.publish(file=file).is_refused("400011")
+
+
+@fact(_PUBLISH, Source.LIVE_MESSAGES)
+def test_two_unrelated_tables_as_a_job(workspace: Workspace):
+    """As a job, a .hyper file with two tables and nothing between them fails, with finishCode 1."""
+    answer = workspace.publish(file=hyper_file(_ONE, _TWO), query="asJob=true")
+    assert workspace.finished(answer)["job@finishCode"] == "1"
+
+
+@fact(_PUBLISH, Source.NOBODY)
+def test_reason_of_two_unrelated_tables(workspace: Workspace):
+    """The note of such a job says that the file must contain exactly one fact table."""
+    job = workspace.finished(workspace.publish(file=hyper_file(_ONE, _TWO), query="asJob=true"))
+    assert "exactly one fact table" in str(job.get("job/statusNotes/statusNote@text"))
+
+
+@fact(_PUBLISH, Source.MCP)
+def test_taken_name_as_a_job(workspace: Workspace):
+    """As a job, a name that exists in the project is accepted, and fails without a reason."""
+    name = workspace.shared.name
+    job = workspace.finished(workspace.publish(name, rows_file(_THREE), query="asJob=true"))
+    assert job["job@finishCode"] == "1"
+    assert job.elements("job/statusNotes/statusNote") == []
+    assert workspace.rows(workspace.shared) == [*ROWS]
 
 
 @fact(
@@ -239,6 +285,36 @@ def test_published_package(workspace: Workspace):
     """A package that was downloaded can be published again, with its rows."""
     content = workspace.send("GET {shared}/content").succeeds().content
     assert workspace.rows(workspace.published(content, suffix="tdsx")) == [*ROWS]
+
+
+def _model(workspace: Workspace, target: Published) -> str:
+    """Return the .tds of a data source."""
+    answer = workspace.send(f"GET {target.path}/content?includeExtract=False").succeeds()
+    with zipfile.ZipFile(BytesIO(answer.content)) as package:
+        (name,) = (each for each in package.namelist() if each.endswith(".tds"))
+        return package.read(name).decode()
+
+
+@fact(_CONTENT, Source.FILES)
+def test_model_in_the_form_of_a_server(workspace: Workspace):
+    """The .tds of a package comes back without marks of features, and with its place."""
+    target = extract(workspace)
+    root = ElementTree.fromstring(_model(workspace, target))
+    assert not [each.tag for each in root.iter() if "_.fcp." in each.tag]
+    assert {"aliases", "folders-common", "extract"} <= {each.tag for each in root} - {"folder"}
+    url = workspace.record(target)["datasource@contentUrl"]
+    assert root.find("repository-location").get("id") == url
+    assert root.get("{http://www.w3.org/XML/1998/namespace}base")
+
+
+@fact(_CONTENT, Source.FILES)
+def test_members_of_a_package(workspace: Workspace):
+    """The .tds is named by the content URL, and the .hyper file is in Data/Extracts."""
+    target = extract(workspace)
+    content = workspace.send(f"GET {target.path}/content").succeeds().content
+    url = workspace.record(target)["datasource@contentUrl"]
+    with zipfile.ZipFile(BytesIO(content)) as package:
+        assert {f"{url}.tds", "Data/Extracts/rows.hyper"} <= {*package.namelist()}
 
 
 @fact(_PUBLISH, Source.REFERENCE)

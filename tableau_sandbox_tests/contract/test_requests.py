@@ -2,12 +2,13 @@
 
 import json
 import re
+import time
 
 import pytest
 
 from tableau_sandbox_tests.contract.session import Session, Steps
 from tableau_sandbox_tests.contract.sources import Source, asks, fact
-from tableau_sandbox_tests.contract.workspace import Workspace
+from tableau_sandbox_tests.contract.workspace import Published, Workspace
 
 _PROJECTS = "sites/{site}/projects"
 _PROJECT = "sites/{site}/projects/{project}"
@@ -56,7 +57,7 @@ def _rule(capability: str, *, to: str = "<user id='{user}'/>", mode: str = "Allo
     content-of-an-unknown-datasource: GET datasources/{nothing}/content -> 404004
     connections-of-an-unknown-datasource: GET datasources/{nothing}/connections -> 404011
     permissions-of-an-unknown-datasource: GET datasources/{nothing}/permissions -> 404004
-    unknown-job: GET jobs/{nothing} -> 404018
+    unknown-job: GET jobs/{nothing} -> 404018 or 403004
     permissions-of-a-project: GET projects/{project}/permissions -> permissions/project@id={project}
     default-permissions-of-a-project: GET projects/{project}/default-permissions/datasources
         -> permissions/project@id={project}
@@ -262,12 +263,30 @@ def test_case_of_filters(workspace: Workspace):
     workspace.converse((request, _NONE))
 
 
-@fact(_ALL, Source.TSC)
-def test_published_name_is_found(workspace: Workspace):
-    """A filter by name finds what was published, at once."""
+# An index that servers search is updated after a create.
+_INDEX_SECONDS = 60
+
+
+def _listed(workspace: Workspace, new: Published) -> bool:
+    answer = workspace.send(f"GET datasources?filter=name:eq:{new.name}").succeeds()
+    return answer.all("datasources/datasource@id") == [new.luid]
+
+
+@fact(_ALL, Source.REFERENCE)
+def test_listed_within_a_minute(workspace: Workspace):
+    """A new data source can be had by its LUID at once, and is listed by its name in a minute."""
     new = workspace.published()
-    request = f"GET datasources?filter=name:eq:{new.name}"
-    workspace.converse((request, f"datasources/datasource@id={new.luid}"))
+    workspace.record(new)
+    deadline = time.monotonic() + _INDEX_SECONDS
+    while not _listed(workspace, new):
+        assert time.monotonic() < deadline, "it is not listed"
+        time.sleep(1)
+
+
+@fact(_ALL, Source.NOBODY)
+def test_listed_at_once(workspace: Workspace):
+    """A list has what was just published."""
+    assert _listed(workspace, workspace.published())
 
 
 def _for_administrators(session: Session, request: str):

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from tableau_sandbox_tests.contract.extract import extract
 from tableau_sandbox_tests.contract.files import rows_file, table_file
 from tableau_sandbox_tests.contract.session import Answer, Session
 from tableau_sandbox_tests.contract.sources import Source, fact
@@ -427,6 +428,48 @@ def test_update_of_an_unknown_connection(workspace: Workspace):
     """A connection that does not exist is refused with 404020."""
     batch = [_delete(**{"target-table": "NoSuchTable"})]
     workspace.update(workspace.shared, batch, connection=str(uuid4())).is_refused("404020")
+
+
+@fact(_UPDATE, Source.REFERENCE)
+def test_update_of_an_extract(workspace: Workspace):
+    """Data that are no live .hyper file are not updated: 404008."""
+    workspace.update(extract(workspace), [_delete()]).is_refused("404008")
+
+
+# As many publishes keep the queue busy while two updates are sent.
+_QUEUE = 8
+
+
+def _while_busy(workspace: Workspace, *request_ids: str) -> list[Answer]:
+    """Send updates of one data source whose jobs have to wait."""
+    target = workspace.published()
+    for _ in range(_QUEUE):
+        workspace.publish(query="asJob=true").succeeds(202)
+    return [workspace.update(target, [_delete()], request_id=each) for each in request_ids]
+
+
+def _overlap(workspace: Workspace, first: Answer, second: Answer) -> bool:
+    """Whether the first job had not ended when the second was sent."""
+    if second.status != 202:
+        return True
+    ended, sent = workspace.finished(first)["job@completedAt"], second["job@createdAt"]
+    return ended >= sent
+
+
+@fact(_UPDATE, Source.REFERENCE)
+def test_second_update(workspace: Workspace):
+    """While an update waits or runs, another one of the data source is refused with 409094."""
+    first, second = _while_busy(workspace, *(secrets.token_hex(16) for _ in range(2)))
+    if not _overlap(workspace, first, second):
+        pytest.skip("the job was too fast")
+    second.is_refused("409094")
+
+
+@fact(_UPDATE, Source.NOBODY)
+def test_repeated_request_while_its_job_waits(workspace: Workspace):
+    """A known RequestID whose job is queued is answered with this job, and not with 409094."""
+    first, second = _while_busy(workspace, *[secrets.token_hex(16)] * 2)
+    assert second.succeeds(202)["job@id"] == first["job@id"]
 
 
 def _twice(

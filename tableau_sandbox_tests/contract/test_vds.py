@@ -89,10 +89,17 @@ def test_roles_of_fields(workspace: Workspace):
 
 @fact(_METADATA, Source.VDS_OPENAPI)
 def test_identifiers_of_tables(workspace: Workspace):
-    """The identifier of the table of a field is its name and 32 hexadecimal digits."""
+    """The identifier of the table of a field is its name, perhaps its place, and 32 digits."""
     told = fields(workspace.session, workspace.shared.luid)
     (table,) = {each["logicalTableId"] for each in told}
-    assert re.fullmatch("Extract_[0-9A-Fa-f]{32}", table), table
+    assert re.fullmatch(r"Extract( \(Extract\.Extract\))?_[0-9A-Fa-f]{32}", table), table
+
+
+@fact(_METADATA, Source.FILES)
+def test_identifiers_by_desktop(workspace: Workspace):
+    """The identifier of the table of a .hyper file is as Desktop's: with the schema in brackets."""
+    told = fields(workspace.session, workspace.shared.luid)
+    assert told[0]["logicalTableId"].startswith("Extract (Extract.Extract)_")
 
 
 def _two_tables(workspace: Workspace) -> Published:
@@ -101,11 +108,11 @@ def _two_tables(workspace: Workspace) -> Published:
     return workspace.published(related_file(one, two))
 
 
-@fact(_METADATA, Source.TWB)
+@fact(_METADATA, Source.FILES)
 def test_columns_of_one_name(workspace: Workspace):
     """Of two columns with one name, that of the second table has its table in its caption."""
     told = {
-        each["fieldCaption"]: each["logicalTableId"].rpartition("_")[0]
+        each["fieldCaption"]: re.split(r" \(|_", each["logicalTableId"])[0]
         for each in fields(workspace.session, _two_tables(workspace).luid)
     }
     (other,) = told.keys() - {"id"}

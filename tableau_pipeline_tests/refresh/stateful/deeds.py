@@ -167,7 +167,7 @@ def meddle(history: Any, actor: Actor | None, what: str, how: str, table: int) -
     }
     match what:
         case "replaces" | "overwrites":
-            no_replace = history.scenario.quirks["replace"] == "refused"
+            no_replace = history.scenario.quirks["replace"] in ("refused", "fails", "unknown")
             mode = "overwrite" if no_replace else what.removesuffix("s")
             other.publishes(target, how, mode=mode, table=table)
         case "updates" | "sends an update":
@@ -272,6 +272,8 @@ def place(history: Any, actor: Actor | None, name: str, project: str, taken: boo
     else:
         # In any case, the project exists.
         history.other_user.project(project)
+    # Whoever declares it waits until it is listed.
+    history.tableau.pass_time(history.scenario.quirks["index_lag_seconds"])
     history.declaration = replace(history.declaration, name=name, project=project)
 
 

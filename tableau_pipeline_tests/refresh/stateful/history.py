@@ -16,8 +16,9 @@ from tableau_pipeline.core.journal import Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.refresh.plan import Options, Publish
-from tableau_pipeline.refresh.refresh import DECISION, Setup, refresh
+from tableau_pipeline.refresh.refresh import DECISION, refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline_tests.refresh.stateful.actors import (
     Actor,
     Event,

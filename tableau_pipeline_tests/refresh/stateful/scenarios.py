@@ -192,6 +192,8 @@ def quirks(chance: Random) -> dict[str, Any]:
         usual, hint = each.default, hints[each.name]
         if each.name == "late_stamp_seconds":
             drawn[each.name] = chance.choice([1, 2, 3, 8])
+        elif each.name == "index_lag_seconds":
+            drawn[each.name] = chance.choice([0, 0, 0, 2, 9, 30])
         elif isinstance(usual, bool):
             drawn[each.name] = chance.choice([usual, usual, not usual])
         else:

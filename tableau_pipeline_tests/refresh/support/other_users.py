@@ -170,3 +170,29 @@ def content(site: TableauSite, luid: str) -> tuple[bytes, object]:
     with TemporaryDirectory() as folder, zipfile.ZipFile(site.download(luid, Path(folder))) as file:
         members = b"".join(file.read(member) for member in sorted(file.namelist()))
     return members, site.find_by_luid(luid)
+
+
+def tags(pipeline: Pipeline, tag: str) -> None:
+    """Tag our data source."""
+    (item,) = pipeline.found()
+    pipeline.eyes.tag(str(item.id), [tag])
+
+
+def may_write(pipeline: Pipeline, user: str) -> None:
+    """Let a user read, overwrite and download our data source."""
+    (item,) = pipeline.found()
+    luid, capability = pipeline.eyes_id(user), TSC.Permission.Capability
+    rule = TSC.PermissionsRule(
+        grantee=TSC.UserItem.as_reference(luid),
+        capabilities=dict.fromkeys(
+            (capability.Read, capability.Write, capability.ExportXml), TSC.Permission.Mode.Allow
+        ),
+    )
+    pipeline.eyes.tsc.datasources.update_permissions(item, [rule])
+
+
+def gives(pipeline: Pipeline, user: str) -> None:
+    """Give our data source to a user."""
+    (item,) = pipeline.found()
+    item.owner_id = pipeline.eyes_id(user)
+    pipeline.eyes.tsc.datasources.update(item)

@@ -29,11 +29,12 @@ from tableau_pipeline.objects.stores import LocalCopies
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.differences import differences
+from tableau_pipeline_tests.differences import differences, tds_in
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_sandbox.testing import Sandbox
 
@@ -243,6 +244,11 @@ class Pipeline:
         found = self.eyes.tsc.datasources.filter(name=self.name)
         return [each for each in found if each.name == self.name]
 
+    def eyes_id(self, user: str) -> str:
+        """The LUID of a user of this name."""
+        (found,) = self.eyes.tsc.users.filter(name=user)
+        return str(found.id)
+
     @property
     def name(self) -> str:
         return self.declaration.name
@@ -268,7 +274,7 @@ class Pipeline:
         (item,) = self.found()
         with TemporaryDirectory() as folder:
             path = self.eyes.tsc.datasources.download(item.id, folder, include_extract=False)
-            return Path(path).read_text("utf-8")
+            return tds_in(Path(path)).decode()
 
     def extract_files(self) -> list[Path]:
         """The files in the folder of extracts."""

@@ -1,0 +1,95 @@
+"""What a site was seen to do, where Tableau's documents leave it open or contradict each other."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import obstore
+from pydantic import Field, ValidationError
+
+from tableau_pipeline.core.drift import JobKind
+from tableau_pipeline.core.snapshot import Frozen
+from tableau_pipeline.objects.stores import StoreError, opened, store_errors
+
+
+class SiteFacts(Frozen):
+    """What is known of a site; None where nothing was seen yet.
+
+    Attributes:
+        version: of the REST API, when it was learnt. Another version may do other things.
+        replaces: whether the publish mode Replace works.
+        takes_bare_stars: whether it takes a `.hyper` file of several tables without a `.tds`.
+        loses_jobs: whether it was seen to know nothing of a job after its end.
+        updates_move_stamp: whether `updatedAt` moves on a data update.
+        stamp_lag: the seconds by which it was seen to follow jobs, more than once.
+        was_late: it was seen once to follow a job, or another user had changed something then.
+        update_revisions: the number of revisions that a data update makes.
+        reads_jobs: by the LUID of a user, whether this user may ask for jobs.
+        lists_jobs: by the LUID of a user, whether this user may list them.
+        job_words: the words for kinds of jobs in its lists.
+    """
+
+    version: str = ""
+    replaces: bool | None = None
+    takes_bare_stars: bool | None = None
+    loses_jobs: bool | None = None
+    updates_move_stamp: bool | None = None
+    stamp_lag: float = 0
+    was_late: bool = False
+    update_revisions: int | None = None
+    reads_jobs: Mapping[str, bool] = Field(default_factory=dict)
+    lists_jobs: Mapping[str, bool] = Field(default_factory=dict)
+    job_words: Mapping[str, JobKind] = Field(default_factory=dict)
+
+
+class SiteRecord:
+    """The file of a site's facts, which all refreshes in this store share.
+
+    It saves attempts, and proves nothing: what is lost of it, or overwritten by another refresh at
+    the same time, is learnt again.
+
+    Args:
+        place: the folder of such files, or its URL in an object store.
+        server: the URL of the server, and the site's content URL.
+        version: of the REST API that the server has now.
+    """
+
+    def __init__(self, place: Path | str, *, server: str, site: str, version: str) -> None:
+        digest = hashlib.sha256(f"{server.casefold()}\n{site}".encode()).hexdigest()[:32]
+        self._place, self._file, self._version = place, f"{digest}.json", version
+        self.facts = self._read()
+
+    def _read(self) -> SiteFacts:
+        with (
+            suppress(FileNotFoundError, ValidationError),
+            store_errors("Reading", f"{self._place}/{self._file}", may_lack=True),
+        ):
+            content = bytes(obstore.get(opened(self._place), self._file).bytes())
+            facts = SiteFacts.model_validate_json(content)
+            if facts.version == self._version:
+                return facts
+        # An upgrade may have changed all of it.
+        return SiteFacts(version=self._version)
+
+    def learn(self, **seen: Any) -> None:
+        """Add facts; those in mappings are added to what these hold."""
+        known = self.facts.model_dump()
+        if all(_holds(known[name], value) for name, value in seen.items()):
+            return
+        # Others may have learnt something else meanwhile.
+        known = self._read().model_dump()
+        for name, value in seen.items():
+            known[name] = {**known[name], **value} if isinstance(value, Mapping) else value
+        self.facts = SiteFacts.model_validate(known)
+        with suppress(StoreError), store_errors("Writing", f"{self._place}/{self._file}"):
+            text = json.dumps(self.facts.model_dump(mode="json"), indent=1)
+            obstore.put(opened(self._place), self._file, text.encode())
+
+
+def _holds(known: Any, value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return value.items() <= known.items()
+    return known == value

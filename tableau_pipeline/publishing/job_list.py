@@ -1,0 +1,71 @@
+"""The list of a site's jobs, by which an unknown job of ours is found.
+
+Tableau documents neither the words for publishes and data updates in that list, nor that jobs have
+titles there. So whatever may be ours counts as ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import tableauserverclient as TSC
+
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.drift import Job, JobKind
+from tableau_pipeline.publishing import rest
+
+_STATUSES = {
+    TSC.BackgroundJobItem.Status.Success: Outcome.DONE,
+    TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
+    TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
+}
+# As Tableau's own clients and test suites spell them, without "_".
+_KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
+# The words for other kinds that Tableau's reference names.
+_OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
+
+
+def listed(tsc: TSC.Server, since: datetime) -> Sequence[TSC.BackgroundJobItem] | None:
+    """Return the jobs created since; None if this user may not list jobs."""
+    options = TSC.RequestOptions()
+    field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
+    options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
+    try:
+        return list(rest.every(tsc.jobs, options))
+    except TSC.ServerResponseError as error:
+        if error.code.startswith("403"):
+            return None
+        raise
+
+
+def may_be_of(
+    name: str, items: Sequence[TSC.BackgroundJobItem], words: Mapping[str, JobKind]
+) -> Sequence[Job] | None:
+    """Return the jobs that publish or update data sources with this name, or may do so.
+
+    An unfinished job of an unknown kind may. None if an unfinished one has no title, so that it may
+    be of any name.
+
+    Args:
+        words: for kinds of jobs, as this site was seen to use them.
+    """
+    found = []
+    for item in items:
+        job = _job(item, words)
+        # Some names cannot be written in a filter, so titles are compared here.
+        if job is None or (item.title and not rest.same_name(item.title, name)):
+            continue
+        if not item.title and job.outcome is None:
+            return None
+        if item.title and (job.kind or job.outcome is None):
+            found.append(job)
+    return found
+
+
+def _job(item: TSC.BackgroundJobItem, words: Mapping[str, JobKind]) -> Job | None:
+    """A job of the list; None if it is of a kind that does not change what data sources hold."""
+    word = item.type or ""
+    plain = word.replace("_", "").casefold()
+    if plain in _OTHER_KINDS:
+        return None
+    kind = words.get(word) or _KINDS.get(plain)
+    return Job(str(item.id), _STATUSES.get(item.status), kind, created_at=item.created_at)

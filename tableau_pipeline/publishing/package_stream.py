@@ -1,0 +1,141 @@
+"""Read the `.tds` out of a package while it is being downloaded."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+# The local header of a member, after its signature: version, flags, method, time, date, CRC, packed
+# and unpacked size, lengths of the name and of the extra fields (APPNOTE.TXT, section 4.3.7).
+_HEADER = struct.Struct("<5H3L2H")
+_MEMBER, _DESCRIPTOR = b"PK\x03\x04", b"PK\x07\x08"
+_HEADERS = (_MEMBER, b"PK\x01\x02")
+_ENCRYPTED, _SIZES_FOLLOW = 0x1, 0x8
+_STORED, _DEFLATED = 0, 8
+_IN_EXTRA, _ZIP64 = 0xFFFFFFFF, 1
+_PIECE = 2**16
+
+
+def tds_of(pieces: Iterator[bytes], *, limit: int) -> bytes:
+    """Return the `.tds` from a package that arrives piece by piece; nothing after it is read.
+
+    The `zipfile` module needs the end of a package first, which may lie behind gigabytes of rows.
+
+    Args:
+        pieces: the package, or the `.tds` alone.
+        limit: the bytes that the `.tds` may have. What is skipped may have any size.
+
+    Raises:
+        ValueError: there is none, it is larger, or the package is damaged.
+    """
+    stream = _Stream(pieces)
+    signature = stream.read(4)
+    if signature != _MEMBER:
+        return signature + stream.rest(limit)
+    while signature == _MEMBER:
+        _, flags, method, _, _, _, packed, _, name_length, extra_length = _HEADER.unpack(
+            stream.read(_HEADER.size)
+        )
+        name, extra = stream.read(name_length), stream.read(extra_length)
+        if flags & _ENCRYPTED or method not in (_STORED, _DEFLATED):
+            raise ValueError(
+                "the package is encrypted, or compressed in another way than Tableau's"
+            )
+        packed = _packed_size(extra) if packed == _IN_EXTRA else packed
+        is_tds = name.lower().endswith(b".tds")
+        if method == _DEFLATED:
+            content = stream.inflate(limit if is_tds else None)
+        elif flags & _SIZES_FOLLOW:
+            raise ValueError("the package does not say where its members end")
+        elif is_tds and packed > limit:
+            raise _too_large(limit)
+        else:
+            content = stream.read(packed) if is_tds else stream.skip(packed)
+        if is_tds:
+            return content
+        signature = _after(stream) if flags & _SIZES_FOLLOW else stream.read(4)
+    raise ValueError("the package holds no .tds file")
+
+
+def _too_large(limit: int) -> ValueError:
+    return ValueError(f"its .tds has more than {limit} bytes")
+
+
+def _packed_size(extra: bytes) -> int:
+    """The size of a member of four gigabytes or more, from its extra fields."""
+    while len(extra) >= 4:
+        kind, length = struct.unpack_from("<2H", extra)
+        if kind == _ZIP64 and length >= 16:
+            return struct.unpack_from("<Q", extra, 12)[0]
+        extra = extra[4 + length :]
+    raise ValueError("the package does not say how large its members are")
+
+
+def _after(stream: "_Stream") -> bytes:
+    """Skip the sizes that follow a member, of four or eight bytes each; return what comes next."""
+    # Their signature is optional.
+    is_marked = stream.read(4) == _DESCRIPTOR
+    stream.skip(12 if is_marked else 8)
+    signature = stream.read(4)
+    if signature in _HEADERS:
+        return signature
+    stream.skip(4)
+    return stream.read(4)
+
+
+class _Stream:
+    """Reads pieces of any length in other lengths."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._held = pieces, b""
+
+    def read(self, count: int) -> bytes:
+        """Return so many bytes."""
+        parts = [*self._up_to(count)]
+        return b"".join(parts)
+
+    def skip(self, count: int) -> bytes:
+        """Pass over so many bytes, and return none."""
+        for _ in self._up_to(count):
+            pass
+        return b""
+
+    def _up_to(self, count: int) -> Iterator[bytes]:
+        while count:
+            piece, self._held = self._next(), b""
+            self._held = piece[count:]
+            yield piece[:count]
+            count -= len(piece[:count])
+
+    def _next(self) -> bytes:
+        while not self._held:
+            try:
+                self._held = next(self._pieces)
+            except StopIteration as error:
+                raise ValueError("the package ends too early") from error
+        return self._held
+
+    def rest(self, limit: int) -> bytes:
+        """Return all that is left."""
+        found = self._held
+        for piece in self._pieces:
+            found += piece
+            if len(found) > limit:
+                raise _too_large(limit)
+        return found
+
+    def inflate(self, limit: int | None) -> bytes:
+        """Return a compressed member, or with no limit pass over it and return nothing."""
+        unpacking, content = zlib.decompressobj(-zlib.MAX_WBITS), b""
+        while not unpacking.eof:
+            packed = unpacking.unconsumed_tail or self._next()
+            self._held = b""
+            try:
+                piece = unpacking.decompress(packed, _PIECE)
+            except zlib.error as error:
+                raise ValueError(f"the package is damaged: {error}") from error
+            if limit is not None:
+                content += piece
+                if len(content) > limit:
+                    raise _too_large(limit)
+        self._held = unpacking.unused_data
+        return content

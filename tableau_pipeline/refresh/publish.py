@@ -1,0 +1,295 @@
+"""Publish a whole file by a road that the site takes.
+
+Tableau's documents contradict each other about some roads, and servers refuse them by a job that
+fails without a reason. Each is tried once; which one a site does not take is remembered only after
+another has worked.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import obstore
+
+from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode
+from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
+from tableau_pipeline.extracts.desired import Declared, lost
+from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.metadata.merge import Merge
+from tableau_pipeline.metadata.new_document import new_tds
+from tableau_pipeline.metadata.tds import pack
+from tableau_pipeline.objects.stores import opened, scratch, store_errors
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.observe import Base
+from tableau_pipeline.refresh.plan import Publish, work_in
+from tableau_pipeline.refresh.report import phase
+from tableau_pipeline.refresh.send import LostError, NoReasonError, Sender, Sent
+
+_CAUSES = (
+    "Known causes of that: the project has a data source of this name that this user may not see; "
+    "the version of the file is newer than the server takes (max_database_version); the user lacks "
+    "Publish on the project; the site's storage is full; the tables have more than one fact table"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Road:
+    """A way to publish.
+
+    Attributes:
+        words: what it is, to go on from "It is published".
+        fact: what it shows of the site: that it is taken, or, of another road, that the one before
+            it is not.
+        is_other: another road may come before it.
+    """
+
+    go: Callable[[], Sent]
+    words: str
+    fact: str | None
+    is_other: bool = False
+
+
+def _may(taken: bool | None, unseen: bool) -> bool:
+    return bool(taken) if unseen else taken is not False
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Publishes whole files for one refresh.
+
+    Attributes:
+        project: returns the id of the declared project, and creates it if it is to be.
+        kept: the folder, or its URL in an object store, where data sources with the work of people
+            are saved before they are replaced.
+        now: returns the time of the refresh.
+        declared: the declared metadata; `merged` is what becomes of those on the server.
+    """
+
+    declaration: Declaration
+    base: Base
+    sender: Sender
+    project: Callable[[], str]
+    kept: Path | str
+    now: Callable[[], datetime]
+    seconds: dict[str, float]
+    declared: Declared
+    merged: Merge | None
+
+    def publish(
+        self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
+    ) -> Sent:
+        """Publish a file; save what people made before, if it may go."""
+        base, server, saved = self.base, self.sender.server, None
+        is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
+        if remote and base.is_edited and (is_bare or not base.is_ours):
+            name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
+            saved = keep(server, remote, location=self.kept, name=name)
+        sent = self._by_a_road(plan, extract, target, remote)
+        if plan.mode is PublishMode.REPLACE and not base.is_ours:
+            check_kept(server, sent.remote, base.metadata, saved=saved)
+        if remote is None or saved is None:
+            return sent
+        warning = f'"{remote.name}" was saved as {saved} before it was replaced'
+        return replace(sent, warnings=(*sent.warnings, warning))
+
+    def _by_a_road(
+        self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
+    ) -> Sent:
+        """Take the first road that the site takes."""
+        failed: RefreshError | None = None
+        site = self.sender.site
+        for road in self._roads(plan, extract, target, remote):
+            if failed:
+                self.sender.jobs.log.warning("%s It is published %s instead", failed, road.words)
+            try:
+                sent = road.go()
+            except (NoReasonError, LostError) as error:
+                self._check_place(target, remote)
+                failed = failed or error
+            except RefusedError as error:
+                # Replace and packages are refused as such; all else is no question of the road.
+                if plan.mode is not PublishMode.REPLACE:
+                    raise
+                failed = failed or error
+            else:
+                if road.fact and (failed or not road.is_other):
+                    site.learn(**{road.fact: not road.is_other})
+                return sent
+        if failed is None:
+            raise ValueError("there is a road for each publish")
+        if isinstance(failed, NoReasonError):
+            raise NoReasonError(f"{failed} {_CAUSES}", failed.intent) from failed
+        raise failed
+
+    def _check_place(self, target: Checkpoint, remote: RemoteDatasource | None) -> None:
+        """Check that a job did not fail because of what happened to the data source meanwhile.
+
+        Raises:
+            DriftError: another user created or removed it.
+        """
+        server = self.sender.server
+        if remote:
+            is_same = server.find_by_luid(remote.luid) is not None
+            what = "removed"
+        else:
+            is_same = server.find_by_name(target.name, project_id=self.project()) is None
+            what = "created"
+        if not is_same:
+            raise DriftError(
+                f'"{target.name}" was {what} on the server by another user while it was published.'
+            )
+
+    def _roads(
+        self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
+    ) -> Iterator[_Road]:
+        """The roads for a plan, the usual one first."""
+        sender, merged, facts = self.sender, self.merged, self.sender.site.facts
+        if plan.merged and remote and merged:
+            yield _Road(
+                lambda: self.with_metadata(merged, extract, target, remote), "as a package", None
+            )
+            return
+        is_star = len(target.tables) > 1
+        # A user who may not ask for jobs would wait for hours for one that has failed.
+        unseen = not sender.reads_jobs()
+        fact = "takes_bare_stars" if is_star else None
+        takes = not is_star or _may(facts.takes_bare_stars, unseen)
+        if plan.mode is PublishMode.REPLACE:
+            takes = takes and sender.server.knows_replace and _may(facts.replaces, unseen)
+            fact = "replaces"
+        held = self._held() if plan.mode is PublishMode.REPLACE else None
+        if takes or (plan.mode is PublishMode.REPLACE and held is None):
+            place = remote.project_id if remote else self.project()
+            yield _Road(
+                lambda: sender.publish(
+                    extract.path, target, plan.mode, to=remote, project_id=place
+                ),
+                "as a bare file",
+                fact,
+            )
+        if held and remote:
+            yield _Road(
+                lambda: self.with_metadata(held, extract, target, remote),
+                "with its metadata",
+                "replaces",
+                is_other=True,
+            )
+        elif is_star and plan.mode is not PublishMode.REPLACE:
+            yield _Road(
+                lambda: self._as_package(plan.mode, extract, target, remote),
+                "as a package that describes its tables",
+                "takes_bare_stars",
+                is_other=True,
+            )
+
+    def _held(self) -> Merge | None:
+        """The metadata that the server holds, to be published again; None if they cannot be."""
+        held, metadata = self.merged, self.base.metadata
+        if metadata and (held is None or held.tds is None):
+            held = self.declared.merged(metadata, None, is_edited=True)
+        return held if held and held.tds is not None else None
+
+    def _as_package(
+        self,
+        mode: PublishMode,
+        extract: Extract,
+        target: Checkpoint,
+        remote: RemoteDatasource | None,
+    ) -> Sent:
+        """Publish a file with a `.tds` of our own, as the server would make it of the file."""
+        package = extract.path.with_suffix(".tdsx")
+        with phase(self.seconds, "build"):
+            tds = new_tds(self.declared.tables, self.declaration.relationships)
+            pack(tds, extract.path, package)
+        place = remote.project_id if remote else self.project()
+        return self.sender.publish(package, target, mode, to=remote, project_id=place)
+
+    def with_metadata(
+        self,
+        merged: Merge,
+        extract: Extract,
+        target: Checkpoint,
+        remote: RemoteDatasource,
+        *,
+        is_edited: bool | None = None,
+    ) -> Sent:
+        """Publish a file with metadata, in which people may have worked, by default as observed."""
+        if merged.tds is None:
+            raise ValueError("only a .tds can be published")
+        package = extract.path.with_suffix(".tdsx")
+        with phase(self.seconds, "build"):
+            pack(merged.tds, extract.path, package)
+        try:
+            sent = self.sender.publish(
+                package,
+                target,
+                PublishMode.OVERWRITE,
+                to=remote,
+                project_id=remote.project_id,
+                keeps_work=self.base.is_edited if is_edited is None else is_edited,
+            )
+        except RefusedError as error:
+            if not merged.phrase:
+                raise
+            raise RefusedError(
+                f"{error} The file was a .tdsx package, to bring along what is declared "
+                f"({merged.phrase}). If that is why: remove that from the declaration, or have "
+                "the server take such packages"
+            ) from error
+        sent = replace(sent, merged=merged)
+        changed = lost(merged.tds, sent.metadata, self.declared) if sent.metadata else ()
+        if not changed:
+            return sent
+        warning = f"The server holds other metadata than were published: {'; '.join(changed)}"
+        return replace(sent, warnings=(warning,))
+
+
+def keep(server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str) -> str:
+    """Save what people made in a data source, with the rest of it; return the path or URL.
+
+    Args:
+        location: a folder, or the URL of one in an object store.
+        name: of the file, without its suffix.
+
+    Raises:
+        RefreshError: it cannot be saved.
+    """
+    try:
+        with TemporaryDirectory(prefix="keep ", dir=scratch()) as folder:
+            package = server.download(remote.luid, Path(folder))
+            file = f"{name}{package.suffix}"
+            with store_errors("Writing", f"{location}/{file}"):
+                obstore.put(opened(location), file, package)
+            return f"{location}/{file}"
+    except OSError as error:
+        raise RefreshError(
+            f'"{remote.name}" cannot be saved in {location} before it is replaced: {error}. '
+            "Nothing was sent"
+        ) from error
+
+
+def check_kept(
+    server: TableauSite,
+    remote: RemoteDatasource,
+    before: Metadata | None,
+    *,
+    saved: str | None,
+) -> None:
+    """Check that the server has kept the metadata over a publish in mode Replace.
+
+    Raises:
+        RefreshError: it has not.
+    """
+    if before and server.metadata(remote.luid).digest == before.digest:
+        return
+    raise RefreshError(
+        f'"{remote.name}" was taken over by a publish in mode Replace, which should keep the '
+        f"metadata, but the server changed it. It held {work_in(before)}. The data source as "
+        f"it was before is in {saved}: copy that work back with Tableau Desktop. Its rows "
+        "are those of the models now, and the next run goes on from there"
+    )

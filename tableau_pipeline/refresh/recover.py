@@ -1,0 +1,119 @@
+"""Recover: find out what became of the requests of earlier refreshes.
+
+Before each request that changes the data source, a refresh stores an intent in the journal, and the
+id of the server's job as soon as it is known. If the process dies before the outcome is stored, the
+next refresh of the data source finds the intent open, and `recover` sends nothing again:
+
+* Its job is known: `recover` waits for it. If it was done, the server should hold what the intent
+  describes; `observe` confirms that by time stamp or by rows. If it was cancelled or failed, the
+  server holds what it held before. A cancelled change is planned again; after a failed one, the
+  refresh is a full publish, as the same update would only fail again.
+* Its job is not known: no other request is sent while a job that it could have become may still
+  run. `recover` waits for such jobs; where the server does not list them, it refuses until the time
+  limits of jobs have passed. What the server holds then is not known.
+"""
+
+from datetime import timedelta
+
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.drift import Job, NoJob
+from tableau_pipeline.core.journal import History, Intent, Recovered
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.refresh.effects import Effects
+from tableau_pipeline.refresh.send import Sender
+
+
+def recover(history: History, sender: Sender | None, effects: Effects | None) -> Recovered:
+    """Find out what became of the requests of earlier refreshes, and record it.
+
+    Nothing is ever sent again: if an outcome is not known, the next publish is a full one.
+
+    Args:
+        sender: of the refresh; None if it only looks, and so neither waits nor records anything.
+        effects: looks at the server; None if it is not to be asked.
+
+    Raises:
+        RefreshError: a request may still take effect, so nothing else may be sent.
+    """
+    recovered = history.recovered
+    for intent in history.intents:
+        if effects and not intent.outcome:
+            intent = _outcome_of(intent, sender) if sender else _seen(intent, effects)
+        recovered = recovered.after(intent)
+    if sender and history.intents:
+        recovered = recovered.recorded_by(sender.claim.number)
+        sender.claim.journal.append(recovered)
+    return recovered
+
+
+def _seen(intent: Intent, effects: Effects) -> Intent:
+    """The open request with its outcome; without one, it is planned for as if it were lost."""
+    job = effects.server.job(intent.job_id) if intent.job_id else NoJob.HIDDEN
+    outcome = job.outcome if isinstance(job, Job) else None
+    if outcome is None and _shows(intent, job, effects):
+        outcome = Outcome.DONE
+    return intent.model_copy(update={"outcome": outcome})
+
+
+def _shows(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
+    """Whether the data source shows that a request took effect whose job cannot be asked for."""
+    if intent.job_id is None or isinstance(job, Job):
+        return False
+    return effects.of(intent, is_over=_is_over(intent, job, effects)) is not None
+
+
+def _is_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
+    # The job of another user may merely be hidden from this one.
+    return job is NoJob.GONE and intent.user == effects.server.user_id
+
+
+def _outcome_of(intent: Intent, sender: Sender) -> Intent:
+    """The open request, once its outcome is known, or known to stay unknown."""
+    jobs, outcome, note = sender.jobs, Outcome.LOST, "its outcome cannot be determined"
+    job = jobs.wait(intent.job_id) if intent.job_id else NoJob.HIDDEN
+    if isinstance(job, Job) and job.outcome:
+        outcome, note = job.outcome, job.notes
+    elif intent.job_id:
+        jobs.log.warning("The server tells nothing of job %s (%s)", intent.job_id, job)
+    if outcome is Outcome.LOST and _shows(intent, job, sender.effects):
+        outcome, note = Outcome.DONE, "as the data source shows"
+    if outcome is Outcome.LOST and not _is_over(intent, job, sender.effects):
+        _wait_for_unknown(intent, sender)
+    jobs.log.info("An interrupted refresh had sent its %s: %s %s", intent.action, outcome, note)
+    intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
+    sender.claim.journal.append(intent)
+    return intent
+
+
+def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
+    """Wait until a request can no longer run, whether the server received it or not."""
+    jobs = sender.jobs
+    until = intent.recorded_at + timedelta(seconds=jobs.timeouts.queue + jobs.timeouts.job)
+    remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
+    # A job is listed by the name of its data source, which another user may have changed.
+    for name in {intent.name, remote.name if remote else intent.name}:
+        for pause in jobs.pauses():
+            # The server cuts off fractions, so a job of the same second would seem older.
+            found = jobs.server.jobs(
+                name=name,
+                since=intent.recorded_at.replace(microsecond=0),
+                words=sender.site.facts.job_words,
+            )
+            if jobs.server.now() >= until:
+                return
+            if found is None:
+                raise RefreshError(
+                    f"An interrupted refresh sent a request ({intent.action}) that the server may "
+                    "have received, and which job that became is not known, nor does the server "
+                    f"list jobs by name for this user. Nothing is sent beside it before "
+                    f"{until:%Y-%m-%d %H:%M} UTC: run again then, or let the user list jobs (site "
+                    "administrator)."
+                )
+            unfinished = [job for job in found if job.outcome is None]
+            for job in unfinished:
+                # Only a job that is certainly ours may be cancelled if it takes too long.
+                if job.kind:
+                    jobs.wait(job.id)
+            if not unfinished:
+                break
+            jobs.sleep(pause)

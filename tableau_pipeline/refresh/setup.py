@@ -1,0 +1,96 @@
+"""What a refresh works with."""
+
+import logging
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.drift import Timeouts
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
+from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.metadata.fields import Inherited
+from tableau_pipeline.publishing.site import TableauSite
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A data source, and everything that its refreshes work with.
+
+    Attributes:
+        snapshots: the versions of the models. The newest are read only once the claim is held,
+            because an older version must not be published last.
+        server: opens a session when it is first needed.
+        folder: the folder for built files, the same for every run of a data source.
+        kept: the folder, or its URL in an object store, for data sources with the work of people,
+            as they were before they were replaced.
+        now: returns the time of the refresh, from which rolling windows count.
+        sleep: takes seconds.
+        takeover: take over data sources that another deployment publishes.
+        link: the address of the asset in Dagster's web UI; None if that is not known.
+        inherited: what is said of the models' columns elsewhere, by model and column.
+    """
+
+    declaration: Declaration
+    snapshots: Snapshots
+    journal: Journal
+    server: Callable[[], AbstractContextManager[TableauSite]]
+    hyper: Callable[[], Hyperd]
+    folder: Path
+    kept: Path | str
+    log: logging.Logger
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = time.sleep
+    takeover: bool = False
+    link: str | None = None
+    inherited: Inherited = field(default_factory=dict)
+
+    @property
+    def written(self) -> Path | str:
+        """The folder, or its URL, of the values of metadata that refreshes have set."""
+        return self._beside("metadata")
+
+    @property
+    def sites(self) -> Path | str:
+        """The folder, or its URL, of what sites were seen to do."""
+        return self._beside("sites")
+
+    def _beside(self, name: str) -> Path | str:
+        if isinstance(self.kept, str):
+            return f"{self.kept.rpartition('/')[0]}/{name}"
+        return self.kept.with_name(name)
+
+    def builder(self, models: Models) -> Builder:
+        """The builder of files from these models."""
+        return Builder(
+            declaration=self.declaration,
+            models=models,
+            snapshots=TypedSnapshots(self.snapshots, self.declaration.types),
+            hyper=self.hyper,
+            folder=self.folder / "extracts" / file_name(self.declaration.key),
+            now=self.now,
+            log=self.log,
+        )
+
+
+@contextmanager
+def newest_models(setup: Setup) -> Generator[Builder]:
+    """The builder of files from the newest version of each model.
+
+    Raises:
+        RefusedError: a model has no snapshot, or cannot be published.
+    """
+    declaration = setup.declaration
+    declared = TypedSnapshots(setup.snapshots, declaration.types)
+    found = {model: declared.newest(model) for model in declaration.models}
+    models = checked_models(declaration, found)
+    with readable(setup.hyper, declaration, models):
+        yield setup.builder(models)

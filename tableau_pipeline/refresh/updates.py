@@ -1,0 +1,78 @@
+"""Whether the server is to be sent an update, or only whole files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from tableau_pipeline.core.checkpoint import NoUpdates
+from tableau_pipeline.core.site_record import SiteRecord
+from tableau_pipeline.publishing.site import TableauSite
+
+# What was refused for good may be allowed by now, and nobody told the pipeline.
+_TRIED_AGAIN = timedelta(days=7)
+
+
+def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
+    """Return what the site of a session was seen to do, from the folder or URL of such records."""
+    version = str(server.tsc.version)
+    return SiteRecord(place, server=server.url, site=server.site, version=version)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFiles:
+    """Only whole files are to be sent.
+
+    Attributes:
+        why: the reason, as a phrase.
+        warning: what a person can do about it; None if nothing.
+    """
+
+    why: str
+    warning: str | None = None
+
+
+def whole_files(
+    server: TableauSite,
+    site: SiteRecord,
+    refused: NoUpdates | None,
+    *,
+    reads_jobs: Callable[[], bool],
+    declaration: str,
+    now: datetime,
+) -> WholeFiles | None:
+    """Return why only whole files are to be sent; None if an update may be.
+
+    Args:
+        site: what it was seen to do.
+        refused: the last update of this data source that was refused for good.
+        reads_jobs: tells whether this user may ask for jobs, by a request if need be.
+        declaration: the digest of the declared tables.
+    """
+    if server.payload_limit == 0:
+        return WholeFiles("the server has no data updates, which came with Tableau 2021.3")
+    if (
+        refused
+        and refused.is_final
+        and (refused.declaration, refused.version) == (declaration, server.tsc.version)
+    ):
+        again = refused.since + _TRIED_AGAIN
+        if now < again:
+            return WholeFiles(
+                "updates of it were refused",
+                f"{refused.why.removesuffix('.')}. Until then, it is published in full. An update "
+                f"is tried again from {again:%Y-%m-%d} on, or when the declaration of its tables "
+                "changes",
+            )
+    # A publish shows in the data source. Whether an update does is for each site to show.
+    moves = site.facts.updates_move_stamp
+    if not reads_jobs() and not moves:
+        return WholeFiles(
+            "this user may not ask for jobs, and no update was seen to move the time stamp of a "
+            "data source here",
+            "Updates need a user who may ask for jobs: a site administrator",
+        )
+    if site.facts.loses_jobs and moves is False:
+        why = "the server forgets jobs at once, and updates do not move the time stamp here"
+        return WholeFiles(why)
+    return None

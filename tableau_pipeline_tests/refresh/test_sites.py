@@ -1,0 +1,328 @@
+"""Sites that do what Tableau documents, or what was seen, or only some of it: each refresh ends."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.actions.batch import Batch, Delete, target
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.declaration import Diff, Reconcile
+from tableau_pipeline.errors import BusyError, RefreshError, RefusedError
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.updates import record_of
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import KilledError, killed_before
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.other_users import ANN
+from tableau_pipeline_tests.refresh.support.pipeline import (
+    STAR,
+    TIMEOUTS,
+    WHOLE,
+    Pipeline,
+    published_rows,
+)
+from tableau_pipeline_tests.refresh.support.proxies import At
+from tableau_pipeline_tests.refresh.support.server_jobs import jobs, too_early
+from tableau_sandbox.faults import Drop, FailJob, HoldJobs
+
+IMPATIENT = replace(TIMEOUTS, queue=0.3, job=0.3, listing=0.3)
+PATCH = {"method": "PATCH", "path": "sites/*/datasources/*/data"}
+New = Callable[..., Pipeline]
+
+
+def changes(pipeline: Pipeline, rows: int, **options: Any) -> Report:
+    """Refresh with other rows."""
+    pipeline.model("flights", flights(rows))
+    return pipeline.run(**options)
+
+
+def facts(pipeline: Pipeline) -> Any:
+    """What is known of the site."""
+    return record_of(pipeline.eyes, pipeline.folder / "sites").facts
+
+
+def assert_at_rest(pipeline: Pipeline) -> None:
+    assert pipeline.wrong() == []
+    report = pipeline.run()
+    assert (report.decision, report.warnings) == ("no change", ())
+
+
+def test_another_update_is_under_way(pipeline: Pipeline):
+    """Prevents: a refresh that meets another's update fails without telling what to do."""
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    (item,) = pipeline.found()
+    theirs = Batch([Delete(target="Extract", where=target("flight_id") == 1)])
+    with pipeline.sandbox.armed(HoldJobs()):
+        job = pipeline.eyes.update(item.id, batch=theirs.json(), upload=None, request_id="theirs")
+        with pytest.raises(BusyError, match=r"409094.*run again when that job has ended"):
+            changes(pipeline, 9)
+        assert [each.outcome for each in pipeline.journal.intents()] == [Outcome.REFUSED]
+        pipeline.eyes.cancel(str(job))
+    assert pipeline.run().decision == "update"
+    assert_at_rest(pipeline)
+
+
+def test_update_that_arrived_without_an_answer(new_pipeline: New):
+    """Prevents: an update counts as refused while it runs, and lands on what comes after it."""
+    pipeline = new_pipeline(on={"repeated_request": "conflict"})
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    with pipeline.sandbox.armed(Drop(**PATCH, when="after")), pytest.raises(RefreshError) as caught:
+        changes(pipeline, 9)
+    assert not isinstance(caught.value, RefusedError | BusyError)
+    assert [each.outcome for each in pipeline.journal.intents()] == [None]
+    assert changes(pipeline, 10).decision.startswith("publish")
+    assert_at_rest(pipeline)
+
+
+REPLACES = {
+    "before 2025.1": ({"rest_version": "3.24", "product_version": "2024.3.0"}, 0),
+    "fails": ({"replace": "fails"}, 1),
+    "unknown": ({"replace": "unknown"}, 1),
+    "refused": ({"replace": "refused"}, 0),
+}
+
+
+@pytest.mark.parametrize(("on", "failing"), REPLACES.values(), ids=REPLACES)
+def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failing: int):
+    """Prevents: no refresh ends well after the first, or people's fields go with it."""
+    pipeline = new_pipeline(on=on, **WHOLE)
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    before = len(jobs(pipeline))
+    assert changes(pipeline, 9).decision == "publish (replace)"
+    assert len(jobs(pipeline)) - before == failing + 1
+    assert "Delayed" in pipeline.tds()
+    assert_at_rest(pipeline)
+    # It is remembered, also for other data sources.
+    other = new_pipeline(on=on, **WHOLE)
+    other.run()
+    before = len(jobs(other))
+    assert changes(other, 9).decision == "publish (replace)"
+    assert len(jobs(other)) - before == 1
+    assert_at_rest(other)
+
+
+HIDDEN = ["administrators", "session-lost"]
+
+
+@pytest.mark.parametrize("access", HIDDEN)
+def test_jobs_for_administrators_only(
+    new_pipeline: New, caplog: pytest.LogCaptureFixture, access: str
+):
+    """Prevents: no refresh of a user who may not ask for jobs ever ends well."""
+    on = {"job_access": access}
+    pipeline = new_pipeline(on=on, user=ANN, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    with caplog.at_level(logging.WARNING):
+        pipeline.run()
+        report = changes(pipeline, 9)
+    assert caplog.text.count("This user may not ask for jobs of the server") == 1
+    # Until an update was seen to move the time stamp, nobody could tell when one has landed.
+    assert report.decision == "publish (replace)"
+    assert "this user may not ask for jobs" in str(report.plan and report.plan.reason)
+    assert_at_rest_with(pipeline, "this user")
+    admins = new_pipeline(on=on)
+    admins.policy(Diff(("flight_id",)))
+    admins.run()
+    assert changes(admins, 9).decision == "update"
+    assert changes(pipeline, 10).decision == "update"
+    assert pipeline.wrong() == []
+
+
+def assert_at_rest_with(pipeline: Pipeline, warning: str) -> None:
+    assert pipeline.wrong() == []
+    assert pipeline.run().decision == "no change", warning
+
+
+def killed_while_it_waits(seconds: float) -> None:
+    raise KilledError
+
+
+@pytest.mark.parametrize("is_update", [False, True])
+def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
+    """Prevents: a queued job passes for a failed one, and its old rows overwrite newer ones."""
+    pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, reconcile=Reconcile())
+    pipeline.declare(**({} if is_update else WHOLE))
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    record_of(pipeline.eyes, pipeline.folder / "sites").learn(updates_move_stamp=True)
+    with pipeline.sandbox.armed(HoldJobs()):
+        pipeline.model("flights", flights(9))
+        with pytest.raises(KilledError):
+            pipeline.run(around={"sleep": killed_while_it_waits})
+        assert [each.outcome for each in pipeline.journal.intents()] == [None]
+        # A person's work moves the time stamp, too.
+        other_users.tags(pipeline, "urgent")
+        too_early(pipeline)
+    pipeline.sandbox.wait_until_idle()
+    sent = len(jobs(pipeline))
+    assert pipeline.run().decision == "no change"
+    assert len(jobs(pipeline)) == sent
+    assert pipeline.wrong() == []
+
+
+def test_hidden_job_that_never_shows(new_pipeline: New):
+    """Prevents: each run waits for hours where a job fails that nobody may ask for."""
+    pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
+    pipeline.run()
+    # As a session of an administrator has left it.
+    record_of(pipeline.eyes, pipeline.folder / "sites").learn(replaces=True)
+    pipeline.model("flights", flights(9))
+    with pipeline.sandbox.armed(FailJob()):
+        report = pipeline.run(around={"timeouts": IMPATIENT})
+    assert report.decision == "publish (replace)"
+    assert pipeline.wrong() == []
+    assert facts(pipeline).replaces is False
+    assert pipeline.run().decision == "no change"
+
+
+@pytest.mark.parametrize("stamps", ["at-once", "never"])
+def test_jobs_that_are_gone_at_once(new_pipeline: New, stamps: str):
+    """Prevents: each refresh fails, or publishes everything again, where jobs are cleaned up."""
+    on = {"finished_jobs": "gone", "updates_move_stamp": stamps}
+    pipeline = new_pipeline(on=on, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    decisions = [pipeline.run().decision, *(changes(pipeline, n).decision for n in (9, 10, 11))]
+    later = "update" if stamps == "at-once" else "publish (replace)"
+    assert decisions == ["publish (create)", "update", later, later]
+    assert_at_rest(pipeline)
+
+
+def test_jobs_without_titles(new_pipeline: New):
+    """Prevents: after a lost answer, a queued publish overwrites what came after it."""
+    pipeline = new_pipeline(on={"job_titles": False}, **WHOLE)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    with pipeline.sandbox.armed(HoldJobs()):
+        assert killed_before(pipeline, "job")
+        pipeline.model("flights", flights(10))
+        with pytest.raises(RefreshError, match="Nothing is sent beside it before"):
+            pipeline.run()
+    pipeline.sandbox.wait_until_idle()
+    # No unfinished job is listed that could be ours.
+    pipeline.run()
+    assert_at_rest(pipeline)
+
+
+def test_jobs_listed_in_other_words(new_pipeline: New):
+    """Prevents: after a lost answer, a queued publish overwrites what came after it."""
+    pipeline = new_pipeline(on={"job_words": "unknown"}, **WHOLE)
+    fault = pipeline.sandbox.control.add(HoldJobs())
+    assert killed_before(pipeline, "job")
+
+    listed: list[int] = []
+
+    def goes_on(seconds: float) -> None:
+        since = datetime.now(UTC) - timedelta(days=1)
+        listed.append(len(pipeline.eyes.jobs(name=pipeline.name, since=since) or ()))
+        sleep(seconds)
+        pipeline.sandbox.control.clear(fault.number)
+
+    pipeline.model("flights", flights(10))
+    pipeline.run(around={"sleep": goes_on})
+    # It has waited for the job of unknown kind before it sent another.
+    assert listed[0] == 1
+    assert_at_rest(pipeline)
+
+
+def test_words_of_jobs_are_learnt(new_pipeline: New):
+    """Prevents: a job of ours is never told from others' for want of its word."""
+    pipeline = new_pipeline(on={"job_words": "unknown"})
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    changes(pipeline, 9)
+    assert set(facts(pipeline).job_words.values()) == {"publish", "update"}
+
+
+def test_large_package_without_extract(new_pipeline: New, caplog: pytest.LogCaptureFixture):
+    """Prevents: the data source of 17 MB whose metadata are packed with its rows is never read."""
+    pipeline = new_pipeline(on={"download_without_extract": "tdsx-with-data"})
+    chance = np.random.default_rng(1)
+    rows = pa.table({"flight_id": pa.array(range(2_300_000)), "delay": chance.random(2_300_000)})
+    pipeline.model("flights", rows)
+    pipeline.run()
+    (item,) = pipeline.found()
+    assert item.size is None or item.size > 16
+    caplog.set_level(logging.INFO, "tableau_sandbox.requests")
+    assert pipeline.run(full=True).decision == "publish (replace)"
+    caplog.clear()
+    # What did not change need not be read again.
+    assert pipeline.run().decision == "no change"
+    caplog.clear()
+    assert pipeline.run().decision == "no change"
+    assert "/content" not in str([each.args for each in caplog.records])
+
+
+def test_lists_that_lag_behind(new_pipeline: New):
+    """Prevents: the first refresh of each data source fails, as lists do not show it yet."""
+    pipeline = new_pipeline(on={"index_lag_seconds": 1.5}, project="Lagging", create_project=True)
+    assert pipeline.run().decision == "publish (create)"
+    pipeline.sandbox.advance(2)
+    assert_at_rest(pipeline)
+
+
+def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFixture):
+    """Prevents: each change of a data source of another owner fails, and nothing says why."""
+    on = {"job_access": "own-jobs"}
+    pipeline = new_pipeline(on=on, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    other_users.may_write(pipeline, "ann")
+    pipeline.user = ANN
+    sent = len(jobs(pipeline))
+    report = changes(pipeline, 9)
+    assert report.decision == "publish (replace)"
+    (warning,) = report.warnings
+    assert "Only its owner may update a data source" in warning
+    assert "declare `owner`" in warning
+    caplog.set_level(logging.INFO, "tableau_sandbox.requests")
+    report = changes(pipeline, 10)
+    assert "updates of it were refused" in str(report.plan and report.plan.reason)
+    assert "PATCH" not in str([each.args for each in caplog.records])
+    assert len(jobs(pipeline)) == sent + 2
+    assert_at_rest_with(pipeline, "owner")
+    # The owner changed, and nobody told the pipeline.
+    other_users.gives(pipeline, "ann")
+    pipeline.model("flights", flights(11))
+    next_week = datetime.now(UTC) + timedelta(days=8)
+    assert pipeline.run(around={"now": next_week}).decision == "update"
+    assert pipeline.wrong() == []
+
+
+def test_several_tables_in_a_bare_file(new_pipeline: New):
+    """Prevents: a star is never published where a server takes no bare file of several tables."""
+    on = {"several_tables": "refused"}
+    star = new_pipeline(on=on, tables=("flights", "airlines"), relationships=STAR)
+    star.model("airlines", airlines())
+    assert star.run().decision == "publish (create)"
+    assert star.wrong() == []
+    assert facts(star).takes_bare_stars is False
+    changes(star, 9)
+    assert_at_rest(star)
+    other = new_pipeline(on=on, tables=("flights", "airlines"), relationships=STAR)
+    other.model("airlines", airlines())
+    other.run()
+    assert len(jobs(other)) == 1
+    assert_at_rest(other)
+
+
+def test_name_that_is_taken_meanwhile(pipeline: Pipeline):
+    """Prevents: a job that fails without a reason, where the name was taken, is told as such."""
+    around = {
+        "around_server": lambda server: At(
+            server, "publish", lambda: other_users.publishes(pipeline, flights(3))
+        )
+    }
+    with pytest.raises(RefusedError, match="adopt: true"):
+        pipeline.run(around=around)
+    (item,) = pipeline.found()
+    assert published_rows(pipeline.eyes, str(item.id)).num_rows == 3
