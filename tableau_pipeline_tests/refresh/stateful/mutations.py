@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 from unittest import mock
 
@@ -14,13 +15,17 @@ from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, Written, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
+from tableau_pipeline.publishing import job_list
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.deliver import Delivery, tell
+from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.observe import Base, Observer
 from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.refresh import Planned, _Phases
-from tableau_pipeline_tests.refresh.stateful import actors
+from tableau_pipeline.refresh.send import Sender
+from tableau_pipeline_tests.refresh.stateful import actors, history
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 
 _REFRESH = "tableau_pipeline.refresh"
@@ -110,6 +115,24 @@ def _with_one_past() -> AbstractContextManager:
     return mock.patch.object(Delivery, "_written", lambda *args: written(*args)[:1])
 
 
+def _with_one_road() -> AbstractContextManager:
+    roads = Publisher._roads
+    return mock.patch.object(Publisher, "_roads", lambda *args: islice(roads(*args), 1))
+
+
+def _with_known_jobs_alone() -> AbstractContextManager:
+    may_be_of = job_list.may_be_of
+
+    def careless(name: str, items: Sequence[Any], words: Any) -> Sequence[Any]:
+        found = may_be_of(name, [each for each in items if each.title], words) or ()
+        return [each for each in found if each.kind]
+
+    return mock.patch("tableau_pipeline.publishing.site.job_list.may_be_of", careless)
+
+
+_IMPATIENT = replace(history.TIMEOUTS, listing=0)
+
+
 # The last look before a sending is not among them: histories excuse what others do at that moment.
 # `deliver/test_changed_hands_while_sending.py` fails without it.
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
@@ -117,9 +140,9 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "fence": lambda: _without(HeldClaim, "check_fence"),
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
-    "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.observe._wait_for_unknown"),
+    "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
     "records however old": lambda: mock.patch.object(actors, "needed", _newest),
-    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.deliver.keep"),
+    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.keep"),
     "other key of a data source": lambda: _without(Observer, "_other_key"),
     "root in the key of an environment": lambda: mock.patch(
         "tableau_pipeline.core.declaration.key_below", lambda key, _: key
@@ -148,6 +171,15 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "certification of people": _with_certification_of_people,
     "comparison before it is certified": _with_all_equal,
     "metadata before an unknown sending": _with_one_past,
+    "effects of jobs that cannot be asked for": lambda: _without(Effects, "of"),
+    "other ways to publish": _with_one_road,
+    "time for lists": lambda: mock.patch.object(history, "TIMEOUTS", _IMPATIENT),
+    "whole file where updates are refused": lambda: _without(_Phases, "may_go_on", False),
+    "whole files where an update would not show": lambda: mock.patch(
+        f"{_REFRESH}.refresh.whole_files", return_value=None
+    ),
+    "second look at what a site does": lambda: _without(Sender, "_is_of_the_site", False),
+    "jobs of unknown kinds": _with_known_jobs_alone,
     "reconciliation of an unverified base": lambda: _without(
         Reconciler, "compare_rows", Reconciliation()
     ),

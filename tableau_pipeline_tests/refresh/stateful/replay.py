@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.checks.ending import check_ending
 from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.checks.rehearsal import Rehearsal
@@ -57,8 +59,12 @@ class Failure:
         )
 
 
-def play(case: Case) -> Failure | None:
-    """Let a history happen; what is broken, if anything is."""
+def play(case: Case, tally: Counter[str] | None = None) -> Failure | None:
+    """Let a history happen; what is broken, if anything is.
+
+    Args:
+        tally: counts what its last, undisturbed refreshes came to.
+    """
     trace: list[str] = []
     try:
         with _determined(case.seed), history(case.scenario, Random(f"{case.seed}/while")) as made:
@@ -66,6 +72,7 @@ def play(case: Case) -> Failure | None:
             with mock.patch("tableau_pipeline.publishing.http.monotonic", made.seconds):
                 for each in case.steps:
                     _take(made, each)
+                check_ending(made, Counter() if tally is None else tally)
                 _calm(made)
                 made.tableau.pass_time(700)
                 _take(made, case.last)

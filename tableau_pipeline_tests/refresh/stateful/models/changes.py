@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 from tableau_pipeline_tests.refresh.stateful.models.tables import (
     MOST_ROWS,
@@ -11,6 +12,7 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import (
     Content,
     Model,
     Row,
+    published,
 )
 
 
@@ -31,6 +33,25 @@ def append(model: Model, count: int, numbers: Sequence[int]) -> Content:
 def touch(model: Model, row: int, column: int, number: int) -> Content:
     """One value of a row becomes another one; those that tell its slot stay."""
     return _set(model, row, column, number, bound=False)
+
+
+def one_value(model: Model, number: int) -> Content:
+    """A value of the row with the greatest cursor becomes another one, or such a row comes.
+
+    What tells keys, cursors and partitions stays.
+    """
+    content = model.content
+    cursors = [*enumerate(content.column("cursor"))]
+    free = [n for n, column in enumerate(content.columns) if column.role == "value"]
+    for at, _ in sorted(cursors, key=lambda each: _order(each[1]), reverse=True):
+        for column in free:
+            for value in range(number, number + 4):
+                changed = _set_at(model, at, column, value)
+                if published(changed.rows[at].values[column]) != published(
+                    content.rows[at].values[column]
+                ):
+                    return changed
+    return append(model, 1, (number + 1,))
 
 
 def null(model: Model, row: int, column: int) -> Content:
@@ -178,11 +199,20 @@ def _set(model: Model, row: int, column: int, number: int | None, *, bound: bool
     ]
     if not content.rows or not columns:
         return content
-    at, row = columns[column % len(columns)], row % len(content.rows)
+    return _set_at(model, row % len(content.rows), columns[column % len(columns)], number)
+
+
+def _set_at(model: Model, row: int, at: int, number: int | None) -> Content:
+    content = model.content
     old, col = content.rows[row], content.columns[at]
     value = None if number is None else col.value(old.slot, number, model.partitioning)
     new = Row(old.slot, (*old.values[:at], value, *old.values[at + 1 :]))
     return _with(content, [*content.rows[:row], new, *content.rows[row + 1 :]])
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """NULL comes first."""
+    return (value is not None, value)
 
 
 def _with(content: Content, rows: Sequence[Row]) -> Content:

@@ -1,0 +1,117 @@
+"""A person who reads why a refresh was refused, and does what it says, and no more."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tableau_pipeline.metadata.fields import MetadataPolicy
+from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline_tests.refresh.stateful import deeds
+from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
+from tableau_pipeline_tests.refresh.stateful.scenarios import OPEN, related
+
+_ACCEPT = re.compile(r"accept: \[(\w+)\]")
+
+
+def followed(history: Any, reason: str, options: Options) -> tuple[set[str], Options]:
+    """Do what each sentence of a refusal says.
+
+    Returns:
+        What was done, by name, and the options of the next run; nothing where no sentence says what
+        to do.
+    """
+    done = set()
+    for line in reason.splitlines():
+        for pattern, does in _REMEDIES.items():
+            if match := re.search(pattern, line):
+                history.note(f"a person does as it says: {does.__name__.strip('_')}")
+                does(history, *match.groups())
+                done.add(does.__name__.strip("_"))
+                break
+        if named := _ACCEPT.search(line):
+            accepted = Accept(named[1])
+            options = replace(options, accept=options.accept | {accepted})
+            done.add(f"accept {accepted}")
+    return done, options
+
+
+def _lower_guard(history: Any, table: str) -> None:
+    """Otherwise, each run would have to accept it again."""
+    tables = tuple(
+        replace(each, guard=OPEN) if each.name == table else each
+        for each in history.declaration.tables
+    )
+    history.declaration = replace(history.declaration, tables=tables)
+
+
+def _write_models(history: Any, *_: str) -> None:
+    """With keys and cursors as they should be, and every partition again."""
+    for model in history.models.values():
+        model.become(repaired(model))
+        history.store.store(model, again=True)
+    history.store_feeds()
+
+
+def _relate_what_is_there(history: Any, *_: str) -> None:
+    declared = history.declaration
+    history.declaration = replace(declared, **related(declared.tables, 1, chain=False))
+
+
+def _drop_calculations(history: Any, *_: str) -> None:
+    history.declaration = replace(history.declaration, calculations=())
+
+
+def _keep_work(history: Any) -> None:
+    history.declaration = replace(history.declaration, metadata=MetadataPolicy("keep"))
+
+
+def _adopt(history: Any) -> None:
+    history.declaration = replace(history.declaration, adopt=True)
+
+
+def _delete_namesake(history: Any, *_: str) -> None:
+    declared, ours = history.declaration, history.found()
+    for each in history.tableau.datasources():
+        if each.name.casefold() == declared.name.casefold() and each != ours:
+            history.other_user.deletes(each)
+
+
+def _untag_others(history: Any) -> None:
+    tag, ours = history.declaration.tag, history.found()
+    for each in history.tableau.datasources():
+        if tag in each.tags and each != ours:
+            history.other_user.untags(each, tag)
+
+
+def _rename_elsewhere(history: Any) -> None:
+    for each in history.tableau.datasources():
+        if each.luid in history.elsewhere:
+            history.other_user.renames(each, f"Of another environment {each.luid[:4]}")
+
+
+def _give_back(history: Any, luid: str | None = None) -> None:
+    ours = history.found()
+    if luid and not (ours and ours.luid == luid):
+        # Of another user's, who wants it elsewhere.
+        _delete_namesake(history)
+        return
+    deeds.meddle(history, None, "gives", "worker", 0)
+
+
+_REMEDIES: Mapping[str, Callable[..., None]] = {
+    r'Table "(\w+)": .* fewer than guard\.min_rows .* accept: \[shrink\]': _lower_guard,
+    r"Several data sources carry the tag .* Remove the tag": _untag_others,
+    r"is published by another environment .* rename it": _rename_elsewhere,
+    r"exists .* did not publish.* set adopt: true": _adopt,
+    r"is to be (?:renamed|moved) .* rename or delete that one": _delete_namesake,
+    r"failed: 409015 .* Rename or delete the data source that is in the way": _delete_namesake,
+    r"set on_conflict to keep": _keep_work,
+    r'"t1\.\w+" is neither a column nor': _drop_calculations,
+    r"Relationship .*: table \"\w+\" has no column": _relate_what_is_there,
+    r"is NULL in \d|is not unique|its partition|cannot be read: [^:]+\.(?:parquet|json)\b": (
+        _write_models
+    ),
+    r"data source ([0-9a-f-]{36}) failed: 4030\d\d ": _give_back,
+    r"failed: 4030\d\d .* Give this user|Give the user its ownership": _give_back,
+}
