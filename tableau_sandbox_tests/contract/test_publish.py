@@ -174,13 +174,6 @@ def test_two_unrelated_tables_as_a_job(workspace: Workspace):
     assert workspace.finished(answer)["job@finishCode"] == "1"
 
 
-@fact(_PUBLISH, Source.NOBODY)
-def test_reason_of_two_unrelated_tables(workspace: Workspace):
-    """The note of such a job says that the file must contain exactly one fact table."""
-    job = workspace.finished(workspace.publish(file=hyper_file(_ONE, _TWO), query="asJob=true"))
-    assert "exactly one fact table" in str(job.get("job/statusNotes/statusNote@text"))
-
-
 @fact(_PUBLISH, Source.MCP)
 def test_taken_name_as_a_job(workspace: Workspace):
     """As a job, a name that exists in the project is accepted, and fails without a reason."""
