@@ -25,7 +25,8 @@ class SiteFacts(Frozen):
         loses_jobs: whether it was seen to know nothing of a job after its end.
         updates_move_stamp: whether `updatedAt` moves on a data update.
         stamp_lag: the seconds by which it was seen to follow jobs, more than once.
-        was_late: it was seen once to follow a job, or another user had changed something then.
+        noted_lags: the seconds by which it followed the last job of a kind, if it did; or another
+            user changed something then.
         update_revisions: the number of revisions that a data update makes.
         reads_jobs: by the LUID of a user, whether this user may ask for jobs.
         lists_jobs: by the LUID of a user, whether this user may list them.
@@ -38,7 +39,7 @@ class SiteFacts(Frozen):
     loses_jobs: bool | None = None
     updates_move_stamp: bool | None = None
     stamp_lag: float = 0
-    was_late: bool = False
+    noted_lags: Mapping[str, float] = Field(default_factory=dict)
     update_revisions: int | None = None
     reads_jobs: Mapping[str, bool] = Field(default_factory=dict)
     lists_jobs: Mapping[str, bool] = Field(default_factory=dict)

@@ -93,6 +93,8 @@ def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> C
 
 
 _TIMESTAMP_PAUSE = 0.25
+# Seconds: a site is late by much the same each time.
+_ALIKE = 2
 _UNKNOWN = "Outcome unknown: the next run finds out, and publishes everything again."
 _NEXT = {
     Outcome.FAILED: "The next run publishes the full file.",
@@ -371,7 +373,8 @@ class Sender:
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
         """Whether the site itself explains a change that another user may have made.
 
-        Nobody else does the same twice right after us: what is seen again is what the site does.
+        Nobody else does the same right after two jobs of ours that follow each other: that is what
+        the site does.
         """
         facts, behaviour = self.site.facts, self._behaviour(intent)
         late, is_publish = change.lateness(behaviour), intent.mode is not None
@@ -380,10 +383,11 @@ class Sender:
             return False
         is_known = True
         if late > behaviour.lag:
-            # The only new revision is that of our publish.
-            is_known = facts.was_late or (is_publish and change.made == 1)
-            learnt = {"stamp_lag": max(late, facts.stamp_lag)} if is_known else {"was_late": True}
-            self.site.learn(**learnt)
+            noted = facts.noted_lags.get(intent.job_kind, 0)
+            is_known = noted > 0 and abs(noted - late) <= _ALIKE
+            self.site.learn(noted_lags={intent.job_kind: late})
+            if is_known:
+                self.site.learn(stamp_lag=max(late, facts.stamp_lag))
         if is_odd:
             is_known = is_known and facts.update_revisions == 1
             self.site.learn(update_revisions=1)
@@ -451,6 +455,8 @@ class Sender:
         distrust = change.unexplained(behaviour)
         if distrust and self._is_of_the_site(intent, change):
             distrust = None
+        elif not distrust and self.site.facts.noted_lags.get(intent.job_kind):
+            self.site.learn(noted_lags={intent.job_kind: 0})
         if target:
             # Revisions may resolve what the time stamp leaves open: ours is the only new one.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
