@@ -3,6 +3,7 @@
 Each takes the history and the refresh to which it happens; None for what happens before one.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -298,6 +299,9 @@ def adopt(
     """
     target = history.found()
     if target is None or history.ledger.in_flight():
+        return
+    takes_stars = history.scenario.quirks["several_tables"] != "refused"
+    if not takes_stars and len(json.loads(target.tables)) > 1:
         return
     before = Look.at(history, target)
     history.other_user.takes(target, change, edited=edited)
