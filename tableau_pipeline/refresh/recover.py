@@ -49,10 +49,10 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
 def _seen(intent: Intent, effects: Effects) -> Intent:
     """The open request with its outcome; without one, it is planned for as if it were lost."""
     job = effects.server.job(intent.job_id) if intent.job_id else NoJob.HIDDEN
-    outcome = job.outcome if isinstance(job, Job) else None
+    outcome, note = (job.outcome, job.notes) if isinstance(job, Job) else (None, "")
     if outcome is None and _shows(intent, job, effects):
         outcome = Outcome.DONE
-    return intent.model_copy(update={"outcome": outcome})
+    return intent.model_copy(update={"outcome": outcome, "note": note or None})
 
 
 def _shows(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:

@@ -87,7 +87,7 @@ def test_nothing_is_sent_beside_a_job_that_may_run(
     new_pipeline: Callable[..., Pipeline], user: tuple[str, str], step: str
 ):
     """Prevents: a killed update undoes what came after it, where its user may not list jobs."""
-    pipeline = new_pipeline(user=user, reconcile=None)
+    pipeline = new_pipeline(user=user, on={"job_access": "own-jobs"}, reconcile=None)
     changed_rows(pipeline)
     assert killed_before(pipeline, step)
     sent = len(jobs(pipeline))
@@ -103,17 +103,15 @@ def test_nothing_is_sent_beside_a_job_that_may_run(
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
 def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, str]):
-    """Prevents: a job that the server does not tell of is waited for without end."""
-    pipeline = new_pipeline(user=user)
+    """Prevents: a job of ours that the server has removed is waited for, though it is over."""
+    pipeline = new_pipeline(user=user, on={"job_access": "own-jobs"})
     changed_rows(pipeline)
     assert killed_before(pipeline, "outcome")
     (left,) = pipeline.journal.intents()
     nowhere = "00000000-0000-0000-0000-000000000000"
     pipeline.journal.append(left.model_copy(update={"job_id": nowhere}))
-    if user == ANN:
-        too_early(pipeline)
-        later(pipeline)
-    assert "interrupted, and what it left is not known" in pipeline.run().plan.reason
+    # It shows that something has landed; as no rows are compared, only a whole file is certain.
+    assert pipeline.run().decision == "publish (replace)"
     assert_at_rest(pipeline)
 
 
