@@ -167,6 +167,7 @@ class Editing(Document):
         ours = (path[1] for path in changes if path[0] == "calculation")
         self._named |= {name: local_name(name) for name in ours}
         self._types = {each.local: each.type for each in self.records}
+        self._folders: dict[str | None, str] = {}
         tags = {plain(each) for each in root if not is_off(each)}
         self._has_old_folders = "folder" in tags and "folders-common" not in tags
 
@@ -176,6 +177,8 @@ class Editing(Document):
         for name, formula in formulas.items():
             if formula and local_name(name) not in self.columns:
                 self.add(local_name(name), "real").set("caption", name)
+        folders = {path: value for path, value in self._changes.items() if path[-1] == "folder"}
+        self._folders = {self._known(path): value or "" for path, value in folders.items()}
         for path, value in sorted(self._changes.items(), key=lambda each: _turn(each[0])):
             if path[0] == "hierarchy":
                 self._set_hierarchy(path[1], json.loads(value) if value else ())
@@ -269,7 +272,8 @@ class Editing(Document):
         path = _child(self._section("drill-paths"), "drill-path", name)
         old = [each.text or "" for each in path.iterfind("field")]
         new = [self._local(member) or member for member in members]
-        shown = {local: self.folder(local) for local in [*new, *old]}
+        # A field that leaves its folder in this edit takes no hierarchy there.
+        shown = {local: self._folders.get(local, self.folder(local)) for local in [*new, *old]}
         for each in path.findall("field"):
             path.remove(each)
         # A person's description of it comes after its fields.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -99,6 +99,15 @@ STATES = st.builds(
 )
 
 
+# A folder goes when a hierarchy comes that another one shares a field with.
+@example(
+    states=[
+        {"city": "B"},
+        {"place": ("city", "street"), "route": ("street", "shop")},
+        {"shop": "A"},
+    ],
+    is_saved=[False] * 3,
+)
 @given(states=st.lists(STATES, max_size=6), is_saved=st.lists(st.booleans(), min_size=6))
 @settings(max_examples=60)
 def test_any_declarations_one_after_the_other(states: list[Any], is_saved: list[bool]):
