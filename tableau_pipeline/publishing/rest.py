@@ -440,3 +440,17 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
     # A password is a RuntimeError, a feature that zipfile lacks a NotImplementedError.
     except (BadZipFile, EOFError, RuntimeError, zlib.error) as error:
         raise ValueError(f"the package is damaged: {error}") from error
+
+
+def one_datasource(tsc: TSC.Server) -> object:
+    """Ask for what any session may read."""
+    return tsc.datasources.get(TSC.RequestOptions(pagesize=1))
+
+
+def reads(tsc: TSC.Server) -> bool:
+    """Return whether the session is alive: servers say of some requests that it has ended."""
+    try:
+        one_datasource(tsc)
+    except TSC.FailedSignInError:
+        return False
+    return True

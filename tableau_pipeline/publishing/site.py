@@ -393,9 +393,8 @@ class TableauSite:
         try:
             return self._job(job_id)
         except SignInError:
-            # Servers before 2025.1 answer connected apps so, even in a new session that reads.
-            options = TSC.RequestOptions(pagesize=1)
-            self.ask("Looking for data sources", lambda: self.tsc.datasources.get(options))
+            # Servers before 2025.1 answer connected apps so, in a session that reads.
+            self.ask("Looking for data sources", partial(rest.one_datasource, self.tsc))
             return NoJob.HIDDEN
 
     @_asks("Asking for job {job_id}")
@@ -581,7 +580,7 @@ class TableauSite:
             try:
                 return call()
             except TSC.FailedSignInError as error:
-                if error.code not in SESSION_GONE:
+                if error.code not in SESSION_GONE or rest.reads(self.tsc):
                     raise
                 self.log.warning(
                     'The session on site "%s" has ended: signing in again. If this happens often, '

@@ -126,6 +126,7 @@ def test_jobs_for_administrators_only(
         pipeline.run()
         report = changes(pipeline, 9)
     assert caplog.text.count("This user may not ask for jobs of the server") == 1
+    assert "signing in again" not in caplog.text, "the session is alive"
     # Until an update was seen to move the time stamp, nobody could tell when one has landed.
     assert report.decision == "publish (replace)"
     assert "this user may not ask for jobs" in str(report.plan and report.plan.reason)
