@@ -122,7 +122,7 @@ def _compared(line: Standing, remote: RemoteDatasource | None) -> Standing:
     if remote is None:
         return replace(line, state=State.GONE, why=f'"{line.name}" is no longer on the server')
     change = Change.since(checkpoint, remote)
-    if why := change.unexplained(checkpoint.behaviour) or checkpoint.distrust:
+    if why := change.unexplained or checkpoint.distrust:
         return replace(line, state=State.DRIFTED, why=why)
     return line
 

@@ -69,20 +69,6 @@ class TableContent(Frozen):
         return (self.columns, self.content) == (other.columns, other.content)
 
 
-class SiteBehaviour(Frozen):
-    """The behaviour of a site where Tableau's documentation leaves it open.
-
-    Attributes:
-        moves_timestamp: whether `updatedAt` moves on a data update; None until observed.
-        update_revisions: the number of revisions that a data update makes; None until observed.
-        lag: the seconds by which `updatedAt` was observed to follow the job that moved it.
-    """
-
-    moves_timestamp: bool | None = None
-    update_revisions: int | None = None
-    lag: float = 0
-
-
 class NoUpdates(Frozen):
     """The server did not take the last update: the data source was published in full instead.
 
@@ -166,7 +152,6 @@ class Checkpoint(Frozen):
     no_updates: NoUpdates | None = None
     unreconciled: str | None = "the comparison was interrupted"
     distrust: str | None = None
-    behaviour: SiteBehaviour = SiteBehaviour()
 
     @property
     def reached(self) -> "Checkpoint":

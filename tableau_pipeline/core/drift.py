@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, SiteBehaviour
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.metadata.fields import INSTANCE_TAG_PREFIX, TAG_PREFIX
 
 JobKind = Literal["update", "publish"]
@@ -156,8 +156,7 @@ class Change:
         before: the stamp of the data source right before the change; None if it was created.
         after: its current stamp.
         revisions: the possible numbers of revisions that the change made.
-        lag: the seconds by which the time stamp may follow the window at most, if that is more
-            than the site's behaviour.
+        lag: the seconds by which the time stamp may follow the window at most.
         seen: time stamps that the data source had meanwhile.
         published: who published the newest revision, and when, in words.
     """
@@ -180,7 +179,8 @@ class Change:
             window, before, after.stamp, revisions=(0,), lag=LONGEST_LAG, published=after.published
         )
 
-    def unexplained(self, behaviour: SiteBehaviour) -> str | None:
+    @property
+    def unexplained(self) -> str | None:
         """The part of the change that was not ours, as far as the server shows; None if all was."""
         is_theirs = self.made is not None and self.made not in self.revisions
         by = f" ({self.published})" if is_theirs and self.published else ""
@@ -192,7 +192,7 @@ class Change:
             shown = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:
                 return f"{shown}{by}, and that was not this pipeline, as far as its records show"
-            if not self.window.covers(stamp, lag=max(self.lag, behaviour.lag)):
+            if not self.window.covers(stamp, lag=self.lag):
                 start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
                 return f"{shown}{by}, and our change took effect from {start} to {end}"
         # A publish in the second of our job shares its stamp, but shows as one more revision.
@@ -207,34 +207,13 @@ class Change:
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
-    def lateness(self, behaviour: SiteBehaviour) -> float | None:
+    @property
+    def lateness(self) -> float | None:
         """The seconds by which the time stamps follow our change; None if another user moved one.
 
         Whoever moves one soon after us is not told from a site that is late.
         """
         ours = replace(self, revisions=(self.made,), lag=LONGEST_LAG)
-        if self.window is None or ours.unexplained(behaviour):
+        if self.window is None or ours.unexplained:
             return None
         return max((self.after[0] - self.window.end).total_seconds(), 0)
-
-    def learnt(self, behaviour: SiteBehaviour, *, is_update: bool) -> SiteBehaviour:
-        """What the change shows about the site's behaviour; the change must be ours alone."""
-        moved = self.before is None or self.after[0] != self.before[0]
-        lag = behaviour.lag
-        if self.window and moved:
-            late = (self.after[0] - self.window.end).total_seconds()
-            lag = min(max(lag, late), LONGEST_LAG)
-        # Every publish moves the stamp and makes a revision, which says nothing about updates.
-        if not is_update:
-            return behaviour.model_copy(update={"lag": lag})
-        # Revisions that are hidden for now do not disprove what they showed before. Of several, all
-        # but one are another user's, even if the rows turned out to be ours.
-        is_clear = self.made in (0, 1)
-        made = self.made if is_clear else behaviour.update_revisions
-        update = {"moves_timestamp": moved, "update_revisions": made, "lag": lag}
-        return behaviour.model_copy(update=update)
-
-
-def revisions_of(behaviour: SiteBehaviour, *, is_update: bool) -> Collection[int]:
-    """The possible numbers of revisions of a change: 1 for a publish, the site's for an update."""
-    return (1,) if not is_update else (behaviour.update_revisions or 0,)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ class SiteFacts(Frozen):
         stamp_lag: the seconds by which it was seen to follow jobs, more than once.
         noted_lags: the seconds by which it followed the last job of a kind, if it did; or another
             user changed something then.
-        update_revisions: the number of revisions that a data update makes.
+        update_revisions: the number of revisions that data updates make, as seen more than once.
+        noted_revisions: the number that the last one made; or another user published then.
         reads_jobs: by the LUID of a user, whether this user may ask for jobs.
         lists_jobs: by the LUID of a user, whether this user may list them.
         job_words: the words for kinds of jobs in its lists.
@@ -40,10 +41,15 @@ class SiteFacts(Frozen):
     updates_move_stamp: bool | None = None
     stamp_lag: float = 0
     noted_lags: Mapping[str, float] = Field(default_factory=dict)
-    update_revisions: int | None = None
+    update_revisions: int = 0
+    noted_revisions: int = 0
     reads_jobs: Mapping[str, bool] = Field(default_factory=dict)
     lists_jobs: Mapping[str, bool] = Field(default_factory=dict)
     job_words: Mapping[str, JobKind] = Field(default_factory=dict)
+
+    def revisions_of(self, *, is_update: bool) -> Collection[int]:
+        """The possible numbers of revisions of a change of ours."""
+        return {0, self.update_revisions} if is_update else {1}
 
 
 class SiteRecord:
@@ -74,6 +80,13 @@ class SiteRecord:
                 return facts
         # An upgrade may have changed all of it.
         return SiteFacts(version=self._version)
+
+    def forget_noted(self, kind: JobKind) -> None:
+        """Forget what was odd about the last job of a kind: it was not the site."""
+        if self.facts.noted_lags.get(kind):
+            self.learn(noted_lags={kind: 0})
+        if kind == "update" and self.facts.noted_revisions:
+            self.learn(noted_revisions=0)
 
     def learn(self, **seen: Any) -> None:
         """Add facts; those in mappings are added to what these hold."""

@@ -10,7 +10,6 @@ from tableau_pipeline.core.checkpoint import (
     NEW_METADATA,
     Checkpoint,
     PublishMode,
-    SiteBehaviour,
     TableContent,
 )
 from tableau_pipeline.core.drift import RemoteDatasource
@@ -84,7 +83,7 @@ class Delivery:
             raise ValueError(f"{plan.decision} needs a data source")
         elif isinstance(plan, NoChange):
             found, distrust = tag(self.sender.server, remote, self.sender.tags)
-            sent = Sent(target, found, None, distrust, target.behaviour)
+            sent = Sent(target, found, None, distrust)
         else:
             sent = self._proved(self._updated(deltas, target, remote))
         return replace(self._given_back(sent, remote), extract=extract)
@@ -134,7 +133,6 @@ class Delivery:
             written=self._written(plan),
             # An update is what tries it again.
             no_updates=before.no_updates if before and not isinstance(plan, UpdateTables) else None,
-            behaviour=before.behaviour if before else SiteBehaviour(),
             **history,
         )
 
@@ -231,7 +229,7 @@ class Delivery:
         about = {path: value for path, value in self.declared.past.items() if is_about(path)}
         name = self.declared.stored.store({**merged.written, **about})
         written = (name, *(sent.target.written or (NOTHING,)))
-        known: dict[str, Any] = {"written": written, "behaviour": sent.learnt}
+        known: dict[str, Any] = {"written": written}
         known["metadata"] = sent.target.metadata if is_edited else None
         target = completed(sent.target, sent.remote, **known)
         try:

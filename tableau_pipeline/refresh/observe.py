@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Declaration
-from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window, revisions_of
+from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window
 from tableau_pipeline.core.journal import Intent, Recovered
+from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.publishing.site import TableauSite
@@ -129,6 +130,7 @@ class Observer:
 
     Attributes:
         tags: those that the data source has if it is ours.
+        site: what the site was seen to do.
         is_look: the metadata are to be read even if they are as they were.
     """
 
@@ -136,6 +138,7 @@ class Observer:
     server: TableauSite
     reconciler: Reconciler
     tags: frozenset[str]
+    site: SiteFacts
     log: logging.Logger
     is_look: bool = False
 
@@ -209,10 +212,11 @@ class Observer:
                 Window.of(job) if isinstance(job, Job) else None,
                 (sent.before, sent.before_revision) if sent.before else None,
                 remote.stamp,
-                revisions=revisions_of(checkpoint.behaviour, is_update=sent.mode is None),
+                revisions=self.site.revisions_of(is_update=sent.mode is None),
+                lag=self.site.stamp_lag,
                 published=remote.published,
             )
-        unexplained = change.unexplained(checkpoint.behaviour)
+        unexplained = change.unexplained
         distrust = unexplained or checkpoint.distrust
         if distrust is None and sent is None:
             return base

@@ -204,7 +204,15 @@ class _Phases:
             return recorded(self._declaration, past)
         declaration, server = self._declaration, self._server
         log, is_look = self._setup.log, not self._options.sends
-        observer = Observer(declaration, server, self._reconciler, self._tags, log, is_look)
+        observer = Observer(
+            declaration,
+            server,
+            self._reconciler,
+            self._tags,
+            site=self._record.facts,
+            log=log,
+            is_look=is_look,
+        )
         # It is created only when a file is sent: a refused refresh must not leave an empty project.
         if declaration.create_project or self._options.audit:
             return observer.observe(past, server.find_project(declaration.project))
@@ -441,8 +449,7 @@ class _Phases:
         target = sent.target
         if target is None or self._claim is None:
             raise ValueError("a refresh ends with a checkpoint")
-        behaviour = target.behaviour if sent.distrust else sent.learnt
-        known: dict[str, object] = {"distrust": sent.distrust, "behaviour": behaviour}
+        known: dict[str, object] = {"distrust": sent.distrust}
         # What was adopted is seen to have been kept by now, or was told to have not; and the same
         # goes for its owner.
         known |= {"adopted": None, "owner": None, "held": self._held(planned, sent)}

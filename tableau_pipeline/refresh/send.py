@@ -1,22 +1,16 @@
 """Send, and record enough for the next refresh to find out what became of it."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tableau_pipeline.actions.batch import describe_actions
-from tableau_pipeline.core.checkpoint import (
-    NEW_METADATA,
-    Checkpoint,
-    Outcome,
-    PublishMode,
-    SiteBehaviour,
-)
+from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
-from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window, revisions_of
+from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window
 from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.errors import (
@@ -44,8 +38,6 @@ class Sent:
         target: the checkpoint that was reached; None if no update can build on it.
         intent: the recorded intent; None if nothing had to be sent.
         distrust: why another user may have changed the data source as well; None if none has.
-        learnt: what the site has shown about its behaviour, provided that no other user changed
-            the data source.
         extract: the file that was sent: the whole data source, or the payload of an update. Of
             several payloads, the last one with the rows and bytes of all.
         warnings: what a person should know although nothing is wrong.
@@ -58,7 +50,6 @@ class Sent:
     remote: RemoteDatasource
     intent: Intent | None
     distrust: str | None = None
-    learnt: SiteBehaviour = field(default_factory=SiteBehaviour)
     extract: Extract | None = None
     warnings: tuple[str, ...] = ()
     metadata: Metadata | None = None
@@ -317,7 +308,7 @@ class Sender:
         timeouts, is_over = self.jobs.timeouts, why is NoJob.GONE
         seconds = timeouts.listing if intent.luid is None else timeouts.timestamp
         seconds = seconds if is_over else timeouts.queue + timeouts.job
-        until, behaviour = self.server.now() + timedelta(seconds=seconds), self._behaviour(intent)
+        until = self.server.now() + timedelta(seconds=seconds)
         for pause in self.jobs.pauses():
             if effect := self.effects.of(intent, is_over=is_over):
                 self.claim.check_effect(intent)
@@ -328,7 +319,7 @@ class Sender:
                 window = Window(intent.recorded_at, end)
                 sent = self._done(intent, before, effect.remote, window, ())
                 distrust = None if effect.is_proved else sent.distrust
-                return replace(sent, distrust=distrust, learnt=behaviour)
+                return replace(sent, distrust=distrust)
             if self.server.now() >= until:
                 break
             self.jobs.sleep(pause)
@@ -376,27 +367,23 @@ class Sender:
         Nobody else does the same right after two jobs of ours that follow each other: that is what
         the site does.
         """
-        facts, behaviour = self.site.facts, self._behaviour(intent)
-        late, is_publish = change.lateness(behaviour), intent.mode is not None
+        facts, late, is_publish = self.site.facts, change.lateness, intent.mode is not None
         is_odd = change.made is not None and change.made not in change.revisions
         if late is None or (is_odd and (is_publish or change.made != 1)):
             return False
         is_known = True
-        if late > behaviour.lag:
+        if late > facts.stamp_lag:
             noted = facts.noted_lags.get(intent.job_kind, 0)
             is_known = noted > 0 and abs(noted - late) <= _ALIKE
             self.site.learn(noted_lags={intent.job_kind: late})
             if is_known:
-                self.site.learn(stamp_lag=max(late, facts.stamp_lag))
+                self.site.learn(stamp_lag=late)
         if is_odd:
-            is_known = is_known and facts.update_revisions == 1
-            self.site.learn(update_revisions=1)
+            is_known = is_known and facts.noted_revisions == 1
+            self.site.learn(noted_revisions=1)
+            if is_known:
+                self.site.learn(update_revisions=1)
         return is_known
-
-    def _behaviour(self, intent: Intent) -> SiteBehaviour:
-        known = intent.target.behaviour if intent.target else SiteBehaviour()
-        lag = max(known.lag, self.site.facts.stamp_lag)
-        return known.model_copy(update={"lag": lag})
 
     def _created(self, intent: Intent, luid: str | None) -> RemoteDatasource:
         """Find what was just created; the lists of servers may show it seconds later."""
@@ -441,22 +428,23 @@ class Sender:
             # Read the metadata before the stamp, which shows whether another user changed it.
             metadata = server.metadata(remote.luid)
             remote = found(server, remote.luid)
-        is_update, behaviour = intent.mode is None, self._behaviour(intent)
+        is_update, facts = intent.mode is None, self.site.facts
         if is_update and before:
-            remote = self._moved(remote, before, behaviour)
+            remote = self._moved(remote, before)
         change = Change(
             window,
             before.stamp if before else None,
             remote.stamp,
-            revisions=revisions_of(behaviour, is_update=is_update),
+            revisions=facts.revisions_of(is_update=is_update),
+            lag=facts.stamp_lag,
             seen=seen,
             published=remote.published,
         )
-        distrust = change.unexplained(behaviour)
+        distrust = change.unexplained
         if distrust and self._is_of_the_site(intent, change):
             distrust = None
-        elif not distrust and self.site.facts.noted_lags.get(intent.job_kind):
-            self.site.learn(noted_lags={intent.job_kind: 0})
+        elif not distrust:
+            self.site.forget_noted(intent.job_kind)
         if target:
             # Revisions may resolve what the time stamp leaves open: ours is the only new one.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
@@ -471,16 +459,13 @@ class Sender:
             intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
         )
         remote, of_tags = tag(server, remote, self.tags)
-        learnt = change.learnt(behaviour, is_update=is_update)
-        if is_update and not distrust:
-            self.site.learn(updates_move_stamp=learnt.moves_timestamp)
-        return Sent(target, remote, intent, distrust or of_tags, learnt, metadata=metadata)
+        if is_update and before and not distrust:
+            self.site.learn(updates_move_stamp=change.after[0] != before.updated_at)
+        return Sent(target, remote, intent, distrust or of_tags, metadata=metadata)
 
-    def _moved(
-        self, remote: RemoteDatasource, before: RemoteDatasource, behaviour: SiteBehaviour
-    ) -> RemoteDatasource:
+    def _moved(self, remote: RemoteDatasource, before: RemoteDatasource) -> RemoteDatasource:
         """Wait until the time stamp shows the update: some sites move it late, or never."""
-        if behaviour.moves_timestamp is False:
+        if self.site.facts.updates_move_stamp is False:
             return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
         while remote.updated_at == before.updated_at and self.server.now() < until:
@@ -544,7 +529,7 @@ def changed_since(
     window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
     # Tags, a name or a project make no revision, so a new one is another user's.
     change = Change(window, remote.stamp, now.stamp, revisions=(0,), published=now.published)
-    return now, change.unexplained(SiteBehaviour())
+    return now, change.unexplained
 
 
 def _there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
