@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ class SiteFacts(Frozen):
     """What is known of a site; None where nothing was seen yet.
 
     Attributes:
-        version: of the REST API, when it was learnt. Another version may do other things.
+        release: of the server, when it was learnt. Another release may do other things.
+        learnt_at: when the last of it was learnt.
         replaces: whether the publish mode Replace works.
         takes_bare_stars: whether it takes a `.hyper` file of several tables without a `.tds`.
         loses_jobs: whether it was seen to know nothing of a job after its end.
@@ -34,7 +36,8 @@ class SiteFacts(Frozen):
         job_words: the words for kinds of jobs in its lists.
     """
 
-    version: str = ""
+    release: str = ""
+    learnt_at: datetime | None = None
     replaces: bool | None = None
     takes_bare_stars: bool | None = None
     loses_jobs: bool | None = None
@@ -51,6 +54,21 @@ class SiteFacts(Frozen):
         """The possible numbers of revisions of a change of ours."""
         return {0, self.update_revisions} if is_update else {1}
 
+    @property
+    def peculiarities(self) -> Sequence[str]:
+        """What refreshes do in another way here than on most sites, in sentences."""
+        told = {
+            "Replace does not keep metadata: they are published again": self.replaces is False,
+            "several tables are published with a model": self.takes_bare_stars is False,
+            "jobs are gone after their end": self.loses_jobs,
+            "updates do not move the time stamp": self.updates_move_stamp is False,
+            f"time stamps follow jobs by {self.stamp_lag:.0f} s": self.stamp_lag >= 1,
+            "updates make revisions": self.update_revisions > 0,
+            "a user may not ask for jobs": False in self.reads_jobs.values(),
+            "a user may not list jobs": False in self.lists_jobs.values(),
+        }
+        return [text for text, is_so in told.items() if is_so]
+
 
 class SiteRecord:
     """The file of a site's facts, which all refreshes in this store share.
@@ -61,12 +79,12 @@ class SiteRecord:
     Args:
         place: the folder of such files, or its URL in an object store.
         server: the URL of the server, and the site's content URL.
-        version: of the REST API that the server has now.
+        release: that the server has now.
     """
 
-    def __init__(self, place: Path | str, *, server: str, site: str, version: str) -> None:
+    def __init__(self, place: Path | str, *, server: str, site: str, release: str) -> None:
         digest = hashlib.sha256(f"{server.casefold()}\n{site}".encode()).hexdigest()[:32]
-        self._place, self._file, self._version = place, f"{digest}.json", version
+        self._place, self._file, self._release = place, f"{digest}.json", release
         self.facts = self._read()
 
     def _read(self) -> SiteFacts:
@@ -76,10 +94,10 @@ class SiteRecord:
         ):
             content = bytes(obstore.get(opened(self._place), self._file).bytes())
             facts = SiteFacts.model_validate_json(content)
-            if facts.version == self._version:
+            if facts.release == self._release:
                 return facts
         # An upgrade may have changed all of it.
-        return SiteFacts(version=self._version)
+        return SiteFacts(release=self._release)
 
     def forget_noted(self, kind: JobKind) -> None:
         """Forget what was odd about the last job of a kind: it was not the site."""
@@ -97,6 +115,7 @@ class SiteRecord:
         known = self._read().model_dump()
         for name, value in seen.items():
             known[name] = {**known[name], **value} if isinstance(value, Mapping) else value
+        known["learnt_at"] = datetime.now(UTC)
         self.facts = SiteFacts.model_validate(known)
         with suppress(StoreError), store_errors("Writing", f"{self._place}/{self._file}"):
             text = json.dumps(self.facts.model_dump(mode="json"), indent=1)

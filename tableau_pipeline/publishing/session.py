@@ -287,10 +287,13 @@ def _session(
             session_factory=partial(rest_session, wire, log, clock.hear),
         )
         # TSC's own use_server_version() treats any failure as a server of ten years ago.
-        version = getattr(tsc.server_info.get(), "rest_api_version", None) or ""
+        told = tsc.server_info.get()
+        version = getattr(told, "rest_api_version", None) or ""
         if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
             raise NonXMLResponseError("an answer without a version")
         tsc.version = version
+        product = getattr(told, "product_version", None)
+        build = getattr(told, "build_number", None)
         sign_in()
     try:
         yield TableauSite(
@@ -301,6 +304,7 @@ def _session(
             clock=clock,
             log=log,
             hide=hide,
+            release=f"Tableau {product} ({build}), REST {version}",
             may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
         )
     finally:

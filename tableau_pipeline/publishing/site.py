@@ -98,6 +98,7 @@ class TableauSite:
         site: the site's content URL; "" is the default site.
         sign_in: renews the session.
         hide: takes the secrets from a message of the server, and what is too long in it.
+        release: of the server: product, build and REST API, in words.
         may_count: whether the session may let the server count.
     """
 
@@ -108,6 +109,7 @@ class TableauSite:
     clock: ServerClock
     log: logging.Logger
     hide: Callable[[str], str]
+    release: str = ""
     may_count: bool = True
 
     @property

@@ -8,9 +8,10 @@ next refresh of the data source finds the intent open, and `recover` sends nothi
   describes; `observe` confirms that by time stamp or by rows. If it was cancelled or failed, the
   server holds what it held before. A cancelled change is planned again; after a failed one, the
   refresh is a full publish, as the same update would only fail again.
-* Its job is not known: no other request is sent while a job that it could have become may still
-  run. `recover` waits for such jobs; where the server does not list them, it refuses until the time
-  limits of jobs have passed. What the server holds then is not known.
+* Its job is not known: an update was done if the server holds the rows that it was to bring. Else
+  no other request is sent while a job that it could have become may still run. `recover` waits for
+  such jobs; where the server does not list them, it refuses until the time limits of jobs have
+  passed. What the server holds then is not known.
 """
 
 from datetime import timedelta
@@ -57,9 +58,26 @@ def _seen(intent: Intent, effects: Effects) -> Intent:
 
 def _shows(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
     """Whether the data source shows that a request took effect whose job cannot be asked for."""
-    if intent.job_id is None or isinstance(job, Job):
+    if isinstance(job, Job):
         return False
-    return effects.of(intent, is_over=_is_over(intent, job, effects)) is not None
+    effect = effects.of(intent, is_over=_is_over(intent, job, effects))
+    if effect is None or intent.job_id:
+        return effect is not None
+    # Where the answer was lost, only rows that were not there before tell that it has arrived.
+    return effect.is_proved and intent.mode is None
+
+
+def _shows_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
+    """Whether it does so in the time that an update may take to show."""
+    jobs = sender.jobs
+    until = jobs.server.now() + timedelta(seconds=jobs.timeouts.timestamp)
+    for pause in jobs.pauses():
+        if _shows(intent, job, sender.effects):
+            return True
+        if isinstance(job, Job) or jobs.server.now() >= until:
+            break
+        jobs.sleep(pause)
+    return False
 
 
 def _is_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
@@ -75,7 +93,7 @@ def _outcome_of(intent: Intent, sender: Sender) -> Intent:
         outcome, note = job.outcome, job.notes
     elif intent.job_id:
         jobs.log.warning("The server tells nothing of job %s (%s)", intent.job_id, job)
-    if outcome is Outcome.LOST and _shows(intent, job, sender.effects):
+    if outcome is Outcome.LOST and _shows_soon(intent, job, sender):
         outcome, note = Outcome.DONE, "as the data source shows"
     if outcome is Outcome.LOST and not _is_over(intent, job, sender.effects):
         _wait_for_unknown(intent, sender)

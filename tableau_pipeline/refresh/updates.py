@@ -15,8 +15,7 @@ _TRIED_AGAIN = timedelta(days=7)
 
 def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
     """Return what the site of a session was seen to do, from the folder or URL of such records."""
-    version = str(server.tsc.version)
-    return SiteRecord(place, server=server.url, site=server.site, version=version)
+    return SiteRecord(place, server=server.url, site=server.site, release=server.release)
 
 
 @dataclass(frozen=True, slots=True)

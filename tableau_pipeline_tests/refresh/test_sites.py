@@ -327,3 +327,48 @@ def test_name_that_is_taken_meanwhile(pipeline: Pipeline):
         pipeline.run(around=around)
     (item,) = pipeline.found()
     assert published_rows(pipeline.eyes, str(item.id)).num_rows == 3
+
+
+def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
+    """Prevents: whoever may not list jobs waits for hours after each lost answer."""
+    on = {"job_access": "own-jobs", "repeated_request": "conflict"}
+    pipeline = new_pipeline(on=on, user=ANN, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    with pipeline.sandbox.armed(Drop(**PATCH, when="after")), pytest.raises(RefreshError):
+        changes(pipeline, 9)
+    pipeline.sandbox.wait_until_idle()
+    assert pipeline.run().decision == "no change"
+    assert_at_rest(pipeline)
+    # One that waits in the queue does not show yet.
+    drop = Drop(**PATCH, when="after")
+    with pipeline.sandbox.armed(HoldJobs()), pipeline.sandbox.armed(drop):
+        with pytest.raises(RefreshError):
+            changes(pipeline, 10)
+        too_early(pipeline)
+
+
+def test_what_one_data_source_shows_of_a_site(new_pipeline: New):
+    """Prevents: each of forty data sources finds out by itself what updates do here."""
+    on = {"update_revisions": True}
+    first, second = new_pipeline(on=on), new_pipeline(on=on)
+    for pipeline in (first, second):
+        pipeline.policy(Diff(("flight_id",)))
+        pipeline.run()
+    changes(first, 9)
+    assert changes(first, 10).warnings == ()
+    assert facts(first).update_revisions == 1
+    assert changes(second, 9).warnings == ()
+    assert changes(second, 10).decision == "update"
+    assert_at_rest(second)
+
+
+def test_another_release_of_the_server(new_pipeline: New):
+    """Prevents: what a server did before an upgrade is believed for ever."""
+    pipeline = new_pipeline()
+    pipeline.run()
+    record = record_of(pipeline.eyes, pipeline.folder / "sites")
+    record.learn(updates_move_stamp=False)
+    assert record.facts.release == pipeline.eyes.release
+    upgraded = replace(pipeline.eyes, release="Tableau 2031.1 (1), REST 9.9")
+    assert record_of(upgraded, pipeline.folder / "sites").facts.updates_move_stamp is None

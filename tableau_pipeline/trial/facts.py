@@ -1,0 +1,208 @@
+"""The questions of a trial, what the pipeline assumes, and what another answer means for refreshes.
+
+The names are those of `docs/fidelity.md`, where the contract has the same question.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tableau_pipeline.core.snapshot import Frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A question that a trial answers.
+
+    Attributes:
+        assumed: what the sandbox does, and the pipeline reckons with.
+        otherwise: what refreshes do where it is otherwise.
+    """
+
+    name: str
+    assumed: str
+    otherwise: str
+
+
+class Verdict(StrEnum):
+    """How an answer compares with what is assumed."""
+
+    AS_ASSUMED = "as assumed"
+    OTHERWISE = "otherwise"
+    UNKNOWN = "cannot be told"
+
+
+class Answer(Frozen):
+    """What a trial found out about a fact."""
+
+    fact: str
+    verdict: Verdict
+    detail: str = ""
+
+
+_HIDDEN = "What a job did is read from time stamp, revision and contents."
+_LISTS = "After a lost answer, a refresh waits until no job of that time can run any more."
+_LEARNT = "Refreshes know it from now on."
+_OPEN = "After a lost answer, the request stays open until its job is found or cannot run any more."
+_FULL = "Each change is published in full."
+
+_ALL = (
+    Fact("own-job-of-a-creator", "Only administrators may ask for a job.", _HIDDEN),
+    Fact("finished-job-is-kept", "A job can be asked for after its end.", _HIDDEN),
+    Fact("list-of-jobs", "Only administrators may list jobs.", _LISTS),
+    Fact(
+        "titles-in-the-list",
+        "The title of a listed job is the name of its data source.",
+        "An unfinished job without a title may be ours: nothing is sent beside it.",
+    ),
+    Fact("kind-of-a-publish-in-the-list", "It is publish_datasource.", _LEARNT),
+    Fact("kind-of-an-update-in-the-list", "It is update_uploaded_file.", _LEARNT),
+    Fact(
+        "listed-at-once",
+        "A list has what was just published.",
+        "A refresh asks again for up to a minute.",
+    ),
+    Fact(
+        "stamp-of-a-job",
+        "The updatedAt that a job sets lies between its start and its end.",
+        f"A stamp that is late is compared by contents. {_LEARNT}",
+    ),
+    Fact(
+        "revision-of-each-publish",
+        "Each publish makes a revision.",
+        "Refreshes go by time stamp and contents.",
+    ),
+    Fact(
+        "tags-leave-the-stamp",
+        "Adding a tag does not move updatedAt.",
+        "None: a refresh reads the stamp again after it has set its tags.",
+    ),
+    Fact(
+        "description-moves-the-stamp",
+        "Setting a description moves updatedAt.",
+        "None: a refresh reads the stamp again.",
+    ),
+    Fact(
+        "description-is-kept",
+        "A description is kept as it was sent, with its line ends.",
+        "Refreshes report the description as one that the server changed.",
+    ),
+    Fact("permissions", "The owner may read the permissions.", "`permissions` cannot be declared."),
+    Fact(
+        "warnings-of-an-asset-without-one",
+        "The warnings of a data source that has none are refused with 404030.",
+        "None: an empty list means the same.",
+    ),
+    Fact(
+        "download-without-the-extract",
+        "Without the extract, a .tdsx comes.",
+        "None: a .tds is read as well.",
+    ),
+    Fact(
+        "data-without-the-extract",
+        "Without the extract, the package has no data.",
+        "Refreshes skip the data, which takes as long as a download.",
+    ),
+    Fact(
+        "identifiers-by-desktop",
+        "The id of a table is TABLE (SCHEMA.TABLE) and 32 digits.",
+        "None: tables are known by ids of either form, and by captions.",
+    ),
+    Fact(
+        "count-of-rows",
+        "VizQL Data Service counts the published rows.",
+        "`reconcile: {by: auto}` downloads the data source after each change.",
+    ),
+    Fact("update-by-the-owner", "The owner may update its data.", _FULL),
+    Fact(
+        "update-moves-the-stamp",
+        "A data update moves updatedAt at once.",
+        f"Refreshes go by revision, counts and contents. {_LEARNT}",
+    ),
+    Fact(
+        "update-makes-no-revision",
+        "A data update makes no revision.",
+        f"A new revision after an update passes for the update's own. {_LEARNT}",
+    ),
+    Fact(
+        "repeated-request-while-its-job-waits",
+        "A known RequestID whose job is queued is answered with this job.",
+        _OPEN,
+    ),
+    Fact(
+        "second-update",
+        "While an update waits or runs, another one is refused with 409094.",
+        "None: a refresh sends one at a time.",
+    ),
+    Fact(
+        "repeated-request-is-answered-alike",
+        "A known RequestID is answered with the job of the first request.",
+        _OPEN,
+    ),
+    Fact(
+        "repeated-request-changes-nothing",
+        "A request with a known RequestID is not carried out again.",
+        "None: a batch deletes the rows that it inserts, so that it may arrive twice.",
+    ),
+    Fact(
+        "failed-update",
+        "An update that fails has the finishCode 1.",
+        "None: a note of an error counts as a failure, too.",
+    ),
+    Fact(
+        "published-package",
+        "A package that was downloaded can be published again, with its rows.",
+        "Declared metadata cannot be published: do not declare any.",
+    ),
+    Fact(
+        "overwrite-keeps-the-luid",
+        "Overwriting keeps the LUID.",
+        "Each publish ends with an error that says that the data source was removed.",
+    ),
+    Fact("overwrite-keeps-tags", "Overwriting keeps the tags.", "None: tags are set again."),
+    Fact(
+        "replace-keeps-the-model",
+        "Publish mode Replace keeps fields and captions that people made.",
+        f"Data sources are published with the metadata that the server holds. {_LEARNT}",
+    ),
+    Fact(
+        "taken-name-as-a-job",
+        "A publish under a taken name is accepted, and its job fails.",
+        "None: the name is looked up before, and after a failure.",
+    ),
+    Fact(
+        "two-related-tables",
+        "A .hyper file of two related tables is taken without a model.",
+        f"Several tables are published as a package with a model. {_LEARNT}",
+    ),
+    Fact(
+        "blocks-out-of-order",
+        "Blocks of an upload may arrive in any order, by their sequenceID.",
+        "None: blocks are sent in their order.",
+    ),
+    Fact(
+        "deleted-at-once",
+        "What was deleted is gone from lists at once.",
+        "A refresh may find a data source that is gone, and ends with an error once.",
+    ),
+    Fact(
+        "refresh-by-update",
+        "A refresh sends changed rows alone.",
+        _FULL,
+    ),
+    Fact(
+        "refresh-keeps-work",
+        "A refresh in full keeps fields and captions that people made.",
+        "Do not let people edit these data sources: fields would be lost.",
+    ),
+    Fact(
+        "refresh-of-two-tables",
+        "A refresh publishes two related tables.",
+        "Declare one table for each data source.",
+    ),
+    Fact(
+        "refresh-after-a-lost-answer",
+        "After a lost answer, the next refresh finds out what became of the request.",
+        "The data source stays as it is until then; a site administrator need not wait.",
+    ),
+)
+FACTS = {fact.name: fact for fact in _ALL}

@@ -1,0 +1,186 @@
+"""Let refreshes run, as they do every night, on throwaway data sources of a site."""
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
+
+import pyarrow as pa
+import requests
+from requests.adapters import HTTPAdapter
+
+from tableau_pipeline.core.declaration import Declaration, Diff, Republish, Table
+from tableau_pipeline.core.drift import Timeouts
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.setup import Setup
+from tableau_pipeline.scripting.file_journal import FileJournal
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.trial.facts import Verdict
+from tableau_pipeline.trial.models import write_model
+from tableau_pipeline.trial.requests import Steps, add_work, has_work
+from tableau_pipeline.trial.workshop import Rows, Workshop
+
+_LOG = logging.getLogger(__name__)
+# What is so small is all of its file, and is to be sent as an update all the same.
+_ALWAYS_UPDATES = Republish(growth=1_000_000)
+# Seconds: long enough to send a request, and too short for an answer.
+_NO_TIME = 0.001
+
+
+def by_update(shop: Workshop) -> None:
+    """Refresh twice, the second time with rows that changed, came and went."""
+    fact, table = "refresh-by-update", "rows"
+    _write(shop, table, [(number, f"row {number}") for number in range(1, 9)])
+    _refreshed(shop, "refresh", table)
+    rows = [(1, "changed"), *((number, f"row {number}") for number in range(3, 10))]
+    _write(shop, table, rows)
+    report = _refreshed(shop, "refresh", table)
+    wrong = report.decision if report.decision == "update" else _why(report)
+    _answer_rows(shop, fact, "refresh", {"Extract": rows}, None if wrong == "update" else wrong)
+
+
+def over_work(shop: Workshop) -> None:
+    """Let a person add a field, then refresh with other rows in full."""
+    fact, table = "refresh-keeps-work", "rows"
+    _ensure(shop, table)
+    remote = shop.found("refresh")
+    if wrong := add_work(shop, "refresh", remote):
+        shop.unknown(f"no package could be published: {wrong}", fact)
+        return
+    rows = [(number, f"row {number}") for number in range(11, 15)]
+    _write(shop, table, rows)
+    report = _refreshed(shop, "refresh", table, options=Options(full=True))
+    is_kept = has_work(shop, remote.luid)
+    wrong = None if is_kept else f"it is gone after: {report.decision}"
+    _answer_rows(shop, fact, "refresh", {"Extract": rows}, wrong)
+
+
+def of_two_tables(shop: Workshop) -> None:
+    """Refresh a data source of two tables."""
+    fact, rows = "refresh-of-two-tables", [(number, f"row {number}") for number in range(1, 5)]
+    for table in ("orders", "people"):
+        _write(shop, table, rows)
+    _refreshed(shop, "refresh two tables", "orders", "people")
+    _answer_rows(shop, fact, "refresh two tables", {"orders": rows, "people": rows}, None)
+
+
+def after_a_lost_answer(shop: Workshop) -> None:
+    """Drop the connection right after an update was sent, and refresh again."""
+    fact, table = "refresh-after-a-lost-answer", "rows"
+    _ensure(shop, table)
+    rows = [(number, f"row {number}") for number in range(1, 7)]
+    _write(shop, table, rows)
+    try:
+        with _without_answers(shop.site):
+            report = _refreshed(shop, "refresh", table)
+    except RefreshError:
+        # It may be carried out, or not; the next refresh finds out.
+        report = None
+    if report:
+        shop.unknown(f"no update was sent: {report.decision}", fact)
+        return
+    try:
+        _refreshed(shop, "refresh", table)
+    except RefreshError as error:
+        shop.as_assumed(fact, unless=str(error))
+        return
+    _answer_rows(shop, fact, "refresh", {"Extract": rows}, None)
+
+
+def _ensure(shop: Workshop, table: str) -> None:
+    """Publish the data source, if an earlier start of this trial did so under another name."""
+    if shop.find("refresh") is None:
+        _write(shop, table, [(1, "row 1")])
+        _refreshed(shop, "refresh", table)
+
+
+def _write(shop: Workshop, table: str, rows: Rows) -> None:
+    columns = {"id": pa.array([e[0] for e in rows], pa.int64()), "name": [e[1] for e in rows]}
+    write_model(_store(shop), table, pa.table(columns))
+
+
+def _store(shop: Workshop) -> SnapshotStore:
+    return SnapshotStore(shop.folder / "snapshots")
+
+
+def _refreshed(shop: Workshop, kind: str, *tables: str, options: Options | None = None) -> Report:
+    """Refresh a data source of these tables."""
+    key = shop.name(kind).replace(" ", "_").replace("-", "_")
+    edges = (Relationship(tables[0], tables[1], (("id", "id"),)),) if len(tables) > 1 else ()
+    declaration = Declaration(
+        name=shop.name(kind),
+        key=key,
+        project=shop.project,
+        tables=tuple(Table(each, each, policy=Diff(("id",))) for each in tables),
+        relationships=edges,
+        republish=_ALWAYS_UPDATES,
+    )
+    setup = Setup(
+        declaration=declaration,
+        snapshots=_store(shop),
+        journal=FileJournal(shop.folder / f"{key}.json"),
+        server=lambda: nullcontext(shop.site),
+        hyper=lambda: shop.hyper,
+        folder=shop.folder,
+        kept=shop.kept,
+        log=_LOG,
+        timeouts=Timeouts(claim=60, job=shop.wait, queue=shop.wait),
+        sleep=shop.sleep,
+    )
+    return refresh(setup, options or Options())
+
+
+def _why(report: Report) -> str:
+    return f"{report.decision}: {report.reason}"
+
+
+def _answer_rows(
+    shop: Workshop, fact: str, kind: str, rows: dict[str, Any], wrong: str | None
+) -> None:
+    """Answer, and compare what is published with what should be."""
+    found = shop.rows(shop.found(kind))
+    wanted = {table: list(each) for table, each in rows.items()}
+    shop.as_assumed(fact, unless=wrong)
+    if found != wanted:
+        shop.answer(fact, Verdict.OTHERWISE, f"the published rows are wrong: {found}")
+
+
+class _NoAnswer(HTTPAdapter):
+    """Sends data updates, and drops the connection then; all else goes on as usual."""
+
+    def __init__(self, usual: Any) -> None:
+        super().__init__(max_retries=0)
+        self._usual = usual
+
+    def send(self, request: Any, *args: Any, **settings: Any) -> requests.Response:
+        """Send a request."""
+        if request.method != "PATCH":
+            return self._usual.send(request, *args, **settings)
+        with suppress(requests.ReadTimeout):
+            # A server nearby may answer in no time.
+            super().send(request, *args, **{**settings, "timeout": (30, _NO_TIME)}).close()
+        raise requests.ConnectionError("dropped after the request was sent")
+
+
+@contextmanager
+def _without_answers(site: TableauSite) -> Generator[None]:
+    session, url = site.tsc.session, site.url
+    usual = session.get_adapter(url)
+    session.mount(url, _NoAnswer(usual))
+    try:
+        yield
+    finally:
+        del session.adapters[url]
+
+
+STEPS: Steps = (
+    ("refresh by an update", by_update),
+    ("refresh over the work of people", over_work),
+    ("refresh two tables", of_two_tables),
+    ("refresh after a lost answer", after_a_lost_answer),
+)

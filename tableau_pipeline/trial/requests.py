@@ -1,0 +1,590 @@
+"""Ask a site: each step is a few requests about one throwaway data source."""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+from zipfile import ZipFile, is_zipfile
+
+import defusedxml.ElementTree
+import tableauserverclient as TSC
+from tableauserverclient.server import RequestFactory
+
+from tableau_pipeline.actions.batch import Batch, Delete, Insert, Upsert, source, target
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.drift import LONGEST_LAG, Job, NoJob, RemoteDatasource
+from tableau_pipeline.errors import BusyError, NoUpdatesError, RefreshError, RefusedError
+from tableau_pipeline.extracts.compare import published_file
+from tableau_pipeline.metadata.merge import Path as MetadataPath
+from tableau_pipeline.metadata.tds import Tds, pack
+from tableau_pipeline.publishing import job_list, rest
+from tableau_pipeline.publishing.about import describe, permissions
+from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
+
+Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
+
+_ROWS: Rows = [(number, f"row {number}") for number in range(1, 9)]
+_LISTING, _LATE = 60.0, 12.0
+_PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"
+_DESKTOP = re.compile(rb"Extract \(Extract\.Extract\)_[0-9A-Fa-f]{32}")
+_PLAIN = re.compile(rb"\bExtract_[0-9A-Fa-f]{32}")
+_WORK: dict[MetadataPath, str] = {
+    ("field", "Extract", "name", "caption"): "Label",
+    ("calculation", "Doubled", "formula"): "[id] * 2",
+    ("calculation", "Doubled", "type"): "integer",
+}
+_NO_JOBS = "this user may not ask for jobs"
+
+
+def _source(shop: Workshop) -> RemoteDatasource:
+    """The data source of most steps; it is published again if an earlier start has removed it."""
+    if (found := shop.find("site")) is None:
+        job = shop.publish("site", shop.file({"Extract": _ROWS}))
+        shop.took_effect(job, lambda: shop.find("site") is not None)
+        found = shop.found("site")
+    return found
+
+
+def create(shop: Workshop) -> None:
+    """Publish a data source, and look for its job and for itself."""
+    since = shop.site.now().replace(microsecond=0)
+    job = shop.publish("site", shop.file({"Extract": _ROWS}))
+    listed = _listed(shop, job, since)
+    if not shop.took_effect(job, lambda: shop.find("site") is not None):
+        raise RefreshError(f'Publishing "{shop.name("site")}" failed: {shop.jobs_seen[job]}')
+    _answer_listed_at_once(shop, job)
+    _answer_jobs(shop, job)
+    listed = listed or _listed(shop, job, since)
+    _answer_list(shop, job, listed, _PUBLISH, "kind-of-a-publish-in-the-list")
+    remote = shop.found("site")
+    _note_stamp(shop, job, remote)
+    shop.as_assumed(
+        "revision-of-each-publish",
+        unless=None if remote.revision else "the site lists no revisions to this user",
+    )
+
+
+def _answer_listed_at_once(shop: Workshop, job: str) -> None:
+    if shop.jobs_seen[job] is NoJob.HIDDEN:
+        shop.unknown(f"{_NO_JOBS}, so it is not known when the publish ended", "listed-at-once")
+        return
+    began = shop.site.now()
+    while shop.find("site") is None:
+        if (shop.site.now() - began).total_seconds() > _LISTING:
+            raise RefreshError(f'"{shop.name("site")}" is not listed after {_LISTING:.0f} s')
+        shop.sleep(0.25)
+    seconds = (shop.site.now() - began).total_seconds()
+    shop.as_assumed("listed-at-once", unless=f"it takes {seconds:.0f} s" if seconds >= 1 else None)
+
+
+def _answer_jobs(shop: Workshop, job: str) -> None:
+    site = shop.site
+    may, is_admin = site.may_read_jobs(), "Administrator" in site.user()[1]
+    shop.record.learn(reads_jobs={site.user_id: may})
+    role = "an administrator" if is_admin else "no administrator"
+    can = "may" if may else "may not"
+    shop.as_assumed(
+        "own-job-of-a-creator",
+        unless=None if may == is_admin else f"{role}, this user {can} ask for their own job",
+    )
+    if not may:
+        shop.unknown(_NO_JOBS, "finished-job-is-kept")
+        return
+    is_gone = shop.jobs_seen[job] is NoJob.GONE or site.job(job) is NoJob.GONE
+    shop.record.learn(loses_jobs=is_gone or None)
+    shop.as_assumed("finished-job-is-kept", unless="it is gone at once" if is_gone else None)
+
+
+def _listed(shop: Workshop, job: str, since: Any) -> Sequence[TSC.BackgroundJobItem] | None:
+    """The listed jobs, if ours is among them; else none, or None if this user may list none."""
+    site = shop.site
+    try:
+        found = site.ask("Listing the jobs", partial(job_list.listed, site.tsc, since))
+    except RefreshError:
+        return None
+    return found if found is None else [each for each in found if str(each.id) == job]
+
+
+def _answer_list(
+    shop: Workshop,
+    job: str,
+    listed: Sequence[TSC.BackgroundJobItem] | None,
+    word: str,
+    fact: str,
+) -> None:
+    site = shop.site
+    is_admin = "Administrator" in site.user()[1]
+    shop.record.learn(lists_jobs={site.user_id: listed is not None})
+    may = "may" if listed is not None else "may not"
+    role = "an administrator" if is_admin else "no administrator"
+    shop.as_assumed(
+        "list-of-jobs",
+        unless=None if (listed is not None) == is_admin else f"{role}, this user {may} list jobs",
+    )
+    if not listed:
+        why = "this user may not list jobs" if listed is None else "the list does not have the job"
+        shop.unknown(why, "titles-in-the-list", fact)
+        return
+    (item,) = listed
+    shop.record.learn(job_words={item.type: "publish" if word == _PUBLISH else "update"})
+    shop.as_assumed(fact, unless=None if item.type == word else f"it is {item.type}")
+    title = f'the title is "{item.title}"' if item.title else "jobs have no titles"
+    own = shop.name("site")
+    shop.as_assumed("titles-in-the-list", unless=None if item.title == own else title)
+
+
+def _note_stamp(shop: Workshop, job: str, remote: RemoteDatasource) -> None:
+    """Note by how much the time stamp of a data source follows the job that has set it."""
+    seen = shop.jobs_seen.get(job)
+    if isinstance(seen, Job) and seen.completed_at:
+        late = max((remote.updated_at - seen.completed_at).total_seconds(), 0.0)
+        shop.update(lags=(*shop.state.lags, late))
+
+
+def describing(shop: Workshop) -> None:
+    """Tag and describe the data source, and read what is said of it."""
+    site, remote = shop.site, _source(shop)
+    luid = remote.luid
+    shop.pass_a_second()
+    site.tag(luid, [TAG])
+    after = site.find_by_luid(luid) or remote
+    moved = after.updated_at != remote.updated_at
+    shop.as_assumed("tags-leave-the-stamp", unless="it moves updatedAt" if moved else None)
+    shop.pass_a_second()
+    text = "A trial.\nIt is removed soon."
+    describe(site, luid, description=text)
+    described = site.find_by_luid(luid) or after
+    stays = described.updated_at == after.updated_at
+    shop.as_assumed("description-moves-the-stamp", unless="it stays" if stays else None)
+    is_kept = described.description == text
+    shop.as_assumed(
+        "description-is-kept", unless=None if is_kept else f"it is {described.description!r}"
+    )
+    try:
+        permissions(site, luid)
+        shop.as_assumed("permissions")
+    except RefreshError as error:
+        shop.as_assumed("permissions", unless=str(error))
+    _answer_warnings(shop, luid)
+
+
+def _answer_warnings(shop: Workshop, luid: str) -> None:
+    tsc, fact = shop.site.tsc, "warnings-of-an-asset-without-one"
+    url = f"{tsc.baseurl}/sites/{tsc.site_id}/dataQualityWarnings/datasource/{luid}"
+    code = _code_of(shop, "Reading data quality warnings", lambda: tsc.datasources.get_request(url))
+    if code in ("", "404030"):
+        shop.as_assumed(fact, unless=None if code else "the list is empty")
+    else:
+        shop.unknown(f"the site refuses to tell of warnings ({code})", fact)
+
+
+def _code_of(shop: Workshop, doing: str, call: Callable[[], object]) -> str:
+    """Return the code by which a server refuses a call; "" if it does not."""
+
+    def asked() -> str:
+        try:
+            call()
+        except TSC.ServerResponseError as error:
+            return str(error.code)
+        return ""
+
+    return shop.site.ask(doing, asked)
+
+
+def downloads(shop: Workshop) -> None:
+    """Download the data source with and without its data, and count its rows."""
+    site, remote = shop.site, _source(shop)
+    with TemporaryDirectory() as folder:
+        without = _content(shop, remote.luid, Path(folder) / "without", extract=False)
+        if is_package := is_zipfile(without):
+            with ZipFile(without) as package:
+                has_data = any(each.endswith(".hyper") for each in package.namelist())
+            found = "it has the data" if has_data else None
+            shop.as_assumed("data-without-the-extract", unless=found)
+        shop.as_assumed(
+            "download-without-the-extract", unless=None if is_package else "a .tds comes"
+        )
+    shop.unknown("a .tds comes", "data-without-the-extract")
+    tds = site.metadata(remote.luid).tds
+    if _DESKTOP.search(tds):
+        shop.as_assumed("identifiers-by-desktop")
+    elif found := _PLAIN.search(tds):
+        shop.as_assumed("identifiers-by-desktop", unless=f"it is like {found[0].decode()}")
+    else:
+        shop.unknown("the .tds names no table in such a way", "identifiers-by-desktop")
+    try:
+        counted = site.count(remote.luid, {"Extract": "id"})["Extract"]
+        is_right = counted == len(_ROWS)
+        wrong = f"it counts {counted} where there are {len(_ROWS)}"
+        shop.as_assumed("count-of-rows", unless=None if is_right else wrong)
+    except RefreshError as error:
+        shop.as_assumed("count-of-rows", unless=str(error))
+
+
+def _content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Path:
+    def save() -> Path:
+        with rest.content(shop.site.tsc, luid, limit=10**8, extract=extract) as answer:
+            return rest.save(answer, file)
+
+    return shop.site.ask("Downloading a data source", save)
+
+
+def update(shop: Workshop) -> None:
+    """Change rows by one update, and look at time stamp, revision and job."""
+    site, before = shop.site, _source(shop)
+    changed = [(1, "changed"), *_ROWS[2:], (9, "row 9")]
+    batch = Batch(
+        [
+            Delete(target="Extract", where=target("id") == 2),
+            Upsert(target="Extract", source="changed", where=target("id") == source("id")),
+            Insert(target="Extract", source="new"),
+        ]
+    )
+    file = shop.file({"changed": [(1, "changed")], "new": [(9, "row 9")]})
+    shop.pass_a_second()
+    since = site.now().replace(microsecond=0)
+    try:
+        job = _send(shop, before, batch, upload=shop.upload(file))
+    except (NoUpdatesError, RefusedError) as error:
+        shop.as_assumed("update-by-the-owner", unless=str(error))
+        shop.unknown("updates are refused", *_OF_UPDATES)
+        return
+    listed = _listed(shop, job, since)
+    effect = shop.took_effect(job, lambda: shop.rows(before) == {"Extract": changed})
+    if not effect:
+        seen = shop.jobs_seen[job]
+        notes = seen.notes if isinstance(seen, Job) else "nothing shows of it"
+        shop.as_assumed("update-by-the-owner", unless=f"its job fails: {notes}")
+        shop.unknown("no update has worked", *_OF_UPDATES)
+        return
+    shop.as_assumed("update-by-the-owner")
+    listed = listed or _listed(shop, job, since)
+    _answer_list(shop, job, listed, _UPDATE, "kind-of-an-update-in-the-list")
+    _answer_stamp(shop, job, before)
+
+
+_OF_UPDATES = (
+    "update-moves-the-stamp",
+    "update-makes-no-revision",
+    "repeated-request-while-its-job-waits",
+    "second-update",
+    "repeated-request-is-answered-alike",
+    "repeated-request-changes-nothing",
+    "failed-update",
+    "kind-of-an-update-in-the-list",
+)
+
+
+def _send(
+    shop: Workshop, to: RemoteDatasource, batch: Batch, *, upload: str | None = None, key: str = ""
+) -> str:
+    job = shop.site.update(
+        to.luid, batch=batch.json(), upload=upload, request_id=key or str(uuid4())
+    )
+    if job is None:
+        raise RefreshError("the site took an update, and named no job")
+    return shop.opened(job)
+
+
+def _answer_stamp(shop: Workshop, job: str, before: RemoteDatasource) -> None:
+    """Whether the update has moved the time stamp, at once or later, and made a revision."""
+    site, began = shop.site, shop.site.now()
+    after = site.find_by_luid(before.luid) or before
+    is_at_once = after.updated_at != before.updated_at
+    while after.updated_at == before.updated_at:
+        if (site.now() - began).total_seconds() > _LATE:
+            break
+        shop.sleep(0.25)
+        after = site.find_by_luid(before.luid) or before
+    moved = after.updated_at != before.updated_at
+    if moved:
+        _note_stamp(shop, job, after)
+    late = "it moves some seconds later" if moved else "it never moves"
+    shop.as_assumed("update-moves-the-stamp", unless=None if is_at_once else late)
+    shop.record.learn(updates_move_stamp=moved)
+    if before.revision is None or after.revision is None:
+        shop.unknown("the site lists no revisions to this user", "update-makes-no-revision")
+        return
+    made = after.revision - before.revision
+    shop.record.learn(update_revisions=min(made, 1))
+    shop.as_assumed("update-makes-no-revision", unless=f"it makes {made}" if made else None)
+
+
+def requests(shop: Workshop) -> None:
+    """Send an update twice, another one beside it, and one that fails."""
+    remote = _source(shop)
+    if not shop.is_as_assumed("update-by-the-owner"):
+        return
+    key = str(uuid4())
+    first = _send(shop, remote, _without(3), key=key)
+    _answer_repeated(shop, remote, first, key)
+    second = _answer_second(shop, remote, first)
+    shop.took_effect(first, lambda: _lacks(shop, remote, 3))
+    if second:
+        shop.took_effect(second, lambda: _lacks(shop, remote, 4))
+    # The server ignores it, as it knows the request; or it carries it out.
+    again, answer = None, "it is answered without a job"
+    with suppress(BusyError):
+        again = shop.site.update(remote.luid, batch=_without(5).json(), upload=None, request_id=key)
+        answer = "it is answered with another job" if again else answer
+    shop.as_assumed("repeated-request-is-answered-alike", unless=None if again == first else answer)
+    if again and again != first:
+        shop.took_effect(shop.opened(again), lambda: _lacks(shop, remote, 5))
+    is_ignored = not _lacks(shop, remote, 5)
+    shop.as_assumed(
+        "repeated-request-changes-nothing",
+        unless=None if is_ignored else "it is carried out again",
+    )
+    _answer_failed(shop, remote)
+
+
+def _without(number: int) -> Batch:
+    return Batch([Delete(target="Extract", where=target("id") == number)])
+
+
+def _lacks(shop: Workshop, remote: RemoteDatasource, number: int) -> bool:
+    rows = shop.rows(remote)["Extract"]
+    return number not in {each for each, _ in rows}
+
+
+def _waits(shop: Workshop, job: str) -> bool | None:
+    """Whether a job is known not to have ended yet; None if nobody can tell."""
+    status = shop.site.job(job)
+    return status.outcome is None if isinstance(status, Job) else None
+
+
+def _answer_repeated(shop: Workshop, remote: RemoteDatasource, first: str, key: str) -> None:
+    fact = "repeated-request-while-its-job-waits"
+    try:
+        again = shop.site.update(remote.luid, batch=_without(3).json(), upload=None, request_id=key)
+        answer = None if again == first else "it is answered without a job"
+        answer = "it is answered with another job" if again not in (None, first) else answer
+    except BusyError:
+        again, answer = None, "it is refused as another update"
+    waits = _waits(shop, first)
+    if waits or (answer and "another" in answer):
+        shop.as_assumed(fact, unless=answer)
+    else:
+        shop.unknown(_NO_JOBS if waits is None else "the first job had ended already", fact)
+
+
+def _answer_second(shop: Workshop, remote: RemoteDatasource, first: str) -> str | None:
+    """Send another update; return its job, if it was taken."""
+    fact = "second-update"
+    try:
+        second = _send(shop, remote, _without(4))
+    except BusyError:
+        shop.as_assumed(fact)
+        return None
+    if waits := _waits(shop, first):
+        shop.as_assumed(fact, unless="it is queued")
+    else:
+        shop.unknown(_NO_JOBS if waits is None else "the first job had ended already", fact)
+    return second
+
+
+def _answer_failed(shop: Workshop, remote: RemoteDatasource) -> None:
+    """Send an update that cannot succeed."""
+    fact = "failed-update"
+    batch = Batch([Delete(target="No such table", where=target("id") == 1)])
+    try:
+        job = _send(shop, remote, batch)
+    except RefusedError as error:
+        shop.as_assumed(fact, unless=f"the request is refused: {error}")
+        return
+    if shop.took_effect(job, lambda: False) is None:
+        shop.unknown(_NO_JOBS, fact)
+        return
+    tsc = shop.site.tsc
+    with suppress(RefreshError):
+        found = shop.site.ask(
+            "Asking for a job", lambda: tsc.jobs.get_request(f"{tsc.jobs.baseurl}/{job}").content
+        )
+        element = next(defusedxml.ElementTree.fromstring(found, forbid_dtd=True).iterfind("{*}job"))
+        code = element.get("finishCode")
+        shop.as_assumed(
+            fact, unless=None if code == "1" else f"it has the finishCode {code}, and a note"
+        )
+    shop.unknown("the site no longer tells of the job", fact)
+
+
+def replacing(shop: Workshop) -> None:
+    """Publish a package with a person's work, then replace its rows."""
+    before = _source(shop)
+    if wrong := add_work(shop, "site", before):
+        shop.as_assumed("published-package", unless=wrong)
+        shop.unknown("no package could be published", *_OF_PACKAGES)
+        return
+    shop.as_assumed("published-package")
+    after = shop.found("site")
+    is_same = after.luid == before.luid
+    shop.as_assumed("overwrite-keeps-the-luid", unless=None if is_same else "it is another one")
+    has_tag = TAG in after.tags
+    shop.as_assumed("overwrite-keeps-tags", unless=None if has_tag else "they are gone")
+    _answer_replace(shop, after)
+
+
+_OF_PACKAGES = ("overwrite-keeps-the-luid", "overwrite-keeps-tags", "replace-keeps-the-model")
+
+
+def add_work(shop: Workshop, kind: str, remote: RemoteDatasource) -> str | None:
+    """Publish a data source again with a field and a caption, as a person does in Desktop.
+
+    Returns:
+        Why that is not possible; None if it is done.
+    """
+    tables = {"Extract": [("id", "BIGINT"), ("name", "TEXT")]}
+    with TemporaryDirectory() as folder:
+        package = Path(folder) / "work.tdsx"
+        with published_file(shop.site, remote) as file:
+            tds = Tds(shop.site.metadata(remote.luid).tds)
+            pack(tds.edited(_WORK, tables), file, package)
+        shop.pass_a_second()
+        try:
+            job = shop.publish(kind, package, PublishMode.OVERWRITE)
+        except RefusedError as error:
+            return str(error)
+    if not shop.took_effect(job, lambda: has_work(shop, remote.luid)):
+        return "its job fails, or never shows"
+    _note_stamp(shop, job, shop.found(kind))
+    return None
+
+
+def has_work(shop: Workshop, luid: str) -> bool:
+    """Whether a data source has what `add_work` added."""
+    return Tds(shop.site.metadata(luid).tds).values(_WORK).items() >= _WORK.items()
+
+
+def _answer_replace(shop: Workshop, remote: RemoteDatasource) -> None:
+    fact, site = "replace-keeps-the-model", shop.site
+    if not site.knows_replace:
+        shop.unknown(f"version {site.tsc.version} of the REST API has no Replace", fact)
+        return
+    rows = [(21, "row 21"), (22, "row 22")]
+    wrong: str | None = None
+    try:
+        job = shop.publish("site", shop.file({"Extract": rows}), PublishMode.REPLACE)
+    except RefusedError as error:
+        wrong = str(error)
+    else:
+        effect = shop.took_effect(job, lambda: shop.rows(remote) == {"Extract": rows})
+        if effect is None:
+            shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+            return
+        if not effect:
+            wrong = "its job fails"
+        elif not has_work(shop, remote.luid):
+            wrong = "it drops them, as Overwrite does"
+    shop.as_assumed(fact, unless=wrong)
+    shop.record.learn(replaces=wrong is None)
+
+
+def names(shop: Workshop) -> None:
+    """Publish under a name that is taken."""
+    fact, remote = "taken-name-as-a-job", _source(shop)
+    before = shop.rows(remote)
+    try:
+        job = shop.publish("site", shop.file({"Extract": [(31, "row 31")]}))
+    except RefusedError as error:
+        shop.as_assumed(fact, unless=f"the request is refused: {error}")
+        return
+    effect = shop.took_effect(job, lambda: shop.rows(remote) != before)
+    if effect is None:
+        shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+    else:
+        shop.as_assumed(fact, unless="it succeeds" if effect else None)
+
+
+def several_tables(shop: Workshop) -> None:
+    """Publish a bare file of two tables."""
+    fact = "two-related-tables"
+    file = shop.file({"orders": _ROWS, "people": _ROWS}, related=True)
+    wrong: str | None = None
+    try:
+        job = shop.publish("two tables", file)
+    except RefusedError as error:
+        wrong = f"the request is refused: {error}"
+    else:
+        effect = shop.took_effect(job, lambda: shop.find("two tables") is not None)
+        if effect is None:
+            shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+            return
+        if not effect:
+            wrong = "its job fails"
+        else:
+            remote = shop.found("two tables")
+            shop.site.tag(remote.luid, [TAG])
+            tables = {table for table, _ in shop.site.metadata(remote.luid).columns or ()}
+            wrong = None if len(tables) == 2 else f"it has {len(tables)} tables"
+    shop.as_assumed(fact, unless=wrong)
+    shop.record.learn(takes_bare_stars=wrong is None)
+
+
+def blocks(shop: Workshop) -> None:
+    """Upload two blocks, the second one first, and read back what they are published as."""
+    fact, site = "blocks-out-of-order", shop.site
+    file = shop.file({"Extract": _ROWS})
+    content, endpoint = file.read_bytes(), site.tsc.fileuploads
+    file.unlink()
+    half = len(content) // 2
+    try:
+        upload = site.ask("Beginning an upload", endpoint.initiate)
+        for number, block in ((2, content[half:]), (1, content[:half])):
+            request, kind = RequestFactory.Fileupload.chunk_req(block)
+            url = f"{endpoint.baseurl}/{upload}?sequenceID={number}"
+            site.ask("Uploading a block", partial(endpoint.put_request, url, request, kind))
+        job = shop.opened(
+            site.publish(
+                upload,
+                name=shop.name("blocks"),
+                project_id=shop.project_id,
+                mode=PublishMode.CREATE,
+            )
+        )
+    except RefusedError as error:
+        shop.as_assumed(fact, unless=str(error))
+        return
+    effect = shop.took_effect(job, lambda: shop.find("blocks") is not None)
+    if effect is None:
+        shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+        return
+    is_right = effect and shop.rows(shop.found("blocks")) == {"Extract": list(_ROWS)}
+    shop.as_assumed(fact, unless=None if is_right else "the file is damaged then")
+
+
+def deletion(shop: Workshop) -> None:
+    """Delete a data source, and look for it."""
+    shop.site.delete(_source(shop).luid)
+    is_listed = shop.find("site") is not None
+    shop.as_assumed("deleted-at-once", unless="it is still listed" if is_listed else None)
+
+
+def lags(shop: Workshop) -> None:
+    """Conclude from all jobs by how much time stamps follow them."""
+    fact = "stamp-of-a-job"
+    if not shop.state.lags:
+        shop.unknown("no job was seen to end", fact)
+        return
+    # Nobody else knows of the data source, so all of it is the site.
+    most = min(max(shop.state.lags), LONGEST_LAG)
+    shop.as_assumed(fact, unless=f"it follows by {most:.0f} s" if most >= 1 else None)
+    shop.record.learn(stamp_lag=most)
+
+
+STEPS: Steps = (
+    ("create", create),
+    ("describe", describing),
+    ("download", downloads),
+    ("update", update),
+    ("send again", requests),
+    ("replace", replacing),
+    ("take a taken name", names),
+    ("publish two tables", several_tables),
+    ("upload out of order", blocks),
+    ("delete", deletion),
+    ("compare time stamps", lags),
+)

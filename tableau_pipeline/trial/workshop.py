@@ -1,0 +1,244 @@
+"""What a trial works with: its data sources on the site, its jobs, and what it has found out."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from tableauhyperapi import TableName
+
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.declaration import TAG_PREFIX, Project
+from tableau_pipeline.core.drift import Job, NoJob, RemoteDatasource
+from tableau_pipeline.core.site_record import SiteRecord
+from tableau_pipeline.core.snapshot import Frozen
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.extracts.compare import published_file
+from tableau_pipeline.hyper.build import NEW, create_table, new_file
+from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.trial.facts import FACTS, Answer, Verdict
+
+Rows = Sequence[tuple[int, str]]
+
+_PREFIX = "tableau-pipeline trial"
+_NAME = re.compile(rf"{_PREFIX} [0-9a-f]{{8}} .+")
+TAG = "tableau-pipeline-trial"
+# Time stamps have whole seconds.
+_SECOND = 1.1
+_VERSION = 2
+_FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.3, 5.0
+
+
+class QueueError(RefreshError):
+    """A job of the trial has not ended in the time that the trial waits."""
+
+
+class State(Frozen):
+    """How far a trial has come.
+
+    Attributes:
+        project: the path of the project.
+        key: part of the names of its data sources; another one after each start.
+        done: the names of the steps that are done.
+        jobs: those that may still run.
+        lags: the seconds by which time stamps have followed jobs.
+    """
+
+    project: str
+    key: str
+    done: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    jobs: tuple[str, ...] = ()
+    lags: tuple[float, ...] = ()
+
+    @classmethod
+    def new(cls, project: str) -> "State":
+        """The state of a trial that has not begun."""
+        return cls(project=project, key=new_key())
+
+
+def new_key() -> str:
+    """Return a part of names that no other trial has."""
+    return uuid4().hex[:8]
+
+
+@dataclass
+class Workshop:
+    """The site of a trial.
+
+    Attributes:
+        project: the names of the project and those above it.
+        folder: of the trial, on this host.
+        kept: the folder, or its URL, beside which the records of sites are.
+        wait: the seconds that a job may wait and run.
+        hidden_wait: the seconds until an effect must show, where the site does not tell of jobs.
+        jobs_seen: jobs that have ended, as the site told of them last.
+        sleep: takes seconds.
+        save: stores the state.
+    """
+
+    site: TableauSite
+    record: SiteRecord
+    hyper: Hyperd
+    project: Project
+    project_id: str
+    folder: Path
+    kept: Path | str
+    state: State
+    wait: float
+    sleep: Callable[[float], None]
+    save: Callable[[State], None]
+    hidden_wait: float = 60
+    jobs_seen: dict[str, Job | NoJob] = field(default_factory=dict)
+
+    def name(self, kind: str) -> str:
+        """Return the name of a data source of this trial."""
+        return f"{_PREFIX} {self.state.key} {kind}"
+
+    def update(self, **changes: object) -> None:
+        """Change the state, and store it."""
+        self.state = self.state.model_copy(update=changes)
+        self.save(self.state)
+
+    def answer(self, fact: str, verdict: Verdict, detail: str = "") -> None:
+        """Keep what was found out."""
+        found = Answer(fact=FACTS[fact].name, verdict=verdict, detail=detail)
+        others = (each for each in self.state.answers if each.fact != fact)
+        self.update(answers=(*others, found))
+
+    def as_assumed(self, fact: str, *, unless: str | None = None) -> None:
+        """Answer as assumed; `unless` says what is otherwise."""
+        self.answer(fact, Verdict.OTHERWISE if unless else Verdict.AS_ASSUMED, unless or "")
+
+    def unknown(self, why: str, *facts: str) -> None:
+        """Answer that nobody can tell, unless there is an answer already."""
+        known = {each.fact for each in self.state.answers}
+        for fact in facts:
+            if fact not in known:
+                self.answer(fact, Verdict.UNKNOWN, why)
+
+    def is_as_assumed(self, fact: str) -> bool:
+        """Whether that was answered."""
+        return Answer(fact=fact, verdict=Verdict.AS_ASSUMED) in self.state.answers
+
+    def find(self, kind: str) -> RemoteDatasource | None:
+        """Return a data source of this trial."""
+        return self.site.find_by_name(self.name(kind), project_id=self.project_id)
+
+    def found(self, kind: str) -> RemoteDatasource:
+        """Return a data source of this trial that is there."""
+        remote = self.find(kind)
+        if remote is None:
+            raise RefreshError(f'"{self.name(kind)}" is no longer on the site: begin again')
+        return remote
+
+    def file(self, tables: Mapping[str, Rows], *, related: bool = False) -> Path:
+        """Write a `.hyper` file with tables of a number and a text."""
+        path = self.folder / f"{uuid4().hex}.hyper"
+        with new_file(self.hyper, path, version=_VERSION) as connection:
+            for name, rows in tables.items():
+                table = TableName(NEW, EXTRACT_SCHEMA, name)
+                key = ("id",) if related else ()
+                create_table(connection, table, {"id": "BIGINT", "name": "TEXT"}, key=key)
+                values = ", ".join(f"({number}, '{text}')" for number, text in rows)
+                connection.execute_command(f"INSERT INTO {table} VALUES {values}")  # noqa: S608
+            if related:
+                many, one = (TableName(NEW, EXTRACT_SCHEMA, name) for name in tables)
+                connection.execute_command(
+                    f"ALTER TABLE {many} ADD ASSUMED FOREIGN KEY (id) REFERENCES {one} (id)"
+                )
+        return path
+
+    def rows(self, remote: RemoteDatasource) -> dict[str, list[tuple[int, str]]]:
+        """Download a data source; return the rows of its tables, in the order of their numbers."""
+        found = {}
+        with published_file(self.site, remote) as file, connect(self.hyper, file) as connection:
+            for table in connection.catalog.get_table_names(EXTRACT_SCHEMA):
+                query = f"SELECT id, name FROM {table} ORDER BY 1, 2"  # noqa: S608
+                rows = connection.execute_list_query(query)
+                found[str(table.name.unescaped)] = [(int(e[0]), str(e[1])) for e in rows]
+        return found
+
+    def upload(self, file: Path) -> str:
+        """Upload a file, and remove it here."""
+        try:
+            return self.site.upload(file)
+        finally:
+            file.unlink()
+
+    def publish(self, kind: str, file: Path, mode: PublishMode = PublishMode.CREATE) -> str:
+        """Publish a file; return the id of its job.
+
+        Raises:
+            RefusedError: the site refuses the request.
+        """
+        upload, suffix = self.upload(file), file.suffix
+        job = self.site.publish(
+            upload, name=self.name(kind), project_id=self.project_id, mode=mode, suffix=suffix
+        )
+        return self.opened(job)
+
+    def opened(self, job: str) -> str:
+        """Remember a job that was started."""
+        self.update(jobs=(*self.state.jobs, job))
+        return job
+
+    def took_effect(self, job: str, shows: Callable[[], bool]) -> bool | None:
+        """Wait for the end of a job, and return whether it has taken effect.
+
+        None where the site does not tell of the job, and its effect has not shown for a while.
+
+        Raises:
+            QueueError: it has not ended in time.
+        """
+        began, pause = self.site.now(), _FIRST_PAUSE
+        while True:
+            status = self.site.job(job)
+            seconds = (self.site.now() - began).total_seconds()
+            if isinstance(status, Job):
+                effect = status.outcome is Outcome.DONE if status.outcome else None
+                is_over = effect is not None
+            else:
+                effect = True if shows() else None
+                is_gone = status is NoJob.GONE
+                is_over = effect or is_gone or seconds >= min(self.wait, self.hidden_wait)
+                effect = False if is_gone and not effect else effect
+            if is_over:
+                self.jobs_seen[job] = status
+                self.update(jobs=tuple(each for each in self.state.jobs if each != job))
+                return effect
+            if seconds >= self.wait:
+                raise QueueError(
+                    f"Job {job} of the site has not ended within {self.wait:.0f} s: start the "
+                    "trial again with --resume, later or with a longer --wait"
+                )
+            self.sleep(pause)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+    def pass_a_second(self) -> None:
+        """Wait until the clock of the site is in another second."""
+        self.sleep(_SECOND)
+
+    def clean(self) -> Sequence[str]:
+        """Delete what trials have left in the project; return the names of what is still there."""
+        for job in self.state.jobs:
+            # What has ended cannot be cancelled, and leaves what is deleted now.
+            self.site.cancel(job)
+        found = [each for each in self.site.in_project(self.project_id) if self._is_ours(each)]
+        left = []
+        for remote in found:
+            try:
+                self.site.delete(remote.luid)
+            except RefusedError:
+                left.append(remote.name)
+        return left
+
+    def _is_ours(self, remote: RemoteDatasource) -> bool:
+        """Whether a trial has made it: by its name, and by its tag or its owner."""
+        tags: Collection[str] = remote.tags
+        is_tagged = any(tag == TAG or tag.startswith(TAG_PREFIX) for tag in tags)
+        is_own = remote.owner_id == self.site.user_id
+        return _NAME.fullmatch(remote.name) is not None and (is_tagged or is_own)
