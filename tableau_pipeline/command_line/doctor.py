@@ -21,12 +21,16 @@ from tableauhyperapi import CreateMode
 
 from tableau_pipeline.command_line import Project, opened, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
+from tableau_pipeline.command_line.trial import tried_out
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.standing import standings
 from tableau_pipeline.core.declaration import below, megabytes
+from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.objects.stores import temporary_folder
 from tableau_pipeline.publishing import rights
 from tableau_pipeline.publishing.rights import Finding, judged, look, looking
+from tableau_pipeline.refresh.setup import sites_beside
+from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.resources import (
     data_dir,
     in_object_store,
@@ -43,12 +47,35 @@ _JAVA, _LEAST_FREE = 17, 5e9
 @click.command()
 @click.option("--no-spark", is_flag=True, help="Do not start Spark, which takes some seconds.")
 @click.option("--upload", is_flag=True, help="Upload a file as large as the largest update.")
+@click.option("--trial", metavar="PROJECT", help="Try out the site instead; see below.")
+@click.option("--resume", is_flag=True, help="Go on with a trial that did not wait any longer.")
+@click.option(
+    "--wait", default=600, show_default=True, help="Seconds that a trial waits for a job."
+)
 @reports
-def doctor(module: str | None, *, no_spark: bool, upload: bool, output: Output) -> int:
+def doctor(
+    module: str | None,
+    *,
+    no_spark: bool,
+    upload: bool,
+    trial: str | None,
+    resume: bool,
+    wait: int,
+    output: Output,
+) -> int:
     """Look at all that a refresh needs: this host, the server, the rights on each project.
 
-    Exit code: 0 nothing is wrong, 1 something is.
+    With --trial, it publishes, updates and deletes a few throwaway data sources in a project of
+    yours, some kilobytes, and tells what the site does where Tableau's documents are silent. What
+    it finds out, later refreshes know. It needs the TABLEAU_* variables and no Dagster project.
+    Nothing is left behind; after a kill, the next trial removes what is. Try out one at a time.
+
+    Exit code: 0 nothing is wrong, 1 something is; of a trial: 0 it is finished, 1 it is not.
     """
+    if trial is not None:
+        return tried_out(trial, wait=wait, resume=resume, output=output)
+    if resume:
+        raise click.UsageError("--resume goes with --trial PROJECT")
     found = list[Finding]()
     before, project, resources = dict(os.environ), None, None
     root = prepare().root_path
@@ -150,6 +177,16 @@ def _spark(spark: Any) -> Iterator[Finding]:
     yield judged("executors", text, is_fine=arrived, remedy=do)
 
 
+def _record(facts: SiteFacts) -> Iterator[Finding]:
+    """What the site was seen to do."""
+    if facts.learnt_at is None:
+        text = "nothing is known of what this release does where Tableau's documents are silent"
+        yield Finding("!", "site", text, "run doctor --trial PROJECT, or let refreshes find out")
+        return
+    found = "; ".join(facts.peculiarities) or "as assumed"
+    yield Finding("ok", "site", f"{found}; seen until {facts.learnt_at:%Y-%m-%d}")
+
+
 def _server(found: list[Finding], tableau: Any, project: Project | None, *, upload: bool) -> None:
     declared = project.datasources if project else {}
     records = standings(project.instance, declared.values()) if project else {}
@@ -157,6 +194,7 @@ def _server(found: list[Finding], tableau: Any, project: Project | None, *, uplo
     places = [below(each, root) for each in declared.values()]
     with tableau.session(counts=counts) as site:
         found.extend(rights.on_site(site))
+        look(found, "site", _record(record_of(site, sites_beside(shared_place("kept"))).facts), "!")
         look(found, "token", rights.on_token(site, tableau.token_name or ""), "!")
         look(found, "upload", rights.on_upload(site) if upload and site.payload_limit else ())
         look(found, "projects", rights.on_projects(site, places))

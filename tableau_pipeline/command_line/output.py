@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from pydantic import BaseModel
 from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.table import Table
@@ -133,6 +134,8 @@ def _plain(value: Any) -> Any:
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat()
+        case BaseModel():
+            return value.model_dump(mode="json")
         case _ if is_dataclass(value) and not isinstance(value, type):
             return asdict(value)
         case _ if isinstance(value, Iterable):

@@ -24,7 +24,11 @@ from tableau_pipeline.core.declaration import (
     megabytes,
 )
 from tableau_pipeline.core.drift import Change, RemoteDatasource
+from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.refresh.setup import sites_beside
+from tableau_pipeline.refresh.updates import record_of
+from tableau_pipeline.resources import shared_place
 
 _URGENCY = [*State]
 _SIGNS = {State.REFUSED: "x", State.FAILED: "x", State.GONE: "x"}
@@ -43,7 +47,7 @@ def status(
 
     Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
     """
-    problem, others = "", []
+    problem, others, site = "", [], None
     with opened(module) as project:
         declared = project.named(names)
         if saved:
@@ -55,7 +59,7 @@ def status(
         then = {key: next_of(each) for key, each in declared.items()}
         if not offline:
             try:
-                lines, others = _looked(project, lines, everything=not names)
+                lines, others, site = _looked(project, lines, everything=not names)
             except RefreshError as error:
                 problem = str(error)
         past = {key: standing.history(project.instance, key) for key in declared} if names else {}
@@ -63,8 +67,11 @@ def status(
     needing = [each for each in lines if each.needs_attention]
     told = [_told(each) | {"next": then[each.key]} for each in lines]
     counted = {"need_attention": len(needing), **({"error": problem} if problem else {})}
-    data = {"datasources": told, "undeclared": others, "history": past, **counted}
-    output.result(data, *_shown(lines, others, past, then), Text(_closing(lines, needing)))
+    data = {"datasources": told, "undeclared": others, "history": past, "site": site, **counted}
+    shown = [*_shown(lines, others, past, then), Text(_closing(lines, needing))]
+    if site and site.peculiarities:
+        shown.append(Text(f"Of this site: {'; '.join(site.peculiarities)}."))
+    output.result(data, *shown)
     if problem:
         output.problem(f"The server could not be looked at: {problem}")
         return 2
@@ -97,7 +104,7 @@ def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[M
 
 def _looked(
     project: Project, lines: Sequence[Standing], *, everything: bool
-) -> tuple[list[Standing], list[dict[str, str]]]:
+) -> tuple[list[Standing], list[dict[str, str]], SiteFacts]:
     """Compare with the server, by one list of its data sources; add what nothing declares."""
     with project.resources() as resources, resources.tableau.session() as site:
         listed = {each.luid: each for each in site.tagged(TAG_PREFIX, revisions=False)}
@@ -107,12 +114,13 @@ def _looked(
             # Another user may have removed its tag.
             remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
             looked.append(_compared(line, remote))
+        facts = record_of(site, sites_beside(shared_place("kept"))).facts
         if not everything:
-            return looked, []
+            return looked, [], facts
         anybody = DagsterJournal(project.instance, "any").instance
         ours = [each for each in listed.values() if anybody in each.instances]
         others = undeclared(project.instance, ours, project.datasources)
-    return looked, [{"name": each.name, "why": each.note} for each in others]
+    return looked, [{"name": each.name, "why": each.note} for each in others], facts
 
 
 def _compared(line: Standing, remote: RemoteDatasource | None) -> Standing:

@@ -286,14 +286,7 @@ def _session(
             http_options={"verify": str(ca_bundle) if ca_bundle else True},
             session_factory=partial(rest_session, wire, log, clock.hear),
         )
-        # TSC's own use_server_version() treats any failure as a server of ten years ago.
-        told = tsc.server_info.get()
-        version = getattr(told, "rest_api_version", None) or ""
-        if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
-            raise NonXMLResponseError("an answer without a version")
-        tsc.version = version
-        product = getattr(told, "product_version", None)
-        build = getattr(told, "build_number", None)
+        release = _use_newest_version(tsc)
         sign_in()
     try:
         yield TableauSite(
@@ -304,10 +297,22 @@ def _session(
             clock=clock,
             log=log,
             hide=hide,
-            release=f"Tableau {product} ({build}), REST {version}",
+            release=release,
             may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
         )
     finally:
         # The work is done, or has raised its own error, which this one must not hide.
         with suppress(TableauError, *UNREADABLE, requests.RequestException):
             tsc.auth.sign_out()
+
+
+def _use_newest_version(tsc: TSC.Server) -> str:
+    """Use the newest version of the REST API; return the release of the server in words."""
+    # TSC's own use_server_version() treats any failure as a server of ten years ago.
+    server = tsc.server_info.get()
+    version = getattr(server, "rest_api_version", None) or ""
+    if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
+        raise NonXMLResponseError("an answer without a version")
+    tsc.version = version
+    product, build = (getattr(server, e, "?") for e in ("product_version", "build_number"))
+    return f"Tableau {product} ({build}), REST {version}"

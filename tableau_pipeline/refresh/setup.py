@@ -56,17 +56,12 @@ class Setup:
     @property
     def written(self) -> Path | str:
         """The folder, or its URL, of the values of metadata that refreshes have set."""
-        return self._beside("metadata")
+        return _beside(self.kept, "metadata")
 
     @property
     def sites(self) -> Path | str:
         """The folder, or its URL, of what sites were seen to do."""
-        return self._beside("sites")
-
-    def _beside(self, name: str) -> Path | str:
-        if isinstance(self.kept, str):
-            return f"{self.kept.rpartition('/')[0]}/{name}"
-        return self.kept.with_name(name)
+        return sites_beside(self.kept)
 
     def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""
@@ -79,6 +74,15 @@ class Setup:
             now=self.now,
             log=self.log,
         )
+
+
+def sites_beside(kept: Path | str) -> Path | str:
+    """Return the folder, or its URL, of what sites were seen to do."""
+    return _beside(kept, "sites")
+
+
+def _beside(kept: Path | str, name: str) -> Path | str:
+    return f"{kept.rpartition('/')[0]}/{name}" if isinstance(kept, str) else kept.with_name(name)
 
 
 @contextmanager

@@ -30,6 +30,8 @@ _LOG = logging.getLogger(__name__)
 _ALWAYS_UPDATES = Republish(growth=1_000_000)
 # Seconds: long enough to send a request, and too short for an answer.
 _NO_TIME = 0.001
+# Seconds for an update to show: a lost one is to be found by it.
+_SHOWS = 30
 
 
 def by_update(shop: Workshop) -> None:
@@ -129,7 +131,7 @@ def _refreshed(shop: Workshop, kind: str, *tables: str, options: Options | None 
         folder=shop.folder,
         kept=shop.kept,
         log=_LOG,
-        timeouts=Timeouts(claim=60, job=shop.wait, queue=shop.wait),
+        timeouts=Timeouts(claim=60, job=shop.wait, queue=shop.wait, timestamp=_SHOWS),
         sleep=shop.sleep,
     )
     return refresh(setup, options or Options())

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 from zipfile import ZipFile, is_zipfile
@@ -44,7 +45,7 @@ def _source(shop: Workshop) -> RemoteDatasource:
     """The data source of most steps; it is published again if an earlier start has removed it."""
     if (found := shop.find("site")) is None:
         job = shop.publish("site", shop.file({"Extract": _ROWS}))
-        shop.took_effect(job, lambda: shop.find("site") is not None)
+        shop.took_effect(job, lambda: shop.appears("site"))
         found = shop.found("site")
     return found
 
@@ -54,7 +55,8 @@ def create(shop: Workshop) -> None:
     since = shop.site.now().replace(microsecond=0)
     job = shop.publish("site", shop.file({"Extract": _ROWS}))
     listed = _listed(shop, job, since)
-    if not shop.took_effect(job, lambda: shop.find("site") is not None):
+    effect = shop.took_effect(job, lambda: shop.find("site") is not None)
+    if not effect and shop.jobs_seen[job] is not NoJob.GONE:
         raise RefreshError(f'Publishing "{shop.name("site")}" failed: {shop.jobs_seen[job]}')
     _answer_listed_at_once(shop, job)
     _answer_jobs(shop, job)
@@ -72,12 +74,13 @@ def _answer_listed_at_once(shop: Workshop, job: str) -> None:
     if shop.jobs_seen[job] is NoJob.HIDDEN:
         shop.unknown(f"{_NO_JOBS}, so it is not known when the publish ended", "listed-at-once")
         return
-    began = shop.site.now()
+    began = monotonic()
     while shop.find("site") is None:
-        if (shop.site.now() - began).total_seconds() > _LISTING:
+        if monotonic() - began > _LISTING:
             raise RefreshError(f'"{shop.name("site")}" is not listed after {_LISTING:.0f} s')
         shop.sleep(0.25)
-    seconds = (shop.site.now() - began).total_seconds()
+    seconds = monotonic() - began
+    shop.update(listing=seconds)
     shop.as_assumed("listed-at-once", unless=f"it takes {seconds:.0f} s" if seconds >= 1 else None)
 
 
@@ -509,7 +512,7 @@ def several_tables(shop: Workshop) -> None:
     except RefusedError as error:
         wrong = f"the request is refused: {error}"
     else:
-        effect = shop.took_effect(job, lambda: shop.find("two tables") is not None)
+        effect = shop.took_effect(job, lambda: shop.appears("two tables"))
         if effect is None:
             shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
             return
@@ -548,7 +551,7 @@ def blocks(shop: Workshop) -> None:
     except RefusedError as error:
         shop.as_assumed(fact, unless=str(error))
         return
-    effect = shop.took_effect(job, lambda: shop.find("blocks") is not None)
+    effect = shop.took_effect(job, lambda: shop.appears("blocks"))
     if effect is None:
         shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
         return

@@ -15,6 +15,7 @@ from tableau_pipeline.core.declaration import Project, project_path
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.setup import sites_beside
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.trial import rehearsal, requests
 from tableau_pipeline.trial.facts import FACTS, Answer
@@ -73,7 +74,7 @@ def try_out(
             return _tried_out(
                 Workshop(
                     site=site,
-                    record=record_of(site, kept_beside(kept)),
+                    record=record_of(site, sites_beside(kept)),
                     hyper=hyper,
                     project=project,
                     project_id=site.project(project, create=False),
@@ -88,11 +89,6 @@ def try_out(
             )
     except Timeout:
         raise RefusedError(f"Another trial of {site.url} runs on this host: wait for it") from None
-
-
-def kept_beside(kept: Path | str) -> Path | str:
-    """Return where the records of sites are."""
-    return f"{kept.rpartition('/')[0]}/sites" if isinstance(kept, str) else kept.with_name("sites")
 
 
 def _tried_out(shop: Workshop, tell: Callable[[str], None]) -> Trial:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ _NAME = re.compile(rf"{_PREFIX} [0-9a-f]{{8}} .+")
 TAG = "tableau-pipeline-trial"
 # Time stamps have whole seconds.
 _SECOND = 1.1
+_PAUSE = 0.25
 _VERSION = 2
 _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.3, 5.0
 
@@ -45,6 +47,7 @@ class State(Frozen):
         done: the names of the steps that are done.
         jobs: those that may still run.
         lags: the seconds by which time stamps have followed jobs.
+        listing: the seconds until lists show what was created.
     """
 
     project: str
@@ -53,6 +56,7 @@ class State(Frozen):
     answers: tuple[Answer, ...] = ()
     jobs: tuple[str, ...] = ()
     lags: tuple[float, ...] = ()
+    listing: float = 0
 
     @classmethod
     def new(cls, project: str) -> "State":
@@ -217,6 +221,13 @@ class Workshop:
                 )
             self.sleep(pause)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+    def appears(self, kind: str) -> bool:
+        """Whether a data source is listed, or is so as soon as lists of this site show it."""
+        until = self.site.now() + timedelta(seconds=2 * self.state.listing)
+        while (is_there := self.find(kind) is not None) is False and self.site.now() < until:
+            self.sleep(_PAUSE)
+        return is_there
 
     def pass_a_second(self) -> None:
         """Wait until the clock of the site is in another second."""

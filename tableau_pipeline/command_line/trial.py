@@ -1,0 +1,74 @@
+"""The trial of `doctor --trial`: what a site does, found out with throwaway data sources."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import dagster as dg
+from rich.console import RenderableType
+from rich.text import Text
+
+from tableau_pipeline.command_line import prepare
+from tableau_pipeline.command_line.output import Output, columns, signed
+from tableau_pipeline.resources import data_dir, resources_from_env, shared_place
+from tableau_pipeline.trial.facts import FACTS, Answer, Verdict
+from tableau_pipeline.trial.trial import Trial, try_out
+
+_SIGNS = {Verdict.AS_ASSUMED: "ok", Verdict.OTHERWISE: "!", Verdict.UNKNOWN: "-"}
+
+
+def tried_out(project: str, *, wait: float, resume: bool, output: Output) -> int:
+    """Try out the site in a project, and tell what it does; return the exit code."""
+    prepare()
+    given = resources_from_env()
+    with (
+        dg.build_resources({name: given[name] for name in ("hyper", "tableau")}) as resources,
+        resources.tableau.session(counts=True, people=True) as site,
+        output.bar() as bar,
+    ):
+
+        def tell(step: str) -> None:
+            bar(step)
+            output.progress(step)
+
+        trial = try_out(
+            site,
+            resources.hyper.process,
+            project,
+            folder=data_dir() / "trials",
+            kept=shared_place("kept"),
+            wait=wait,
+            resume=resume,
+            tell=tell,
+        )
+        release = site.release
+    output.result({"release": release, **_data(trial)}, *_shown(trial, release))
+    return int(bool(trial.failed or trial.left or trial.waits))
+
+
+def _data(trial: Trial) -> dict[str, object]:
+    facts = [asdict(FACTS[each.fact]) | each.model_dump(mode="json") for each in trial.answers]
+    for each in facts:
+        del each["name"]
+    return {"facts": facts, "failed": trial.failed, "left": trial.left, "waits": trial.waits}
+
+
+def _shown(trial: Trial, release: str) -> Iterator[RenderableType]:
+    rows = [(_SIGNS[e.verdict], e.fact, e.verdict, _meaning(e)) for e in trial.answers]
+    yield columns(("", "FACT", "ANSWER", "WHAT IT MEANS"), rows)
+    for step, error in trial.failed.items():
+        yield signed("x", f"{step}: {error}")
+    for name in trial.left:
+        yield signed("x", f'"{name}" could not be deleted: delete it in Tableau')
+    if trial.waits:
+        yield signed("x", trial.waits)
+    counts = {each: sum(e.verdict is each for e in trial.answers) for each in Verdict}
+    yield Text(f"{release}: {', '.join(f'{number} {name}' for name, number in counts.items())}.")
+
+
+def _meaning(answer: Answer) -> str:
+    fact = FACTS[answer.fact]
+    if answer.verdict is Verdict.AS_ASSUMED:
+        return fact.assumed
+    if answer.verdict is Verdict.UNKNOWN:
+        return answer.detail
+    return f"{answer.detail}\n-> {fact.otherwise}"

@@ -1,0 +1,309 @@
+"""Trials of sites that do what Tableau documents, and of ten sites that do something else."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tableauserverclient as TSC
+from tableauhyperapi import TableName
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.build import NEW, create_table, new_file
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.updates import record_of
+from tableau_pipeline.trial.facts import FACTS, Verdict
+from tableau_pipeline.trial.trial import STEPS, Trial, try_out
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN, ANN
+from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.faults import HoldJobs
+from tableau_sandbox.options import UserSeed
+from tableau_sandbox.testing import Sandbox, running_sandbox
+
+NO_LIST = dict.fromkeys(
+    (
+        "titles-in-the-list",
+        "kind-of-a-publish-in-the-list",
+        "kind-of-an-update-in-the-list",
+    ),
+    "may not list jobs",
+)
+# What nobody can tell who may not ask for jobs.
+NO_JOBS = NO_LIST | {
+    "finished-job-is-kept": "may not ask for jobs",
+    "listed-at-once": "may not ask for jobs",
+    "stamp-of-a-job": "no job was seen to end",
+    "repeated-request-while-its-job-waits": "may not ask for jobs",
+    "failed-update": "may not ask for jobs",
+    "taken-name-as-a-job": "may not ask for jobs",
+}
+# For each site: its quirks, who signs in, and what is not as assumed.
+SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
+    "as documented": ({}, ADMIN, {}),
+    "a creator": ({}, ANN, NO_JOBS),
+    "own jobs": (
+        {"job_access": "own-jobs", "failed_jobs": "error-note"},
+        ANN,
+        NO_LIST
+        | {
+            "own-job-of-a-creator": "no administrator, this user may ask",
+            "failed-update": "the finishCode 0",
+        },
+    ),
+    "ended sessions": (
+        {"job_access": "session-lost", "table_ids": "plain"},
+        ANN,
+        {
+            **NO_JOBS,
+            "identifiers-by-desktop": "it is like Extract_",
+        },
+    ),
+    "stamps that stay": (
+        {"updates_move_stamp": "never", "revisions": False, "second_update": "queued"},
+        ADMIN,
+        {
+            "update-moves-the-stamp": "it never moves",
+            "revision-of-each-publish": "no revisions",
+            "update-makes-no-revision": "no revisions",
+            "second-update": "it is queued",
+        },
+    ),
+    "late stamps": (
+        {"updates_move_stamp": "late", "update_revisions": True, "edits_move_stamp": False},
+        ADMIN,
+        {
+            "update-moves-the-stamp": "some seconds later",
+            "stamp-of-a-job": "it follows by 2 s",
+            "update-makes-no-revision": "it makes 1",
+            "description-moves-the-stamp": "it stays",
+        },
+    ),
+    "Replace fails": (
+        {"replace": "fails", "several_tables": "refused", "tags_move_stamp": True},
+        ADMIN,
+        {
+            "replace-keeps-the-model": "its job fails",
+            "two-related-tables": "its job fails",
+            "tags-leave-the-stamp": "it moves updatedAt",
+        },
+    ),
+    "Replace overwrites": (
+        {"replace": "like-overwrite", "taken_name": "at-request", "missing_warnings": "empty"},
+        ADMIN,
+        {
+            "replace-keeps-the-model": "it drops them",
+            "taken-name-as-a-job": "the request is refused",
+            "warnings-of-an-asset-without-one": "the list is empty",
+        },
+    ),
+    "2024.3": (
+        {"rest_version": "3.24", "product_version": "2024.3.0", "vds": False},
+        ADMIN,
+        {"replace-keeps-the-model": "3.24 of the REST API has no Replace", "count-of-rows": ""},
+    ),
+    "jobs without a name": (
+        {"job_titles": False, "job_words": "unknown", "repeated_request": "empty-job"},
+        ADMIN,
+        {
+            "titles-in-the-list": "jobs have no titles",
+            "kind-of-a-publish-in-the-list": "it is upload_datasource",
+            "kind-of-an-update-in-the-list": "it is apply_data_changes",
+            "repeated-request-while-its-job-waits": "answered without a job",
+            "repeated-request-is-answered-alike": "answered without a job",
+        },
+    ),
+    "jobs that are gone": (
+        {"finished_jobs": "gone", "repeated_request": "conflict", "index_lag_seconds": 3},
+        ADMIN,
+        {
+            "finished-job-is-kept": "it is gone at once",
+            "listed-at-once": "it takes",
+            "stamp-of-a-job": "no job was seen to end",
+            "repeated-request-while-its-job-waits": "refused as another update",
+            "repeated-request-is-answered-alike": "answered without a job",
+            "failed-update": "no longer tells of the job",
+        },
+    ),
+    "no packages": (
+        {"packages": False, "download_without_extract": "tdsx-with-data"},
+        ADMIN,
+        {
+            "data-without-the-extract": "it has the data",
+            "published-package": "",
+            "overwrite-keeps-the-luid": "no package",
+            "overwrite-keeps-tags": "no package",
+            "replace-keeps-the-model": "no package",
+            "refresh-keeps-work": "no package",
+        },
+    ),
+}
+
+
+@contextmanager
+def site_of(
+    folder: Path, user: tuple[str, str], **quirks: Any
+) -> Generator[tuple[Sandbox, TableauSite]]:
+    """A site with these quirks, on which jobs wait a little, as a second one is sent meanwhile."""
+    ann = UserSeed(name=ANN[0], password=ANN[1])
+    options: dict[str, Any] = {"job_delay": 0.3, **quirks}
+    with (
+        running_sandbox(folder / "sandbox", users=(ann,), **options) as sandbox,
+        session(sandbox, *user) as site,
+    ):
+        yield sandbox, site
+
+
+def tried(site: TableauSite, folder: Path, **more: Any) -> Trial:
+    """A trial with a folder of its own."""
+    given: dict[str, Any] = {"wait": 20, "resume": False, "tell": lambda _: None, **more}
+    place = {"folder": folder / "trials", "kept": folder / "kept"}
+    return try_out(site, hyper_process(), "Default", **place, **given)
+
+
+def publish(site: TableauSite, folder: Path, name: str) -> None:
+    """Publish a data source, as its user does in Desktop."""
+    file = folder / "theirs.hyper"
+    with new_file(hyper_process(), file, version=2) as connection:
+        create_table(connection, TableName(NEW, "Extract", "Extract"), {"id": "BIGINT"})
+    item = TSC.DatasourceItem(site.project("Default", create=False), name=name)
+    site.tsc.datasources.publish(item, file, "CreateNew")
+
+
+def left(site: TableauSite) -> list[str]:
+    """The data sources of the project."""
+    return [each.name for each in site.in_project(site.project("Default", create=False))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SITES)
+def test_what_a_trial_finds(tmp_path: Path, name: str):
+    """Prevents: a trial that misses what a site does, or tells of what it does not."""
+    quirks, user, otherwise = SITES[name]
+    with site_of(tmp_path, user, **quirks) as (_, site):
+        trial = tried(site, tmp_path)
+        assert left(site) == []
+    assert (trial.failed, trial.left, trial.waits) == ({}, [], None)
+    assert [each.fact for each in trial.answers] == [*FACTS]
+    found = {e.fact: e.detail for e in trial.answers if e.verdict is not Verdict.AS_ASSUMED}
+    assert found.keys() == otherwise.keys(), found
+    for fact, detail in otherwise.items():
+        assert detail in found[fact]
+
+
+def test_usual_site(tmp_path: Path):
+    """Prevents: a trial that ends with an error, leaves something, or is not remembered."""
+    with site_of(tmp_path, ADMIN) as (_, site):
+        trial = tried(site, tmp_path)
+        facts = record_of(site, tmp_path / "sites").facts
+        assert left(site) == []
+    assert {each.verdict for each in trial.answers} == {Verdict.AS_ASSUMED}
+    learnt = {"replaces": True, "takes_bare_stars": True, "updates_move_stamp": True}
+    assert facts.model_dump().items() >= learnt.items()
+    assert facts.job_words.keys() == {"publish_datasource", "update_uploaded_file"}
+    assert not [*(tmp_path / "trials").rglob("*.hyper")]
+
+
+def test_project_that_is_not_there(tmp_path: Path):
+    """Prevents: data sources of a trial in a project that nobody has named."""
+    with site_of(tmp_path, ADMIN) as (_, site):
+        with pytest.raises(RefusedError, match="Nowhere"):
+            try_out(
+                site,
+                hyper_process(),
+                "Nowhere",
+                folder=tmp_path,
+                kept=tmp_path / "kept",
+                wait=1,
+                resume=False,
+                tell=print,
+            )
+        with pytest.raises(RefusedError, match="leave out --resume"):
+            tried(site, tmp_path, resume=True)
+
+
+def test_long_queue(tmp_path: Path):
+    """Prevents: a trial that begins again each time, where the queue of a site is long."""
+    steps: list[str] = []
+    with site_of(tmp_path, ADMIN, job_delay=0) as (sandbox, site):
+
+        def hold(step: str) -> None:
+            steps.append(step)
+            if step == "send again":
+                held.enter()
+
+        held = Held(sandbox)
+        first = tried(site, tmp_path, wait=0.5, tell=hold)
+        assert "start the trial again with --resume" in str(first.waits)
+        held.leave()
+        sandbox.wait_until_idle()
+        again: list[str] = []
+        second = tried(site, tmp_path, resume=True, tell=again.append)
+        assert left(site) == []
+    assert again[1] == "send again", "what was done is not done again"
+    assert (second.failed, second.waits) == ({}, None)
+    assert [each.fact for each in second.answers] == [*FACTS]
+
+
+class Held:
+    """Jobs that wait from `enter` to `leave`."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._armed = sandbox.armed(HoldJobs())
+
+    def enter(self) -> None:
+        self._armed.__enter__()
+
+    def leave(self) -> None:
+        self._armed.__exit__(None, None, None)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.publishing.session import Password, signed_in
+from tableau_pipeline.trial.trial import try_out
+
+url, folder, last, name = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+
+def tell(step):
+    if step == last:
+        os.kill(os.getpid(), name)
+
+with signed_in(url, site="", credentials=Password("admin", "admin")) as site:
+    try_out(site, hyper_process(), "Default", folder=folder / "trials", kept=folder / "kept",
+            wait=20, resume=False, tell=tell)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
+def test_nothing_is_left_of_a_trial_that_was_ended(tmp_path: Path, end: signal.Signals):
+    """Prevents: data sources that nobody knows of in a project, after a trial was ended."""
+    with site_of(tmp_path, ADMIN, job_delay=0.05) as (_, site):
+        others = [name for name, _ in STEPS][1::3]
+        for step in others:
+            command = [sys.executable, "-c", KILLED, site.url, str(tmp_path), step, str(int(end))]
+            subprocess.run(command, check=False, capture_output=True, timeout=120)
+            if end is signal.SIGINT:
+                assert left(site) == []
+        if end is signal.SIGKILL:
+            assert left(site), "it was killed in the middle"
+        tried(site, tmp_path)
+        assert left(site) == []
+
+
+def test_only_what_a_trial_has_made_is_deleted(tmp_path: Path):
+    """Prevents: a trial deletes a data source of somebody whose name is alike."""
+    with site_of(tmp_path, ADMIN, job_delay=0) as (sandbox, site):
+        with session(sandbox, *ANN) as anns:
+            theirs = ["tableau-pipeline trial 0123abcd site", "tableau-pipeline trial of mine"]
+            for name in theirs:
+                publish(anns, tmp_path, name)
+        tried(site, tmp_path)
+        assert sorted(left(site)) == sorted(theirs)
