@@ -59,7 +59,15 @@ class CredentialsError(RefusedError):
 
 
 class NoUpdatesError(RefusedError):
-    """The server lets nobody, or not this user, update the data source; it may be published."""
+    """The server lets nobody, or not this user, update the data source; it may be published.
+
+    Attributes:
+        lacks_right: this user may not.
+    """
+
+    def __init__(self, message: str, *, lacks_right: bool) -> None:
+        super().__init__(message)
+        self.lacks_right = lacks_right
 
 
 class DamagedSnapshotError(RefusedError):

@@ -15,6 +15,8 @@ from tableau_pipeline.trial.trial import Trial, try_out
 
 _SIGNS = {Verdict.AS_ASSUMED: "ok", Verdict.OTHERWISE: "!", Verdict.UNKNOWN: "-"}
 
+_ORDER = (Verdict.OTHERWISE, Verdict.UNKNOWN, Verdict.AS_ASSUMED)
+
 
 def tried_out(project: str, *, wait: float, resume: bool, output: Output) -> int:
     """Try out the site in a project, and tell what it does; return the exit code."""
@@ -53,7 +55,9 @@ def _data(trial: Trial) -> dict[str, object]:
 
 
 def _shown(trial: Trial, release: str) -> Iterator[RenderableType]:
-    rows = [(_SIGNS[e.verdict], e.fact, e.verdict, _meaning(e)) for e in trial.answers]
+    # What needs no attention comes last.
+    answers = sorted(trial.answers, key=lambda each: _ORDER.index(each.verdict))
+    rows = [(_SIGNS[e.verdict], e.fact, e.verdict, _meaning(e)) for e in answers]
     yield columns(("", "FACT", "ANSWER", "WHAT IT MEANS"), rows)
     for step, error in trial.failed.items():
         yield signed("x", f"{step}: {error}")
@@ -61,7 +65,7 @@ def _shown(trial: Trial, release: str) -> Iterator[RenderableType]:
         yield signed("x", f'"{name}" could not be deleted: delete it in Tableau')
     if trial.waits:
         yield signed("x", trial.waits)
-    counts = {each: sum(e.verdict is each for e in trial.answers) for each in Verdict}
+    counts = {each: sum(e.verdict is each for e in trial.answers) for each in _ORDER}
     yield Text(f"{release}: {', '.join(f'{number} {name}' for name, number in counts.items())}.")
 
 

@@ -33,6 +33,8 @@ class SiteFacts(Frozen):
         noted_revisions: the number that the last one made; or another user published then.
         reads_jobs: by the LUID of a user, whether this user may ask for jobs.
         lists_jobs: by the LUID of a user, whether this user may list them.
+        refused_others: by the LUID of a user, when an update of a data source was refused that
+            this user does not own.
         job_words: the words for kinds of jobs in its lists.
     """
 
@@ -48,6 +50,7 @@ class SiteFacts(Frozen):
     noted_revisions: int = 0
     reads_jobs: Mapping[str, bool] = Field(default_factory=dict)
     lists_jobs: Mapping[str, bool] = Field(default_factory=dict)
+    refused_others: Mapping[str, datetime] = Field(default_factory=dict)
     job_words: Mapping[str, JobKind] = Field(default_factory=dict)
 
     def revisions_of(self, *, is_update: bool) -> Collection[int]:
@@ -64,6 +67,7 @@ class SiteFacts(Frozen):
             "updates do not move the time stamp": self.updates_move_stamp is False,
             f"time stamps follow jobs by {self.stamp_lag:.0f} s": self.stamp_lag >= 1,
             "updates make revisions": self.update_revisions > 0,
+            "updates are for owners only": self.refused_others,
             "a user may not ask for jobs": False in self.reads_jobs.values(),
             "a user may not list jobs": False in self.lists_jobs.values(),
         }

@@ -237,7 +237,8 @@ def update_refused(
     """
     said = hide(f"{error.code} {error.summary}: {error.detail}").removesuffix(".")
     if why := _NO_UPDATES.get(error.code):
-        return NoUpdatesError(f"Updating data source {luid} failed: {said}. {why}")
+        message = f"Updating data source {luid} failed: {said}. {why}"
+        return NoUpdatesError(message, lacks_right=error.code.startswith("403"))
     if error.code in _BUSY:
         return BusyError(
             f"Updating data source {luid} failed: {said}. Nothing was sent: run again when that "

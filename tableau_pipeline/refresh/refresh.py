@@ -13,6 +13,7 @@ from functools import cached_property, partial
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Held, NoUpdates, TableContent
 from tableau_pipeline.core.declaration import tags_of
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import History, Recovered, read_history
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.errors import Check, DriftError, NoUpdatesError, RefreshError, RefusedError
@@ -150,6 +151,7 @@ class _Phases:
         self._warnings: list[str] = []
         self._teller: Callable[..., Sent] | None = None
         self._no_updates: NoUpdates | None = None
+        self._is_refused_as_another_users = False
 
     @property
     def _server(self) -> TableauSite:
@@ -258,7 +260,7 @@ class _Phases:
             )
             plan, deltas = decide(facts, self._options), []
         if isinstance(plan, Changed):
-            if why := self._whole_files(plan):
+            if why := self._whole_files(plan, base.remote):
                 plan = in_full(plan, why)
             else:
                 plan, deltas = self._by_size(plan, desired)
@@ -285,7 +287,7 @@ class _Phases:
         # A dry run neither claims nor remembers.
         return self._sender.reads_jobs() if self._claim else self._server.may_read_jobs()
 
-    def _whole_files(self, changed: Changed) -> str | None:
+    def _whole_files(self, changed: Changed, remote: RemoteDatasource | None) -> str | None:
         """Why only whole files are to be sent; None if an update may be."""
         if self._site is None:
             return None
@@ -293,6 +295,7 @@ class _Phases:
             self._server,
             self._record,
             self._no_updates or changed.checkpoint.no_updates,
+            is_own=remote is None or remote.owner_id == self._server.user_id,
             reads_jobs=self._reads_jobs,
             declaration=self._declaration.digest(),
             now=self._setup.now(),
@@ -309,6 +312,8 @@ class _Phases:
         if not isinstance(planned.plan, UpdateTables):
             return False
         before = planned.base.checkpoint and planned.base.checkpoint.no_updates
+        if isinstance(error, NoUpdatesError) and error.lacks_right and planned.base.remote:
+            self._is_refused_as_another_users = planned.base.remote.owner_id != self._server.user_id
         self._no_updates = NoUpdates(
             why=str(error),
             # A job may fail for a passing reason, but not at two changes that follow each other.
@@ -455,6 +460,8 @@ class _Phases:
         known |= {"adopted": None, "owner": None, "held": self._held(planned, sent)}
         if self._no_updates:
             known["no_updates"] = self._no_updates
+        if self._is_refused_as_another_users:
+            self._record.learn(refused_others={self._server.user_id: self._setup.now()})
         if found and found.problem:
             # No update may build on it until it is equal.
             known["distrust"] = found.problem

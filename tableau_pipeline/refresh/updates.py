@@ -36,6 +36,7 @@ def whole_files(
     site: SiteRecord,
     refused: NoUpdates | None,
     *,
+    is_own: bool,
     reads_jobs: Callable[[], bool],
     declaration: str,
     now: datetime,
@@ -45,11 +46,38 @@ def whole_files(
     Args:
         site: what it was seen to do.
         refused: the last update of this data source that was refused for good.
+        is_own: this user owns the data source.
         reads_jobs: tells whether this user may ask for jobs, by a request if need be.
         declaration: the digest of the declared tables.
     """
     if server.payload_limit == 0:
         return WholeFiles("the server has no data updates, which came with Tableau 2021.3")
+    if found := _refused(server, site, refused, is_own=is_own, declaration=declaration, now=now):
+        return found
+    # A publish shows in the data source. Whether an update does is for each site to show.
+    moves = site.facts.updates_move_stamp
+    if not reads_jobs() and not moves:
+        return WholeFiles(
+            "this user may not ask for jobs, and no update was seen to move the time stamp of a "
+            "data source here",
+            "Updates need a user who may ask for jobs: a site administrator",
+        )
+    if site.facts.loses_jobs and moves is False:
+        why = "the server forgets jobs at once, and updates do not move the time stamp here"
+        return WholeFiles(why)
+    return None
+
+
+def _refused(
+    server: TableauSite,
+    site: SiteRecord,
+    refused: NoUpdates | None,
+    *,
+    is_own: bool,
+    declaration: str,
+    now: datetime,
+) -> WholeFiles | None:
+    """Why there is no use in an update as long as nobody has changed anything."""
     if (
         refused
         and refused.is_final
@@ -63,15 +91,12 @@ def whole_files(
                 f"is tried again from {again:%Y-%m-%d} on, or when the declaration of its tables "
                 "changes",
             )
-    # A publish shows in the data source. Whether an update does is for each site to show.
-    moves = site.facts.updates_move_stamp
-    if not reads_jobs() and not moves:
+    since = site.facts.refused_others.get(server.user_id)
+    if not is_own and since and now < since + _TRIED_AGAIN:
         return WholeFiles(
-            "this user may not ask for jobs, and no update was seen to move the time stamp of a "
-            "data source here",
-            "Updates need a user who may ask for jobs: a site administrator",
+            "another user owns it, and an update of such a data source was refused here",
+            "Only its owner may update a data source: make this user the owner, or declare "
+            "`owner`. Until then, it is published in full. An update is tried again from "
+            f"{since + _TRIED_AGAIN:%Y-%m-%d} on",
         )
-    if site.facts.loses_jobs and moves is False:
-        why = "the server forgets jobs at once, and updates do not move the time stamp here"
-        return WholeFiles(why)
     return None

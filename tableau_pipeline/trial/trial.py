@@ -67,6 +67,7 @@ def try_out(
         RefusedError: there is no such project, or nothing to resume; or another trial is running.
         RefreshError: the site fails, or refuses what all else needs.
     """
+    project_id = _project_id(site, project)
     own = folder / hashlib.sha256(f"{site.url}\n{site.site}".encode()).hexdigest()[:16]
     own.mkdir(parents=True, exist_ok=True)
     try:
@@ -77,7 +78,7 @@ def try_out(
                     record=record_of(site, sites_beside(kept)),
                     hyper=hyper,
                     project=project,
-                    project_id=site.project(project, create=False),
+                    project_id=project_id,
                     folder=own / "work",
                     kept=kept,
                     state=_state(own / "state.json", project_path(project), resume=resume),
@@ -89,6 +90,15 @@ def try_out(
             )
     except Timeout:
         raise RefusedError(f"Another trial of {site.url} runs on this host: wait for it") from None
+
+
+def _project_id(site: TableauSite, project: Project) -> str:
+    if found := site.find_project(project):
+        return found
+    raise RefusedError(
+        f'There is no project "{project_path(project)}" that this user may see: create one for '
+        "trials, or name another one"
+    )
 
 
 def _tried_out(shop: Workshop, tell: Callable[[str], None]) -> Trial:

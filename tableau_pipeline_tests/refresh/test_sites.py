@@ -291,6 +291,17 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
     assert "PATCH" not in str([each.args for each in caplog.records])
     assert len(jobs(pipeline)) == sent + 2
     assert_at_rest_with(pipeline, "owner")
+    # It is known of the site, so that another data source does not fail first.
+    other = new_pipeline(on=on, reconcile=Reconcile())
+    other.policy(Diff(("flight_id",)))
+    other.run()
+    other_users.may_write(other, "ann")
+    other.user = ANN
+    caplog.clear()
+    report = changes(other, 9)
+    assert "another user owns it" in str(report.plan and report.plan.reason)
+    assert "PATCH" not in str([each.args for each in caplog.records])
+    assert_at_rest_with(other, "owner")
     # The owner changed, and nobody told the pipeline.
     other_users.gives(pipeline, "ann")
     pipeline.model("flights", flights(11))

@@ -5,7 +5,7 @@ from io import BytesIO
 
 import pytest
 
-from tableau_sandbox_tests.contract.files import packaged_hyper, rows_file
+from tableau_sandbox_tests.contract.files import hyper_file, packaged_hyper, rows_file
 from tableau_sandbox_tests.contract.session import Answer
 from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
@@ -141,6 +141,20 @@ def test_download_without_the_extract(workspace: Workspace):
 def test_data_without_the_extract(workspace: Workspace):
     """Without the extract, the package of a published .hyper file has no data."""
     answer = workspace.send("GET {shared}/content?includeExtract=False").succeeds()
+    with zipfile.ZipFile(BytesIO(answer.content)) as package:
+        assert [name for name in package.namelist() if name.endswith(".hyper")] == []
+
+
+@pytest.mark.slow
+@fact(_CONTENT, Source.NOBODY)
+def test_large_data_without_the_extract(workspace: Workspace):
+    """Nor has the package of a .hyper file of more than 16 MB."""
+    columns = ", ".join(f"RANDOM() AS c{number}" for number in range(24))
+    numbers = "GENERATE_SERIES(1, 100000) AS numbers(id)"
+    file = hyper_file(f'CREATE TABLE "Extract"."Extract" AS SELECT id, {columns} FROM {numbers}')
+    assert len(file) > 16 * 2**20
+    target = workspace.published(file)
+    answer = workspace.send(f"GET {target.path}/content?includeExtract=False").succeeds()
     with zipfile.ZipFile(BytesIO(answer.content)) as package:
         assert [name for name in package.namelist() if name.endswith(".hyper")] == []
 
