@@ -1,10 +1,14 @@
 """Trials of sites that do what Tableau documents, and of ten sites that do something else."""
 
+import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,9 @@ import pytest
 import tableauserverclient as TSC
 from tableauhyperapi import TableName
 
+from tableau_pipeline.command_line.main import run
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import NEW, create_table, new_file
 from tableau_pipeline.hyper.process import hyper_process
@@ -19,8 +26,18 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.trial.facts import FACTS, Verdict
 from tableau_pipeline.trial.trial import STEPS, Trial, try_out
+from tableau_pipeline_tests.docs.page import page
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN, ANN
-from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import (
+    STAR,
+    WHOLE,
+    Pipeline,
+    declared,
+    session,
+)
+from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox, running_sandbox
@@ -179,14 +196,47 @@ def left(site: TableauSite) -> list[str]:
     return [each.name for each in site.in_project(site.project("Default", create=False))]
 
 
+def refreshes(sandbox: Sandbox, folder: Path, user: tuple[str, str], **quirks: Any) -> None:
+    """Refreshes take the right road at once: no job of theirs fails."""
+    with session(sandbox) as eyes:
+
+        def pipeline(name: str, **more: Any) -> Pipeline:
+            declaration = declared(name, reconcile=Reconcile(), **more)
+            made = Pipeline(sandbox, eyes, folder, declaration, user=user)
+            made.model("flights", flights())
+            return made
+
+        rows = pipeline("Rows")
+        rows.policy(Diff(("flight_id",)))
+        star = pipeline("Star", tables=("flights", "airlines"), relationships=STAR)
+        star.model("airlines", airlines())
+        files = pipeline("Files", **WHOLE)
+        for each in (rows, star, files):
+            assert each.run().decision == "publish (create)"
+        rows.model("flights", flights(9))
+        assert rows.run().decision == "update"
+        star.run()
+        if quirks.get("packages", True):
+            other_users.adds_a_calculated_field(files)
+        assert files.run().decision == "publish (replace)"
+        assert ("Delayed" in files.tds()) is quirks.get("packages", True)
+        for each in (rows, star, files):
+            assert each.wrong() == []
+            assert {job.outcome for job in jobs(each)} <= {Outcome.DONE}
+            assert each.run().decision == "no change"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SITES)
 def test_what_a_trial_finds(tmp_path: Path, name: str):
-    """Prevents: a trial that misses what a site does, or tells of what it does not."""
+    """Prevents: a trial that misses what a site does, tells of what it does not, or leaves it to
+    the first refresh to find out by a failure."""
     quirks, user, otherwise = SITES[name]
-    with site_of(tmp_path, user, **quirks) as (_, site):
-        trial = tried(site, tmp_path)
+    with site_of(tmp_path, user, **quirks) as (sandbox, site):
+        # Whoever may not ask for jobs waits so long for those that fail.
+        trial = tried(site, tmp_path, wait=20 if user == ADMIN else 8)
         assert left(site) == []
+        refreshes(sandbox, tmp_path, user, **quirks)
     assert (trial.failed, trial.left, trial.waits) == ({}, [], None)
     assert [each.fact for each in trial.answers] == [*FACTS]
     found = {e.fact: e.detail for e in trial.answers if e.verdict is not Verdict.AS_ASSUMED}
@@ -195,6 +245,7 @@ def test_what_a_trial_finds(tmp_path: Path, name: str):
         assert detail in found[fact]
 
 
+@pytest.mark.slow
 def test_usual_site(tmp_path: Path):
     """Prevents: a trial that ends with an error, leaves something, or is not remembered."""
     with site_of(tmp_path, ADMIN) as (_, site):
@@ -226,6 +277,7 @@ def test_project_that_is_not_there(tmp_path: Path):
             tried(site, tmp_path, resume=True)
 
 
+@pytest.mark.slow
 def test_long_queue(tmp_path: Path):
     """Prevents: a trial that begins again each time, where the queue of a site is long."""
     steps: list[str] = []
@@ -298,6 +350,7 @@ def test_nothing_is_left_of_a_trial_that_was_ended(tmp_path: Path, end: signal.S
         assert left(site) == []
 
 
+@pytest.mark.slow
 def test_only_what_a_trial_has_made_is_deleted(tmp_path: Path):
     """Prevents: a trial deletes a data source of somebody whose name is alike."""
     with site_of(tmp_path, ADMIN, job_delay=0) as (sandbox, site):
@@ -307,3 +360,43 @@ def test_only_what_a_trial_has_made_is_deleted(tmp_path: Path):
                 publish(anns, tmp_path, name)
         tried(site, tmp_path)
         assert sorted(left(site)) == sorted(theirs)
+
+
+@pytest.mark.slow
+def test_as_a_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a page that shows what the command does not write, or a command that needs more
+    than an installed package and the variables of the site."""
+    quirks: dict[str, Any] = {"updates_move_stamp": "late", "several_tables": "refused"}
+    for name in [name for name in os.environ if re.match("TABLEAU_|PIPELINE_|DAGSTER_", name)]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    with running_sandbox(tmp_path / "sandbox", job_delay=0.3, **quirks) as sandbox:
+        monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
+        monkeypatch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
+        monkeypatch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+        with session(sandbox) as site:
+            site.project("Playground", create=True)
+        command = "doctor --trial Playground"
+        told, errors = StringIO(), StringIO()
+        with redirect_stdout(told), redirect_stderr(errors):
+            assert run(shlex.split(command)) == 0
+            assert run(["doctor", "--trial", "Elsewhere"]) == 1
+    assert 'There is no project "Elsewhere" that this user may see' in errors.getvalue()
+    shown = [line.rstrip() for line in (errors.getvalue() + told.getvalue()).splitlines()]
+    documented = documented_transcript(f"tableau-pipeline {command}")
+    assert [line for line in documented if line != "..." and line not in shown] == []
+    assert sandbox.token_secret not in told.getvalue() + errors.getvalue()
+
+
+def documented_transcript(command: str) -> list[str]:
+    """What the page says that a command writes."""
+    blocks = page("how-to/first-contact.md").whole.blocks("console")
+    text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
+    return text.strip().splitlines()[1:]
+
+
+def test_facts_are_documented():
+    """Prevents: a fact without a meaning, or one of the pages that a trial does not answer."""
+    rows = [row for row in page("how-to/first-contact.md").whole.rows() if "fact" in row]
+    cells = [[e.name, e.assumed, e.otherwise.replace("`", "")] for e in FACTS.values()]
+    assert rows == [dict(zip(rows[0], each, strict=True)) for each in cells]
