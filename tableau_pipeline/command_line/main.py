@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from tableau_pipeline.command_line.adopt import adopt
+from tableau_pipeline.command_line.assess import assess
 from tableau_pipeline.command_line.diff import diff
 from tableau_pipeline.command_line.doctor import doctor
 from tableau_pipeline.command_line.output import Output
@@ -39,7 +40,7 @@ def tableau_pipeline(context: click.Context, module: str | None, *, debug: bool)
         logging.basicConfig()
 
 
-for each in (status, plan, diff, refresh, doctor, adopt, remove):
+for each in (status, plan, diff, refresh, doctor, assess, adopt, remove):
     tableau_pipeline.add_command(each)
 
 

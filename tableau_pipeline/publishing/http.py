@@ -98,6 +98,13 @@ _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
 
 
+@dataclass
+class Tally:
+    """Counts the requests of a session, those that were repeated among them."""
+
+    requests: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Wire:
     """What all requests of a session share.
@@ -106,11 +113,13 @@ class Wire:
         url: of the server, the only one that gets requests.
         times: how long each may take.
         secrets: what was sent of them, and the server may quote in its answers.
+        tally: the number of requests.
     """
 
     url: str
     times: RetryTimes = RetryTimes()
     secrets: set[str] = field(default_factory=set, repr=False)
+    tally: Tally = field(default_factory=Tally)
 
     def check(self, url: str | None) -> None:
         """Check that a request goes to this server; from http, it may go on to https.
@@ -383,6 +392,7 @@ class WireAdapter(HTTPAdapter):
         is_quick = only_reads or "/auth/" in request.path_url
         seconds = wire.times.read if is_quick else wire.times.write
         settings["timeout"] = seconds
+        wire.tally.requests += 1
         try:
             response = super().send(request, *args, **settings)
         except requests.RequestException as error:
@@ -391,6 +401,7 @@ class WireAdapter(HTTPAdapter):
             if isinstance(getattr(cause, "reason", cause), ReadTimeoutError):
                 raise _late(seconds) from error
             raise
+        wire.tally.requests += len(response.raw.retries.history)
         is_file = streams and response.ok and not response.is_redirect
         limit = _DOWNLOAD.get() if is_file else _ANSWER
         response.raw = _Body(response.raw, limit=limit, seconds=seconds)

@@ -158,6 +158,12 @@ def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> d
 
 
 def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.RevisionItem | None:
+    found = revisions(server, item)
+    return found[-1] if found else None
+
+
+def revisions(server: TSC.Server, item: TSC.DatasourceItem) -> list[TSC.RevisionItem] | None:
+    """Return the revisions of a data source, the current one last; None if they are hidden."""
     url = f"{server.datasources.baseurl}/{item.id}/revisions"
 
     def page(
@@ -175,8 +181,7 @@ def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.Revisi
         if error.code.startswith("403"):
             return None
         raise
-    found.sort(key=lambda each: (bool(each.current), int(each.revision_number)))
-    return found[-1] if found else None
+    return sorted(found, key=lambda each: (bool(each.current), int(each.revision_number or 0)))
 
 
 _FINISHED = {
@@ -384,7 +389,12 @@ _PACKAGE = b"PK\x03\x04"
 
 @contextmanager
 def content(
-    server: TSC.Server, luid: str, *, limit: int, extract: bool = True
+    server: TSC.Server,
+    luid: str,
+    *,
+    limit: int,
+    extract: bool = True,
+    revision: str | None = None,
 ) -> Generator[requests.Response]:
     """Open the content of a data source, to be read by `iter_content`; more ends in an error.
 
@@ -393,9 +403,11 @@ def content(
     Args:
         limit: the bytes that it may have.
         extract: whether it comes with its rows.
+        revision: the number of an earlier one; None for the current content.
     """
     endpoint = server.datasources
-    url = f"{endpoint.baseurl}/{luid}/content" + ("" if extract else "?includeExtract=False")
+    path = f"{luid}/revisions/{revision}" if revision else luid
+    url = f"{endpoint.baseurl}/{path}/content" + ("" if extract else "?includeExtract=False")
     # TSC's own call writes a file under a name that the server chooses, or fails over it.
     with downloads_up_to(limit):
         answer = endpoint.get_request(url, parameters={"stream": True})

@@ -298,6 +298,7 @@ def _session(
             log=log,
             hide=hide,
             release=release,
+            tally=wire.tally,
             may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
         )
     finally:

@@ -4,7 +4,7 @@ import gc
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial, wraps
 from inspect import signature
@@ -33,7 +33,7 @@ from tableau_pipeline.publishing.errors import (
     translate_errors,
     update_refused,
 )
-from tableau_pipeline.publishing.http import ServerClock
+from tableau_pipeline.publishing.http import ServerClock, Tally
 from tableau_pipeline.publishing.package_stream import tds_of
 
 _T = TypeVar("_T")
@@ -99,6 +99,7 @@ class TableauSite:
         sign_in: renews the session.
         hide: takes the secrets from a message of the server, and what is too long in it.
         release: of the server: product, build and REST API, in words.
+        tally: the number of requests of the session.
         may_count: whether the session may let the server count.
     """
 
@@ -110,6 +111,7 @@ class TableauSite:
     log: logging.Logger
     hide: Callable[[str], str]
     release: str = ""
+    tally: Tally = field(default_factory=Tally)
     may_count: bool = True
 
     @property
