@@ -223,8 +223,12 @@ def _specs_in(asset: object) -> Iterable[dg.AssetSpec]:
 
 
 def _other_assets(definitions: dg.Definitions) -> list[str]:
-    found = {e.key.to_user_string(): component_of(e) for e in specs_of(definitions)}
-    return sorted(key for key, by in found.items() if not isinstance(by, PublishedDatasource))
+    """The keys of assets but those of data sources themselves; tables of lakes are among them."""
+    specs = [*specs_of(definitions)]
+    makers = {id(maker): maker for maker in map(component_of, specs)}.values()
+    declared = [each for each in makers if isinstance(each, PublishedDatasource)]
+    own = {key for each in declared for key in asset_keys(each.key)}
+    return sorted({each.key.to_user_string() for each in specs if each.key not in own})
 
 
 def component_of(spec: dg.AssetSpec) -> Any:

@@ -9,16 +9,21 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
 
 import tableau_pipeline
 from tableau_pipeline import scripting
 from tableau_pipeline.components import FileDrop, PublishedDatasource, TableauPipeline
+from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline.components.published_datasource import RefreshConfig
 from tableau_pipeline.ingest.options import NAMES
+from tableau_pipeline_tests.components.support.projects import Project, project
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import Page, all_pages, loaded, page
+
+__all__ = ["project"]
 
 _TROUBLE = page("troubleshooting.md").sections
 _BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -188,6 +193,26 @@ def test_yaml(where: Page, block: str):
             assert FileDrop(**document["attributes"])
         elif document["type"].endswith(".TableauPipeline"):
             assert TableauPipeline(**document["attributes"])
+
+
+@pytest.mark.parametrize(
+    ("where", "block"), [each for each in _blocks("yaml") if _OURS in each.values[1]]
+)
+def test_location_of_a_page(project: Project, where: Page, block: str):
+    """Prevents: a location that does not load with what a newcomer copies, by one of two ways."""
+    component = loaded(block)
+    lakes = {table.model for table in component.tables if table.source}
+    stubs = [f'{each.replace("/", "_")} = dg.AssetSpec("{each}")' for each in component.models]
+    kept = [each for each, model in zip(stubs, component.models, strict=True) if model not in lakes]
+    project.write("models.py", "\n".join(["import dagster as dg", *kept]))
+    project.write("documented/defs.yaml", block)
+    project.add_pipeline()
+    for found in (
+        load_definitions(project.package),
+        dg.load_from_defs_folder(path_within_project=project.package),
+    ):
+        keys = found.resolve_asset_graph().get_all_asset_keys()
+        assert {dg.AssetKey.from_user_string(each) for each in component.models} <= keys
 
 
 def test_models_of_the_declaration():
