@@ -159,7 +159,8 @@ class Guard:
         default=0.5,
         ge=0,
         le=1,
-        description="The largest share of the published rows that one refresh may remove.",
+        description="A refresh that would remove this share of the published rows, or more, is "
+        "refused. 0: no row may go. 1: all of them may.",
     )
 
 

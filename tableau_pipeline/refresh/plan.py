@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
-from tableau_pipeline.core.declaration import Declaration, megabytes, root_of
+from tableau_pipeline.core.declaration import Declaration, Guard, megabytes, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
@@ -414,16 +414,21 @@ def guard_problems(
                 "left, the file is too large to count them (reconcile: max_mb) or may not be read, "
                 "and the server does not count them. guard.max_shrink cannot be checked"
             )
-        # As floats, 1 - 0.41 is not 0.59.
-        elif before - rows > before * Fraction(str(guard.max_shrink)):
+        elif _lost_too_many(guard, rows, before):
             problem = (
                 f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
-                f"more than guard.max_shrink ({guard.max_shrink:.0%})"
+                f"and guard.max_shrink is {guard.max_shrink:.0%}"
             )
         if problem:
             has = f'Table "{table.name}": model "{table.model}" has {problem}'
             problems.append(f"{has}. If that is right, run again with accept: [shrink]")
     return problems
+
+
+def _lost_too_many(guard: Guard, now: int, before: int) -> bool:
+    # As floats, 1 - 0.41 is not 0.59.
+    share = Fraction(before - now, max(before, 1))
+    return now < before and guard.max_shrink < 1 and share >= Fraction(str(guard.max_shrink))
 
 
 def not_ours(declaration: Declaration, base: Base, options: Options) -> str | None:

@@ -165,11 +165,12 @@ GUARDS = [
     (0, Guard(), "has 0 rows, fewer than guard.min_rows (1). If that is right, run again with acc"),
     (0, Guard(min_rows=0, max_shrink=1), None),
     (1, Guard(min_rows=2, max_shrink=1), "fewer than guard.min_rows (2)"),
-    (49, Guard(), "49 rows where 100 are published: a loss of 51%, more than guard.max_shrink (50"),
-    (50, Guard(), None),
+    (50, Guard(), "50 rows where 100 are published: a loss of 50%, and guard.max_shrink is 50%"),
+    (51, Guard(), None),
     # As floats, 0.29 * 100 is less than 29.
-    (71, Guard(max_shrink=0.29), None),
-    (70, Guard(max_shrink=0.29), "a loss of 30%, more than guard.max_shrink (29%)"),
+    (72, Guard(max_shrink=0.29), None),
+    (71, Guard(max_shrink=0.29), "a loss of 29%, and guard.max_shrink is 29%"),
+    (99, Guard(max_shrink=0), "a loss of 1%, and guard.max_shrink is 0%"),
     # Nothing else has changed.
     (100, Guard(min_rows=101), "100 rows, fewer than guard.min_rows (101)"),
     (1000, Guard(max_shrink=0), None),

@@ -56,8 +56,13 @@ def shrunk(guard: Guard, count: int, before: int | None) -> bool:
     """Whether a guard is broken; `before` is None where nothing is published yet."""
     if count < guard.min_rows:
         return True
-    lost = (before or 0) - count
-    return lost > (before or 0) * Fraction(str(guard.max_shrink))
+    return lost_too_many(guard, count, before or 0)
+
+
+def lost_too_many(guard: Guard, now: int, before: int) -> bool:
+    """Whether so many rows are gone that a guard stops the refresh."""
+    is_allowed = before - now < before * Fraction(str(guard.max_shrink))
+    return now < before and guard.max_shrink < 1 and not is_allowed
 
 
 def schema(declaration: Declaration, contents: Contents) -> dict[tuple[str, str], str]:

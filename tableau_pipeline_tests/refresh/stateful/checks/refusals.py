@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Diff, Table
@@ -102,10 +101,10 @@ class _Case:
         return len(self._content(name).rows) == _count(rows) < self._table(name).guard.min_rows
 
     def _shrunk(self, name: str, rows: str, before: str) -> bool:
-        most = Fraction(str(self._table(name).guard.max_shrink))
         now, was = _count(rows), _count(before)
         known = self._history.ledger.counts.get(name, set())
-        return len(self._content(name).rows) == now and was in known and was - now > was * most
+        is_broken = oracle.lost_too_many(self._table(name).guard, now, was)
+        return len(self._content(name).rows) == now and was in known and is_broken
 
     def _schema(self, _: str) -> bool:
         new = oracle.schema(self._declared, self._actor.contents)
