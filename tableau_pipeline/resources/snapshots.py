@@ -146,8 +146,6 @@ PARTITION_EXPR = "partition_expr"
 class SnapshotIOManager(dg.ConfigurableIOManager):
     """Stores what a model returns as its next version; loads the newest version of a model.
 
-    None stores nothing: the asset stores its result elsewhere.
-
     Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
     Snapshot]` by partition, needs no JVM.
     """
@@ -206,14 +204,13 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""
-        if obj is None:
-            # The asset stores its result elsewhere, and has this IO manager only by default.
-            return
         asset_key = context.asset_key.to_user_string()
         if not isinstance(obj, DataFrame):
+            # Dagster itself calls this for no asset that is annotated so, or returns that.
             raise TypeError(
-                f'Model "{asset_key}" returned {type(obj).__name__}: return a Spark DataFrame, '
-                "or give the asset another io_manager_key."
+                f'Model "{asset_key}" returned {"nothing" if obj is None else type(obj).__name__}: '
+                "return a Spark DataFrame, or give the asset another io_manager_key. An asset that "
+                'stores its result elsewhere says so by "-> None", or by dg.MaterializeResult.'
             )
         started = time.monotonic()
         with as_failure(context.log):

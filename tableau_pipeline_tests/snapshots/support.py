@@ -25,6 +25,7 @@ def materialize(
     *,
     instance: dg.DagsterInstance | None = None,
     select: str | None = None,
+    partition_key: str | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Run these assets on snapshots below this root."""
     spark = SparkResource(master="local[2]", spark_config={"spark.sql.shuffle.partitions": "2"})
@@ -34,6 +35,7 @@ def materialize(
         resources={"spark": spark, "io_manager": manager},
         instance=instance or dg.DagsterInstance.ephemeral(),
         selection=select,
+        partition_key=partition_key,
     )
 
 

@@ -220,27 +220,48 @@ def test_a_model_without_a_snapshot_says_so(frame: DataFrame, tmp_path: Path) ->
     assert "materialize it first" in str(failure.value.description)
 
 
-@pytest.mark.parametrize("value", [7, [1]], ids=repr)
+@pytest.mark.parametrize("value", [7, [1], None], ids=repr)
 def test_what_is_not_a_frame_is_refused(value: Any, spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents an attribute error deep in the writer when a model forgets to return its frame."""
+    """Prevents an attribute error deep in the writer when a model forgets to return its frame, and
+    a model whose `return` was lost that counts as fresh."""
+    days = dg.StaticPartitionsDefinition(["mon"])
 
     @dg.asset
-    def wrong() -> Any:
+    def wrong():
         return value
 
-    with pytest.raises(TypeError, match=rf'"wrong" returned {type(value).__name__}: return a'):
-        materialize(tmp_path, [wrong])
-    assert list(tmp_path.iterdir()) == []
+    @dg.asset(partitions_def=days, metadata={"partition_expr": "day"})
+    def by_day():
+        return dg.Output(value)
+
+    @dg.multi_asset(outs={"first": dg.AssetOut(), "second": dg.AssetOut()})
+    def several():
+        yield dg.Output(spark.range(1), "first")
+        yield dg.Output(value, "second")
+
+    returned = "nothing" if value is None else type(value).__name__
+    for asset, name, keys in (
+        (wrong, "wrong", {}),
+        (by_day, "by_day", {"partition_key": "mon"}),
+        (several, "second", {}),
+    ):
+        with pytest.raises(TypeError, match=rf'"{name}" returned {returned}: return a'):
+            materialize(tmp_path, [asset], **keys)
+    assert [path.name for path in tmp_path.iterdir()] == ["first"]
 
 
 def test_an_asset_without_an_output_stores_nothing(tmp_path: Path) -> None:
     """Prevents that assets which store elsewhere cannot use our IO manager as their default."""
 
     @dg.asset
-    def elsewhere() -> Any:
+    def elsewhere() -> None:
         return None
 
-    assert materialize(tmp_path, [elsewhere]).success
+    @dg.asset
+    def described():
+        return dg.MaterializeResult(metadata={"rows": 1})
+
+    assert materialize(tmp_path, [elsewhere, described]).success
     assert list(tmp_path.iterdir()) == []
 
 
