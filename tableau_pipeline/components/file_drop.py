@@ -14,6 +14,7 @@ from tableau_pipeline.components.publish_file import PublishFileConfig, publish_
 from tableau_pipeline.components.triggers import default_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.options import is_passed_over
 from tableau_pipeline.keys import keyed
 
 # A file counts as complete after this many unchanged looks: while a program writes it, its size or
@@ -78,6 +79,8 @@ class FileDrop(YamlComponent):
             folder = Path(self.folder)
             if not folder.is_dir():
                 return dg.SkipReason(f"{folder} is not a folder")
+            if passed := passed_over(folder, self.pattern):
+                context.log.info("Passed over %s: such names are those of unfinished files", passed)
             found = look(folder, self.pattern, json.loads(context.cursor or "{}"))
             alike = self._alike(found)
             left_out = {*chain(*alike)}
@@ -139,11 +142,18 @@ def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]
     for file in sorted(folder.glob(pattern)):
         name = file.relative_to(folder).as_posix()
         # Programs that copy files give such names to what is not complete yet.
-        if file.is_file() and file.name[0] not in "._":
+        if file.is_file() and not is_passed_over(file.name):
             stat = file.stat()
-            stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+            # Copies may keep the time of the last change of what they copy, but not the last one.
+            stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
             last = before.get(name, {})
             still = last["still"] + 1 if last.get("stamp") == stamp else 0
             # It counts one beyond ripe, so that a file is requested once and not at each look.
             found[name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
     return found
+
+
+def passed_over(folder: Path, pattern: str) -> str:
+    """Return the names of files that match, and are left where they are; "" for none."""
+    found = (file.name for file in folder.glob(pattern) if file.is_file())
+    return ", ".join(sorted(filter(is_passed_over, found)))

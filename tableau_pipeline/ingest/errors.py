@@ -112,11 +112,25 @@ class Reading:
     Attributes:
         digests: of each file, taken before it was read.
         bad: the rows of text files that are not in the frame; None if there are none.
+        copies: the names of files that were copied for Spark, by the names of the folders of their
+            copies.
     """
 
     frame: DataFrame
     digests: Mapping[Path, str]
     bad: BadRows | None = None
+    copies: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def file_of_a_row(self) -> str:
+        """SQL for the name of the file that a row is from."""
+        # A hidden column of Spark, in which names are escaped as in a URI.
+        own = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
+        if not self.copies:
+            return own
+        pairs = ", ".join(f"{_quoted(copy)}, {_quoted(name)}" for copy, name in self.copies.items())
+        folder = "element_at(split(_metadata.file_path, '/'), -2)"
+        return f"coalesce(element_at(map({pairs}), {folder}), {own})"
 
     def check_rows(self) -> None:
         """Refuse bad rows."""
@@ -129,6 +143,12 @@ class Reading:
             raise RefusedError(
                 "A file changed while it was read: publish it again once it is complete"
             )
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a literal of Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def printable(text: str) -> str:

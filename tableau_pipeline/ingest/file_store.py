@@ -18,8 +18,6 @@ from tableau_pipeline.snapshots.write import (
 
 # The partition key of rows that were stored before files were added one by one.
 _EARLIER = "earlier rows"
-# The name of each row's file, from a hidden column of Spark in which it is escaped as in a URI.
-_FILE = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
 
 
 @dataclass
@@ -96,7 +94,7 @@ class FileStore:
                     f'file_column "{self.file_column}": the files already have such a column. '
                     "Choose another name"
                 )
-            frame = frame.withColumn(self.file_column, F.expr(_FILE))
+            frame = frame.withColumn(self.file_column, F.expr(reading.file_of_a_row))
         kept = [
             part if part.partition else part.model_copy(update={"partition": _EARLIER})
             for part in (base.parts if base else ())
@@ -123,7 +121,7 @@ class FileStore:
         return write_partitions(
             frame,
             self.store,
-            expression=_FILE,
+            expression=reading.file_of_a_row,
             partitions=[*digests],
             asset_key=asset_key,
             run_id=self.run_id,

@@ -5,6 +5,7 @@ import codecs
 import glob
 import gzip
 import hashlib
+import logging
 import re
 import zlib
 from collections.abc import Generator, Mapping, Sequence
@@ -18,6 +19,9 @@ from pydantic.alias_generators import to_camel
 
 from tableau_pipeline.errors import RefusedError
 
+_LOG = logging.getLogger(__name__)
+# How many names a message lists.
+_LISTED = 10
 Format = Literal["csv", "json", "parquet"]
 _FORMATS: Mapping[str, Format] = {
     ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"
@@ -132,15 +136,28 @@ class Files:
 def found_files(pattern: str) -> tuple[Path, ...]:
     """Return the files that match a path or pattern, at least one; for a folder, those in it."""
     path = Path(pattern)
-    found = sorted(path.iterdir()) if path.is_dir() else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
-    # Like Spark, this passes over hidden files and markers such as _SUCCESS.
-    files = tuple(each.absolute() for each in found if each.is_file() and each.name[0] not in "._")
     # A file's own name may contain brackets or stars, which the pattern would interpret.
     if path.is_file():
-        files = (path.absolute(),)
-    if not files:
-        raise RefusedError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
-    return files
+        return (path.absolute(),)
+    is_folder, named = path.is_dir(), path.name[:1]
+    found = sorted(path.iterdir()) if is_folder else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
+    files = [each.absolute() for each in found if each.is_file()]
+    # A pattern that begins so asks for them.
+    passed = [e for e in files if is_passed_over(e.name) and (is_folder or e.name[0] != named)]
+    if passed:
+        listed = ", ".join(each.name for each in passed[:_LISTED])
+        more = ", ..." if len(passed) > _LISTED else ""
+        _LOG.warning(
+            "%s: passed over %s%s, as Spark does; name such a file to read it", path, listed, more
+        )
+    if files := [each for each in files if each not in passed]:
+        return tuple(files)
+    raise RefusedError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
+
+
+def is_passed_over(name: str) -> bool:
+    """Whether a folder or a pattern does not stand for a file: a marker, or a hidden one."""
+    return name[0] in "._"
 
 
 def format_of(paths: Sequence[Path]) -> Format:

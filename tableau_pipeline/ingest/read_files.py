@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Literal
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +28,7 @@ from tableau_pipeline.ingest.options import (
     ending,
     format_of,
     found_files,
+    is_passed_over,
     text_options,
 )
 from tableau_pipeline.ingest.values import (
@@ -96,21 +98,35 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
     if files.format == "parquet":
         return _load_parquet(spark, files, folder)
     before = digests(files.paths)
-    written, bad = as_parquet(files, folder)
+    copies, bad = as_parquet(files, folder)
     stored = T.StructType()
     for each in bad.schema.fields:
         # Spark stores char and varchar as string.
         type_ = T.StringType() if isinstance(each.dataType, STRINGS) else each.dataType
         stored.add(each.name, type_, metadata=each.metadata)
-    frame = spark.read.schema(stored).parquet(*map(exact_path, written))
-    reading = Reading(frame, before, bad if bad.total else None)
+    frame = spark.read.schema(stored).parquet(*map(exact_path, copies.values()))
+    named = {copy.parent.name: path.name for path, copy in copies.items()}
+    reading = Reading(frame, before, bad if bad.total else None, named)
     # From here on the rows come from the copy, so a later change of the files does no harm.
     reading.check_unchanged()
     return reading
 
 
-def as_parquet(files: Files, folder: Path) -> tuple[list[Path], BadRows]:
-    """Write the good rows of text files as Parquet files of the same names; return the bad rows."""
+def _copies(files: Files, folder: Path) -> Mapping[Path, Path]:
+    """Return where the copy of each file is to be, for Spark to read.
+
+    Spark passes over names that begin with "_" or ".", and its file system takes no colons. So
+    the copies get names of our own, and each a folder, by which the rows of a file are known.
+    """
+    token = uuid4().hex[:8]
+    return {
+        path: folder / f"copy-{token}-{number}" / "rows.parquet"
+        for number, path in enumerate(files.paths)
+    }
+
+
+def as_parquet(files: Files, folder: Path) -> tuple[Mapping[Path, Path], BadRows]:
+    """Write the good rows of text files as Parquet files; return these, and the bad rows."""
     tabs = all(ending(path) == ".tsv" for path in files.paths)
     options = text_options(files.reader, files.format, tabs=tabs)
     columns = declared(files.columns) if files.columns else None
@@ -124,20 +140,17 @@ def as_parquet(files: Files, folder: Path) -> tuple[list[Path], BadRows]:
                 f'column "{field.name}": {"text" if files.format == "csv" else "JSON"} cannot hold '
                 f"{field.dataType.simpleString()}: declare it as string"
             )
-    bad, seen, written = BadRows(files, schema), set[str](), []
-    for number, path in enumerate(files.paths):
-        # The Parquet file keeps the file name, which identifies the origin of each row.
-        target = folder / str(number) / path.name
+    bad, seen, copies = BadRows(files, schema), set[str](), _copies(files, folder)
+    for path, target in copies.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         if files.format == "csv":
             chunks = csv_chunks(path, options, len(schema))
         else:
             chunks = json_chunks(path, options, schema, seen)
         _write(path, chunks, target, options=options, bad=bad)
-        written.append(target)
     # Any object may omit a name, so only the end of the last file shows which names there are.
     check_seen(seen, schema.names)
-    return written, bad
+    return copies, bad
 
 
 def _write(
@@ -213,22 +226,14 @@ def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
             "columns cannot be declared for Parquet files, which contain their types: remove it"
         )
     check_options(files.reader, "parquet")
-    before = digests(files.paths)
+    before, copies, named = digests(files.paths), _copies(files, folder), {}
     schemas, paths = [], []
-    for number, path in enumerate(files.paths):
-        # The copy keeps the file name, which identifies the origin of each row.
-        target = folder / str(number) / path.name
-        try:
-            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-                schemas.append(_plain_schema(path, file))
-                is_beyond = _is_beyond_spark(file)
-                if is_beyond:
-                    _rewrite(path, file, schemas[-1], target)
-        except (pa.ArrowException, OSError) as error:
-            raise RefusedError(
-                f"{path.name} is not a Parquet file, or is damaged: {error}"
-            ) from error
-        paths.append(exact_path(target if is_beyond else path))
+    for path, target in copies.items():
+        schema, is_copied = _checked(path, target)
+        schemas.append(schema)
+        if is_copied:
+            named[target.parent.name] = path.name
+        paths.append(exact_path(target if is_copied else path))
     if files.reader.get("mergeSchema", "false").lower() != "true":
         first, *others = ({each.name: str(each.type) for each in one} for one in schemas)
         for path, types in zip(files.paths[1:], others, strict=True):
@@ -240,7 +245,24 @@ def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
                         f"{files.paths[0].name}: publish such files one by one, or, if columns are "
                         'only absent, set reader: {mergeSchema: "true"}'
                     )
-    return Reading(spark.read.options(**files.reader).parquet(*paths), before)
+    frame = spark.read.options(**files.reader).parquet(*paths)
+    return Reading(frame, before, copies=named)
+
+
+def _checked(path: Path, target: Path) -> tuple[pa.Schema, bool]:
+    """Return the columns of a Parquet file, and whether it was copied for Spark to read it."""
+    try:
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+            schema = _plain_schema(path, file)
+            if _is_beyond_spark(file):
+                _rewrite(path, file, schema, target)
+                return schema, True
+    except (pa.ArrowException, OSError) as error:
+        raise RefusedError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
+    if is_named_by_us := is_passed_over(path.name) or ":" in path.name:
+        target.parent.mkdir(parents=True)
+        shutil.copyfile(path, target)
+    return schema, is_named_by_us
 
 
 def _plain_schema(path: Path, file: pq.ParquetFile) -> pa.Schema:

@@ -67,12 +67,18 @@ def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
     drop = Drop(folder)
     file = folder / "sales.csv"
     file.write_text("a\n1\n", "utf-8")
+    first = file.stat().st_mtime_ns
     assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
     # Of the same size.
     file.write_text("a\n2\n", "utf-8")
     os.utime(file, ns=(0, file.stat().st_mtime_ns + 10**9))
     assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
     assert len(drop.keys) == 2
+    # The first one again, copied with its time.
+    file.write_text("a\n1\n", "utf-8")
+    os.utime(file, ns=(0, first))
+    assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
+    assert len(drop.keys) == 3
     file.unlink()
     assert drop.tick() == []
 

@@ -19,7 +19,7 @@ def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
     files = Files((path,), format_, **settings)
     with TemporaryDirectory() as folder:
         written, bad = as_parquet(files, Path(folder))
-        return pa.concat_tables([pq.read_table(each) for each in written]), bad
+        return pa.concat_tables([pq.read_table(each) for each in written.values()]), bad
 
 
 def read_unless(path: Path, *reasons: str, **settings: Any) -> list[tuple] | None:

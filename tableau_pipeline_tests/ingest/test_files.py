@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.errors import Reading
 from tableau_pipeline.ingest.file_store import FileStore
-from tableau_pipeline.ingest.options import Files
+from tableau_pipeline.ingest.options import Files, found_files
 from tableau_pipeline.ingest.read_files import load, read_files
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -152,3 +152,50 @@ def test_files_that_differ(spark: SparkSession, tmp_path: Path):
         read_files(spark, tmp_path)
     frame = read_files(spark, tmp_path, reader={"mergeSchema": "true"})
     assert sorted(map(tuple, frame.collect())) == [(1, None), (2, "y")]
+
+
+NAMES = (
+    "_eu.csv",
+    ".sales.csv",
+    "a b%20+é.csv",
+    "it's \\ 'q'.csv",
+    "export_2026-01-31T10:00:00.csv",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_files_of_any_name(spark: SparkSession, store: SnapshotStore, tmp_path: Path, ending: str):
+    """Prevents: a file that loses its rows, or cannot be read, because of its name."""
+    paths = []
+    for number, name in enumerate([*NAMES, "_metadata.parquet", "_SUCCESS", "plain.csv"]):
+        path = tmp_path / name.replace(".csv", f".{ending}")
+        if ending == "parquet":
+            pq.write_table(pa.table({"id": [number]}), path)
+        else:
+            path.write_text(f"id\n{number}\n" if ending == "csv" else f'{{"id": {number}}}\n')
+        paths.append(path)
+    format_: Any = {"jsonl": "json"}.get(ending, ending)
+    frames = [read_files(spark, path, format=format_) for path in paths]
+    assert [[row.id for row in frame.collect()] for frame in frames] == [[n] for n in range(8)]
+
+    def read() -> Reading:
+        return load(spark, Files(tuple(paths), format_), tmp_path / "copies")
+
+    file_store = FileStore(store, read, "run", lambda: None, file_column="file")
+    newest = file_store.newest("model")
+    rows = {row.file: row.id for row in read_frame(spark, newest).collect()}
+    assert rows == {path.name: number for number, path in enumerate(paths)}
+    assert {part.partition: part.fingerprint.rows for part in newest.parts} == dict.fromkeys(
+        rows, 1
+    )
+
+
+def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """Prevents: files that are left out, and nobody is told."""
+    for name in ("a.csv", "_b.csv", ".c.csv", "_SUCCESS"):
+        (tmp_path / name).touch()
+    assert [path.name for path in found_files(str(tmp_path))] == ["a.csv"]
+    assert "passed over .c.csv, _SUCCESS, _b.csv, as Spark does; name such a file" in caplog.text
+    assert [path.name for path in found_files(f"{tmp_path}/_*.csv")] == ["_b.csv"]
+    assert [path.name for path in found_files(f"{tmp_path}/_b.csv")] == ["_b.csv"]
