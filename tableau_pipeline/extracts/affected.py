@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import time
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
@@ -40,7 +41,7 @@ from tableau_pipeline.extracts.desired import (
 from tableau_pipeline.hyper.build import NEW, create_table
 from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
 from tableau_pipeline.hyper.process import is_out_of_memory
-from tableau_pipeline.hyper.types import ROW_HASH, Column, zone_of
+from tableau_pipeline.hyper.types import ROW_HASH, Column, is_moment, zone_of
 
 _T = TypeVar("_T")
 Kind = Literal["keys", "expired", "values"]
@@ -293,7 +294,13 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
         rows = [f"({literal(value, type_)})" for value in values]
         found.append((KeyTable(change, "values", (KeyMatch(column, "=", "value"),)), rows))
     for keys, rows in found:
-        keys.fill(connection, f"VALUES {', '.join(rows)}")
+        try:
+            keys.fill(connection, f"VALUES {', '.join(rows)}")
+        except HyperException as error:
+            why = str(error).splitlines()[0].rstrip(": ")
+            raise NotProvedError(
+                f'partitions of its model are no values of "{column}" ({type_}): {why}'
+            ) from error
     return [keys for keys, _ in found]
 
 
@@ -307,10 +314,17 @@ def _merged(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
         if merged and merged[-1].end == span.start:
             span = span.model_copy(update={"start": merged.pop().start})
         merged.append(span)
+    zones = [ZoneInfo(zone_of(column) or span.zone) for span in merged]
+    edges = [
+        tuple(each.astimezone(zone) for each in (span.start, span.end))
+        for span, zone in zip(merged, zones, strict=True)
+    ]
     form = "%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S"
-    for span in merged:
-        zone = ZoneInfo(zone_of(column) or span.zone)
-        yield tuple(each.astimezone(zone).strftime(form) for each in (span.start, span.end))
+    if all(each.time() == time() for pair in edges for each in pair) and not is_moment(column):
+        # Days as the keys of star schemas often are: 20240101. Whether they are, the proof tells.
+        form = "%Y%m%d" if column.type in ("int", "bigint") else "%Y-%m-%d"
+    for pair in edges:
+        yield tuple(each.strftime(form) for each in pair)
 
 
 # Two versions of many rows are compared in little memory: in slices of their hashes.

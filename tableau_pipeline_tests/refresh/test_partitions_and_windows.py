@@ -1,5 +1,6 @@
 """What `partitions` ships, and windows (`retain`) that move over the rows of a table."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -110,6 +111,40 @@ def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
     windows.run()
     materialize(windows, {one: at(one, 1)}, zone=PARIS)
     assert ships(windows).whole
+
+
+@pytest.mark.parametrize(
+    ("type_", "written", "is_update"),
+    [
+        (pa.int32(), lambda key: int(key.replace("-", "")), True),
+        (pa.int64(), lambda key: int(key.replace("-", "")), True),
+        (pa.string(), lambda key: key, True),
+        # No such value can be a day.
+        (pa.int32(), lambda key: int(key[-2:]), False),
+        (pa.float64(), lambda key: float(key.replace("-", "")), False),
+        (pa.bool_(), lambda key: key.endswith("1"), False),
+    ],
+    ids=["int", "bigint", "text", "day of a month", "double", "boolean"],
+)
+def test_days_as_other_types(
+    windows: Pipeline, type_: pa.DataType, written: Callable[[str], Any], *, is_update: bool
+):
+    """Prevents: the usual star schema, with days such as 20240101 as keys, fails at each refresh
+    after the first."""
+
+    def sold(key: str, *prices: int) -> pa.Table:
+        return table([(written(key), price) for price in prices], at=type_, price=pa.int64())
+
+    days = [f"2025-03-0{number}" for number in range(1, 5)]
+    materialize(windows, {key: sold(key, 1, 2) for key in days}, zone=PARIS)
+    windows.run()
+    materialize(windows, {days[1]: sold(days[1], 1, 2, 3)}, zone=PARIS)
+    found = ships(windows)
+    if is_update:
+        assert found == RowCounts(deleted=2, inserted=3)
+    else:
+        assert found is not None
+        assert found.whole
 
 
 VALUES: list[tuple[pa.DataType, list[Any]]] = [
