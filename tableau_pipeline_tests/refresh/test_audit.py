@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import tableauserverclient as TSC
 
 from tableau_pipeline.components.audit import Audited, Finding, audit
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Append, Diff, Policy, Reconcile
@@ -12,7 +14,9 @@ from tableau_pipeline.core.journal import Claim, Owner
 from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.differences import Differences
+from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
+from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
@@ -185,7 +189,7 @@ def test_by_key(pipeline: Pipeline):
     """Prevents: a change of one value that shows as a row gone and a row new; "equal" for what was
     never published."""
     pipeline.policy(Diff(("flight_id",)))
-    with pytest.raises(RefreshError, match="no record shows that it was published"):
+    with pytest.raises(RefreshError, match='Default" has no data source of this name'):
         look(pipeline)
     pipeline.run()
     _, equal = look(pipeline, samples=1)
@@ -238,6 +242,35 @@ def test_other_columns(pipeline: Pipeline):
     layout, found = look(pipeline)
     assert layout == ["Extract.gate (TEXT) is new"]
     assert (found.is_equal, found.both) == (True, 8)
+
+
+@pytest.mark.parametrize("schema", ["Extract", "public"])
+def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: str):
+    """Prevents: whoever is about to take over a data source cannot see what will be replaced."""
+    pipeline.policy(Diff(("flight_id",)))
+    file = tmp_path / "theirs.hyper"
+    with open_hyper(file, "w") as opened:
+        if schema != "public":
+            opened.execute(f'CREATE SCHEMA "{schema}"')
+        rows = "(0, 'AA', 0), (1, 'UA', 7)"
+        opened.execute(
+            f'CREATE TABLE "{schema}"."flights" AS SELECT CAST(a AS BIGINT) AS flight_id, '
+            f"b AS carrier, CAST(c AS INT) AS delay FROM (VALUES {rows}) AS t (a, b, c)"
+        )
+    with session(pipeline.sandbox, *other_users.ANN) as site:
+        item = TSC.DatasourceItem(site.project("Default", create=False), name=pipeline.name)
+        site.tsc.datasources.publish(item, file, "CreateNew")
+    _, found = look(pipeline, samples=1)
+    assert (found.both, found.equal, found.only_model) == (2, 1, 6)
+    assert found.samples["delay"][0][:2] == [1, 7]
+    # The same after somebody has published over ours.
+    pipeline.declare(adopt=True)
+    pipeline.run(Accept.OVERWRITE)
+    assert look(pipeline)[1].is_equal
+    with session(pipeline.sandbox) as site:
+        item = TSC.DatasourceItem(site.project("Default", create=False), name=pipeline.name)
+        site.tsc.datasources.publish(item, file, "Overwrite")
+    assert look(pipeline)[1].only_model == 6
 
 
 def test_several_tables(star: Pipeline):
