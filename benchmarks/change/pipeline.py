@@ -18,6 +18,7 @@ from benchmarks.fresh_process import peak_memory
 from benchmarks.lineitem import KEY
 from benchmarks.peers.process_tree import processes, watched
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.published_datasource import step_name
 from tableau_pipeline.resources import SparkResource, resources_from_env
 from tableau_pipeline.snapshots.spark import spark_session
 
@@ -84,7 +85,7 @@ def publish(
     job = _definitions(kind, folder / "source").resolve_implicit_global_asset_job_def()
     published = [dg.AssetKey(PUBLISHED), dg.AssetKey(f"{PUBLISHED}_extract")]
     model = [dg.AssetKey(MODEL)]
-    config = {**_QUIET, "ops": {PUBLISHED: {"config": {"full": full}}}}
+    config = {**_QUIET, "ops": {step_name(PUBLISHED): {"config": {"full": full}}}}
     with _instance(folder / "dagster") as instance:
 
         def run(keys: list[dg.AssetKey], tags: Mapping[str, str], config: Any) -> Any:

@@ -22,7 +22,6 @@ from upath import UPath
 from tableau_pipeline.components.published_datasource import (
     PublishedDatasource,
     asset_keys,
-    step_name,
 )
 from tableau_pipeline.components.triggers import (
     AfterTrigger,
@@ -88,7 +87,7 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
     """
     timed = [each for each in datasources if isinstance(each.trigger, CronTrigger)]
     job = dg.define_asset_job(
-        "refresh_at_fixed_times",
+        "tableau_at_fixed_times",
         selection=_Due(timed),
         description="What the schedules of data sources run, each its own part of it.",
     )
@@ -97,7 +96,7 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
 
 def schedule_name(datasource: PublishedDatasource) -> str:
     """Return the name of the schedule of a data source with a `cron`."""
-    return f"refresh_{step_name(datasource.key)}"
+    return f"refresh_{datasource.key.replace('/', '__')}"
 
 
 def _schedule(

@@ -1,5 +1,6 @@
 """The component PublishedDatasource, and what its models say of their columns already."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -214,18 +215,32 @@ def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
 
 
 def step_name(key: str) -> str:
-    """Return the name of the step that makes both assets of a data source."""
-    return key.replace("/", "__")
+    """Return the name of the step that makes both assets of a data source.
+
+    It is none that people choose: a step may neither have the name of another one, nor a word that
+    Dagster or Python keeps for itself, such as "meta" or "class".
+    """
+    plain = key.replace("/", "__")
+    # Another key may have these underscores itself.
+    digest = hashlib.sha256(key.encode()).hexdigest()[:6]
+    return f"tableau_refresh_{plain}" + (f"_{digest}" if plain != key else "")
 
 
 def refresh_assets(
     declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None = None
 ) -> dg.AssetsDefinition:
     """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
+    extract, published = _specs(declaration, trigger, freshness)
 
     @dg.multi_asset(
         name=step_name(declaration.key),
-        specs=_specs(declaration, trigger, freshness),
+        # Of assets alone, Dagster would take their keys for the names of outputs.
+        outs={"extract": _out(extract), "published": _out(published)},
+        deps=[each.asset_key for each in extract.deps],
+        internal_asset_deps={
+            "extract": {each.asset_key for each in extract.deps},
+            "published": {extract.key},
+        },
         check_specs=check_specs(declaration, has_deadline=bool(freshness)),
         pool=POOL,
     )
@@ -268,6 +283,18 @@ def refresh_assets(
             collect_snapshots(context, snapshots)
 
     return refresh_step
+
+
+def _out(spec: dg.AssetSpec) -> dg.AssetOut:
+    return dg.AssetOut(
+        key=spec.key,
+        description=spec.description,
+        kinds=set(spec.kinds),
+        is_required=not spec.skippable,
+        automation_condition=spec.automation_condition,
+        freshness_policy=spec.freshness_policy,
+        dagster_type=dg.Nothing,
+    )
 
 
 def _specs(

@@ -228,8 +228,8 @@ def test_a_schedule_refreshes_its_datasource_alone(instance: dg.DagsterInstance)
         for name, each in timed.schedules.items()
     }
     assert found == {
-        "refresh_a": ("0 6 * * *", "Europe/Paris", "refresh_at_fixed_times"),
-        "refresh_eu__b": ("0 6 * * *", "UTC", "refresh_at_fixed_times"),
+        "refresh_a": ("0 6 * * *", "Europe/Paris", "tableau_at_fixed_times"),
+        "refresh_eu__b": ("0 6 * * *", "UTC", "tableau_at_fixed_times"),
     }
     assert timed.tick("refresh_a") == {"a", "a_extract"}
     assert timed.tick("refresh_eu__b") == {"eu/b", "eu/b_extract"}

@@ -106,7 +106,9 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
     location.publish("busy")
     with dg.instance_for_test() as instance:
         second = replace(location, instance=instance)
-        assert "ops: {busy: {config: {accept: [takeover]}}}" in failure(second.refresh("busy"))
+        assert "ops: {tableau_refresh_busy: {config: {accept: [takeover]}}}" in failure(
+            second.refresh("busy")
+        )
         assert second.refresh("busy", accept=["takeover"]).success
         # TABLEAU_TAKEOVER, after the records of a deployment were lost.
         location.takeover = True

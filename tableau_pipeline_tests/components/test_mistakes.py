@@ -1,10 +1,13 @@
 """Mistakes in declarations, as a location tells them when it is loaded: one line for each."""
 
+import keyword
 import re
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.utils import DISALLOWED_NAMES
 from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.testing import create_defs_folder_sandbox
 from jsonschema import Draft202012Validator
@@ -12,9 +15,12 @@ from pydantic import ValidationError
 
 from tableau_pipeline.components import FileDrop, PublishedDatasource
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.published_datasource import PublishedDatasourceScaffolder
+from tableau_pipeline.components.published_datasource import (
+    PublishedDatasourceScaffolder,
+    step_name,
+)
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.core.declaration import Diff, asset_key_of
 from tableau_pipeline_tests.components.support.projects import Project, declared, scaffolding
 
 HEAD = """type: tableau_pipeline.components.PublishedDatasource
@@ -461,3 +467,38 @@ def test_kinds_of_models(project: Project):
     specs = load_definitions(project.package).resolve_all_asset_specs()
     kinds = {spec.key.to_user_string(): spec.kinds for spec in specs}
     assert (kinds["orders"], kinds["raw_orders"]) == ({"pyspark", "parquet"}, {"csv"})
+
+
+def test_any_name_of_a_data_source(project: Project):
+    """Prevents: a data source whose name is a word of Dagster or Python, or that of a step or job,
+    stops the whole location from loading."""
+    project.add_pipeline(audit={"cron": "0 5 * * *"}, notify={"urls": ["json://localhost"]})
+    ours = load_definitions(project.package)
+    jobs = [job for job in ours.jobs or () if isinstance(job, dg.JobDefinition)]
+    steps = [node.name for job in jobs for node in job.nodes]
+    words = {*DISALLOWED_NAMES, *keyword.kwlist, *keyword.softkwlist} - {"_"}
+    others = {*steps, *(job.name for job in jobs), "hubspot", "at_fixed_times"}
+    names = sorted({*words, *others}, key=str.casefold)
+    first = {name.casefold(): name for name in names}.values()
+    for number, name in enumerate(first):
+        text = f"name: {name!r}\n  project: Sales\n  tables: {{orders: {{}}}}\n"
+        text += "  trigger: {cron: 0 6 * * *}\n"
+        head = "type: tableau_pipeline.components.PublishedDatasource\nattributes:\n  "
+        project.write(f"d{number}/defs.yaml", head + text)
+    project.write("models.py", MODEL + HUBSPOT)
+    definitions = load_definitions(project.package)
+    dg.Definitions.validate_loadable(definitions)
+    keys = definitions.resolve_asset_graph().get_all_asset_keys()
+    assert {dg.AssetKey(asset_key_of(name)) for name in first} <= keys
+
+
+def test_keys_that_are_almost_alike():
+    """Prevents: two data sources with one step."""
+    assert step_name("a/b") != step_name("a__b")
+
+
+HUBSPOT = """
+
+@dg.multi_asset(name="hubspot", specs=[dg.AssetSpec("contacts"), dg.AssetSpec("deals")])
+def load(): ...
+"""

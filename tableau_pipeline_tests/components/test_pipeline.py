@@ -69,7 +69,7 @@ def test_one_declaration_is_enough(shop: Project):
         if isinstance(each, dg.ScheduleDefinition)
     } == {
         "audit_schedule": ("audit", "30 5 * * SUN", "Europe/Paris"),
-        "refresh_shop": ("refresh_at_fixed_times", "0 6 * * *", "UTC"),
+        "refresh_shop": ("tableau_at_fixed_times", "0 6 * * *", "UTC"),
     }
     assert definitions.resolve_job_def("publish_file")
     assert definitions.resolve_job_def("audit")

@@ -14,7 +14,7 @@ import yaml
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets, step_name
 from tableau_pipeline.core.declaration import Partitions, ReplaceAll, Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import (
@@ -94,7 +94,7 @@ def refresh(story: Story, **config: Any) -> dg.ExecuteInProcessResult:
         instance=story.instance,
         raise_on_error=False,
         asset_selection=[PUBLISHED, EXTRACT],
-        run_config={"ops": {"nyc_flights": {"config": config}}},
+        run_config={"ops": {step_name("nyc_flights"): {"config": config}}},
     )
 
 

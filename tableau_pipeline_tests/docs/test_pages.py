@@ -17,7 +17,7 @@ import tableau_pipeline
 from tableau_pipeline import scripting
 from tableau_pipeline.components import FileDrop, PublishedDatasource, TableauPipeline
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.published_datasource import RefreshConfig
+from tableau_pipeline.components.published_datasource import RefreshConfig, step_name
 from tableau_pipeline.ingest.options import NAMES
 from tableau_pipeline_tests.components.support.projects import Project, project
 from tableau_pipeline_tests.conftest import ROOT
@@ -247,6 +247,6 @@ def test_run_config():
     """Prevents: an option in the launchpad that does not exist."""
     (text,) = page("reference/yaml.md").sections["Run config of a refresh"].blocks("yaml")
     assert all(str(each) in text for each in scripting.Accept)
-    config: dict[str, Any] = yaml.safe_load(text)["ops"]["nyc_flights"]["config"]
+    config: dict[str, Any] = yaml.safe_load(text)["ops"][step_name("nyc_flights")]["config"]
     assert RefreshConfig(**config).options().dry_run
     assert config.keys() == RefreshConfig.model_fields.keys()

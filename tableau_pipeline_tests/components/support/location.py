@@ -16,7 +16,11 @@ from sqlalchemy import text
 
 from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal_event
-from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
+from tableau_pipeline.components.published_datasource import (
+    PublishedDatasource,
+    refresh_assets,
+    step_name,
+)
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import Job, Timeouts
@@ -148,7 +152,7 @@ class Location:
         return job.execute_in_process(
             instance=self.instance,
             raise_on_error=False,
-            run_config={"ops": {key: {"config": config}}},
+            run_config={"ops": {step_name(key): {"config": config}}},
         )
 
     def publish(self, key: str, **more: Any) -> None:
