@@ -365,10 +365,18 @@ def _in_lines(folder: Path) -> Generator[None]:
         words = next((words for known, words in _YAML.items() if known in problem), problem)
         raise DeclarationError(f"{place}this is not YAML: {words}") from None
     except ComponentTreeException as error:
-        if isinstance(error.__cause__, DeclarationError):
-            raise error.__cause__ from None
-        # Whatever is not a mistake in the YAML keeps its traceback, which its author needs.
+        # A mistake in the YAML, or in a variable of the environment.
+        if refusal := _refusal(error):
+            raise refusal from None
+        # All else keeps its traceback, which its author needs.
         raise
+
+
+def _refusal(error: BaseException | None) -> RefusedError | None:
+    """The refusal that has led to an error; None if there is none."""
+    while error and not isinstance(error, RefusedError):
+        error = error.__cause__
+    return error
 
 
 def _of_type(problem: str, folder: Path) -> str:

@@ -10,6 +10,7 @@ import dagster as dg
 from dagster._utils.schedules import is_valid_cron_schedule
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import Zone, keyed
 
 Status = TypeVar("Status", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
@@ -139,9 +140,9 @@ def default_status(kind: type[Status]) -> Status:
     A schedule or sensor starts with this status. A switch in the web UI overrides it.
 
     Raises:
-        ValueError: the variable has another value.
+        RefusedError: the variable has another value.
     """
     value = os.environ.get(VARIABLE) or "off"
     if value not in ("on", "off"):
-        raise ValueError(f"{VARIABLE} is {value!r}: set it to on or off")
+        raise RefusedError(f"{VARIABLE} is {value!r}: set it to on or off")
     return kind["RUNNING" if value == "on" else "STOPPED"]

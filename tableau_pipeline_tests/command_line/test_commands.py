@@ -80,6 +80,31 @@ def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
     assert all_of_it["hyperd"]["sign"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "part"),
+    [
+        ("TABLEAU_JOB_TIMEOUT", "2h", "TABLEAU_JOB_TIMEOUT is '2h'"),
+        ("TABLEAU_QUEUE_TIMEOUT", "-1", "TABLEAU_QUEUE_TIMEOUT is '-1'"),
+        ("TABLEAU_TAKEOVER", "perhaps", "TABLEAU_TAKEOVER is 'perhaps'"),
+        ("PIPELINE_TRIGGERS", "yes", "PIPELINE_TRIGGERS"),
+        ("PIPELINE_CACHE_GB", "much", "PIPELINE_CACHE_GB is 'much'"),
+        ("TABLEAU_PROJECT_ROOT", "/", "TABLEAU_PROJECT_ROOT"),
+        ("PIPELINE_DATA_DIR", "ftp://x/y", "PIPELINE_DATA_DIR"),
+    ],
+)
+def test_a_wrong_variable(
+    morning: World, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, part: str
+):
+    """Prevents: 150 lines of tracebacks for a slip of the finger, and the exit code of "late"."""
+    monkeypatch.setenv(variable, value)
+    morning.forget()
+    told = morning.run("status")
+    morning.forget()
+    assert (told.code, told.text) == (2, "")
+    (line,) = told.errors.splitlines()
+    assert part in line
+
+
 @pytest.mark.parametrize(("days", "sign"), [(60, "ok"), (3, "!")])
 def test_the_end_of_a_token(
     morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, sign: str
