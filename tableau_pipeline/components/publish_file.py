@@ -177,6 +177,9 @@ def publish_files(
             report = refresh(setup, config.options())
         except RefusedError as error:
             raise RefusedError(f"{config.path}: {error}") from error
+        finally:
+            if not config.options().sends:
+                rows.forget()
     bad = rows.read_rows.bad if rows.read_rows else None
     if bad:
         left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"

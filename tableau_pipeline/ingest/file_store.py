@@ -58,6 +58,11 @@ class FileStore:
             self.read_rows = reading
         return self._written
 
+    def forget(self) -> None:
+        """Remove the version that was stored, if any: nothing was published of it."""
+        if self._written:
+            self.store.remove(self._written)
+
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version that was stored before; None if there is none."""
         return self.store.version(asset_key, number)

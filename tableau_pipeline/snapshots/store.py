@@ -290,6 +290,15 @@ class SnapshotStore:
                     found.update(file["name"] for part in parts for file in part["files"])
         return found
 
+    def remove(self, snapshot: Snapshot) -> None:
+        """Remove a version that nothing refers to, and the files that only it has."""
+        key, number = snapshot.asset_key, snapshot.number
+        # Its manifest first: what remains after an interruption is no version.
+        self.storage.delete(self.manifest(key, number))
+        written = [part for part in snapshot.parts if part.version == number]
+        for folder in {file.name.rpartition("/")[0] for part in written for file in part.files}:
+            self.discard(key, "/".join(folder.split("/")[:2]))
+
     def discard(self, asset_key: str, folder: str) -> None:
         """Remove a folder for the files of a write."""
         prefix = f"{model_key(asset_key)}/{folder}/"

@@ -228,12 +228,15 @@ def test_names_that_differ_a_little_are_different():
 def test_what_is_only_built_is_not_kept(
     publish: Publish, shipped: Shipped, name: str, tmp_path: Path
 ):
-    """Prevents: a trial whose rows go out with the next file."""
+    """Prevents: a trial whose rows go out with the next file, or stay in the store for ever."""
     config = {"name": name, "mode": "append"}
     metadata_of(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     trial = write(tmp_path / "b.csv", "id,v", "2,b")
+    snapshots = shipped.data_dir / "snapshots"
+    stored = {*snapshots.rglob("*.parquet"), *snapshots.rglob("*.json")}
     for rehearsal in ({"build_only": True}, {"dry_run": True}):
         assert publish(path=str(trial), **rehearsal, **config).success
+        assert {*snapshots.rglob("*.parquet"), *snapshots.rglob("*.json")} == stored
     metadata_of(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
 
