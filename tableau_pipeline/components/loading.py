@@ -374,9 +374,11 @@ def _in_lines(folder: Path) -> Generator[None]:
 
 def _refusal(error: BaseException | None) -> RefusedError | None:
     """The refusal that has led to an error; None if there is none."""
-    while error and not isinstance(error, RefusedError):
+    while error:
+        if isinstance(error, RefusedError):
+            return error
         error = error.__cause__
-    return error
+    return None
 
 
 def _of_type(problem: str, folder: Path) -> str:

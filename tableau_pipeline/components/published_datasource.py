@@ -230,17 +230,10 @@ def refresh_assets(
     declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None = None
 ) -> dg.AssetsDefinition:
     """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
-    extract, published = _specs(declaration, trigger, freshness)
 
     @dg.multi_asset(
         name=step_name(declaration.key),
-        # Of assets alone, Dagster would take their keys for the names of outputs.
-        outs={"extract": _out(extract), "published": _out(published)},
-        deps=[each.asset_key for each in extract.deps],
-        internal_asset_deps={
-            "extract": {each.asset_key for each in extract.deps},
-            "published": {extract.key},
-        },
+        **_outputs(*_specs(declaration, trigger, freshness)),
         check_specs=check_specs(declaration, has_deadline=bool(freshness)),
         pool=POOL,
     )
@@ -283,6 +276,16 @@ def refresh_assets(
             collect_snapshots(context, snapshots)
 
     return refresh_step
+
+
+def _outputs(extract: dg.AssetSpec, published: dg.AssetSpec) -> dict[str, Any]:
+    """Both assets as outputs; of assets alone, Dagster would take their keys for their names."""
+    models = {each.asset_key for each in extract.deps}
+    return {
+        "outs": {"extract": _out(extract), "published": _out(published)},
+        "deps": models,
+        "internal_asset_deps": {"extract": models, "published": {extract.key}},
+    }
 
 
 def _out(spec: dg.AssetSpec) -> dg.AssetOut:
