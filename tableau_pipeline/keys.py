@@ -1,6 +1,8 @@
 """Frozen values that are made in Python, or of the keys of YAML, and the mistakes in such keys."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, dataclass_transform
@@ -116,3 +118,28 @@ Pairs = Annotated[
     tuple[tuple[str, str], ...],
     written_as(dict[str, str], lambda found: tuple(found.items())),
 ]
+
+
+# Characters that XML cannot hold, in which Tableau writes all names and texts.
+NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def not_for_tableau(text: str) -> str | None:
+    """Return the character in a text that Tableau cannot hold, as "U+000B"; None if all is well."""
+    found = NO_TEXT.search(text)
+    return f"U+{ord(found[0]):04X}" if found else None
+
+
+def texts_in(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield all texts in a value of dataclasses, mappings and sequences, with their places."""
+    if isinstance(value, str):
+        yield at, value
+    elif is_dataclass(value) and not isinstance(value, type):
+        for each in fields(value):
+            yield from texts_in(getattr(value, each.name), (*at, each.name))
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from texts_in(each, (*at, key))
+    elif isinstance(value, tuple | list):
+        for number, each in enumerate(value):
+            yield from texts_in(each, (*at, number))

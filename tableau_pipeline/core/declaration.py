@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.lake_table import LakeTable
+from tableau_pipeline.core.limits import check_texts, long_tag
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
@@ -452,19 +453,16 @@ class Declaration(About):
             raise mistake(("certify",), "with reconcile: never, nothing is ever found equal")
         if not self.key:
             object.__setattr__(self, "key", asset_key_of(self.name))
+        check_texts(self, self.tag)
         if all(table.contract for table in self.tables):
             try:
-                self.wanted(
-                    {each.name: [one.name for one in each.contract] for each in self.tables}
-                )
+                self.wanted({e.name: [one.name for one in e.contract] for e in self.tables})
             except FieldError as error:
                 raise mistake(error.at, str(error)) from None
         return self
 
     def wanted(
-        self,
-        columns: Mapping[str, Sequence[str]],
-        inherited: Inherited = NOTHING,
+        self, columns: Mapping[str, Sequence[str]], inherited: Inherited = NOTHING
     ) -> Values:
         """Return the declared metadata: see `metadata.fields.wanted`, which takes its parts."""
         return wanted(
@@ -588,6 +586,8 @@ def below(declaration: Declaration, root: str) -> Declaration:
     """Return a declaration in the environment below a root, "" for none."""
     if not root:
         return declaration
+    if problem := long_tag(f"{TAG_PREFIX}{key_below(declaration.key, root)}"):
+        raise RefusedError(f'"{declaration.name}" below "{root}": {problem}')
     project = declaration.project
     names = project.split("/") if isinstance(project, str) else project
     placed: dict[str, Any] = {

@@ -33,6 +33,7 @@ from tableau_pipeline.hyper.types import (
     hyper_type,
     is_moment,
 )
+from tableau_pipeline.keys import not_for_tableau
 
 # Spark accepts several names for some types, but reports only one.
 _ALIASES = {
@@ -147,6 +148,11 @@ def _type_problems(
     """Yield the columns with types that Tableau, or a product that shall open the file, lacks."""
     limit = declaration.max_database_version
     for column in columns:
+        if found := not_for_tableau(column.name):
+            yield (
+                f'Table "{table}": column {column.name!r} has the character {found} in its name, '
+                "which Tableau cannot hold: rename it in its model"
+            )
         try:
             hyper_type(column, table=table)
         except UnsupportedTypeError as error:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.keys import guess, keyed, mistake, written_as
+from tableau_pipeline.keys import NO_TEXT, guess, keyed, mistake, written_as
 from tableau_pipeline.metadata.document import (
     field_name,
     quoted,
@@ -262,8 +262,6 @@ class FieldError(RefusedError):
 # What models say of their columns already, by table and column.
 Inherited = Mapping[tuple[str, str], FieldMetadata]
 NOTHING: Inherited = MappingProxyType({})
-# Characters that XML cannot hold.
-_NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def wanted(
@@ -310,7 +308,7 @@ def wanted(
                 problem = f'"{one}" is in the folder "{other}", too: a field has one'
                 raise FieldError(("folders", each.name), problem)
             values[path] = each.name
-    clean = {path: _NO_TEXT.sub("", value).strip() for path, value in values.items()}
+    clean = {path: NO_TEXT.sub("", value).strip() for path, value in values.items()}
     return _in_one_folder({path: value for path, value in clean.items() if value}, members)
 
 

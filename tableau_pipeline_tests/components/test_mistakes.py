@@ -20,7 +20,8 @@ from tableau_pipeline.components.published_datasource import (
     step_name,
 )
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import Diff, asset_key_of
+from tableau_pipeline.core.declaration import Diff, asset_key_of, below
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.components.support.projects import Project, declared, scaffolding
 
 HEAD = """type: tableau_pipeline.components.PublishedDatasource
@@ -502,3 +503,31 @@ HUBSPOT = """
 @dg.multi_asset(name="hubspot", specs=[dg.AssetSpec("contacts"), dg.AssetSpec("deals")])
 def load(): ...
 """
+
+
+BAD = [
+    ("name: 'Shop\\u000b'", "name", "U+000B"),
+    ('project: "Sa\\u0007les"', "project", "U+0007"),
+    ('folders: {"Mon\\u001aey": [id]}', "folders", "U+001A"),
+    ('calculations: {"Ma\\ufffergin": {formula: "1"}}', "calculations", "U+FFFE"),
+    ('tags: ["a\\u0000b"]', "tags", "U+0000"),
+    (f"key: {'k' * 190}", "key", "has more than 200 characters: set a shorter `key`"),
+]
+
+
+@pytest.mark.parametrize(("line", "at", "problem"), BAD, ids=[each[1:][0] for each in BAD])
+def test_what_tableau_cannot_hold(line: str, at: str, problem: str):
+    """Prevents: a data source that is created, cannot be tagged or described, and is red for
+    ever."""
+    with pytest.raises(ValidationError) as raised:
+        declared(**yaml.safe_load(line.replace("'", '"')))
+    assert str(raised.value.errors()[0]["loc"][0]) == at
+    assert problem in str(raised.value)
+
+
+def test_a_root_that_makes_a_key_too_long():
+    """Prevents: a refresh of an environment that creates a data source, and cannot tag it."""
+    made = declared(key="k" * 150)
+    with pytest.raises(RefusedError, match="set a shorter `key`"):
+        below(made, "r" * 60)
+    assert below(made, "r" * 20).tag

@@ -533,3 +533,13 @@ def test_a_damaged_model_is_named(pipeline: Pipeline, damage: Callable, why: str
     damage(path)
     named = f'The model "flights" cannot be read: {path}: {why}.'
     refused(pipeline.run, f"{named} Materialize it again, or restore the file.")
+
+
+@pytest.mark.parametrize("character", ["\v", "\x1a", "\a", "\ufffe"])
+def test_a_column_that_tableau_cannot_hold(pipeline: Pipeline, character: str):
+    """Prevents: a data source that is published untagged, and that no refresh gets through to."""
+    name = f"de{character}lay"
+    pipeline.model("flights", flights().rename_columns(["flight_id", "carrier", name]))
+    with pytest.raises(RefusedError, match=rf"column .* has the character U\+{ord(character):04X}"):
+        pipeline.run()
+    assert pipeline.found() == []

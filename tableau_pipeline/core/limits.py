@@ -1,0 +1,31 @@
+"""What Tableau takes of names and texts; it would refuse all else only after a publish."""
+
+from typing import Any
+
+from tableau_pipeline.keys import mistake, not_for_tableau, texts_in
+
+# Characters of a tag.
+_LONGEST_TAG = 200
+
+
+def check_texts(declared: Any, tag: str) -> None:
+    """Check all texts of a declaration.
+
+    Args:
+        tag: the one by which a refresh finds its data source; it has the key.
+
+    Raises:
+        ValidationError: one has a character that Tableau cannot hold, or the tag is too long.
+    """
+    for at, text in texts_in(declared):
+        if found := not_for_tableau(text):
+            raise mistake(at, f"{text!r} has the character {found}, which Tableau cannot hold")
+    if problem := long_tag(tag):
+        raise mistake(("key",), problem)
+
+
+def long_tag(tag: str) -> str | None:
+    """Say that the tag of a data source is too long; None if it is not."""
+    if len(tag) <= _LONGEST_TAG:
+        return None
+    return f'its tag "{tag}" has more than {_LONGEST_TAG} characters: set a shorter `key`'
