@@ -16,6 +16,7 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.keys import Zone, keyed
 
 DATA_AGE = "data_age"
+_HOUR = 60
 _SPAN = re.compile(r"(\d+) ?(m|h|d)")
 _DAY = 24 * 60
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -43,8 +44,8 @@ class Freshness:
     @field_validator("by", mode="before")
     @classmethod
     def _time(cls, value: Any) -> Any:
-        # YAML 1.1 reads an unquoted 07:00 as a number in base 60.
-        if isinstance(value, int):
+        # YAML 1.1 reads an unquoted 07:00 as a number in base 60; a mere 7 may mean anything.
+        if isinstance(value, int) and value >= _HOUR:
             value = f"{value // 60:02}:{value % 60:02}"
         if value is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", str(value)):
             raise ValueError(f'{value!r} is not a time of day: write it as "07:00"')

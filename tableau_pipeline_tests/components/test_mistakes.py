@@ -297,6 +297,7 @@ KEYS = [
     ("timestamps: {zone: Europe/Pariss}", "timestamps.zone", '"Europe/Pariss" is not a time zone'),
     ("max_database_version: 1", "max_database_version", "greater than or equal to 2"),
     ("trigger: [{after: any}, {cron: 0 6 * * *}]", "trigger", "trigger is one of: {after: any}"),
+    ("freshness: {by: 7}", "freshness.by", "7 is not a time of day: write it as"),
     ("trigger: {dbt: ''}", "trigger.dbt", "at least 1 character"),
     ("trigger: {dbt: run_results.json, models: []}", "trigger.models", "at least 1 item"),
     ("project: A//B", "project", "empty part"),
