@@ -9,7 +9,7 @@ import pyarrow as pa
 import requests
 from requests.adapters import HTTPAdapter
 
-from tableau_pipeline.core.declaration import Declaration, Diff, Republish, Table
+from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Republish, Table
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.build import Relationship
@@ -26,6 +26,7 @@ from tableau_pipeline.trial.requests import Steps, add_work, has_work
 from tableau_pipeline.trial.workshop import Rows, Workshop
 
 _LOG = logging.getLogger(__name__)
+_ANY_LOSS = Guard(max_shrink=1)
 # What is so small is all of its file, and is to be sent as an update all the same.
 _ALWAYS_UPDATES = Republish(growth=1_000_000)
 # Seconds: long enough to send a request, and too short for an answer.
@@ -118,7 +119,7 @@ def _refreshed(shop: Workshop, kind: str, *tables: str, options: Options | None 
         name=shop.name(kind),
         key=key,
         project=shop.project,
-        tables=tuple(Table(each, each, policy=Diff(("id",))) for each in tables),
+        tables=tuple(Table(each, each, policy=Diff(("id",)), guard=_ANY_LOSS) for each in tables),
         relationships=edges,
         republish=_ALWAYS_UPDATES,
     )
