@@ -15,7 +15,7 @@ import yaml
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.components.published_datasource import refresh_assets, step_name
-from tableau_pipeline.core.declaration import Partitions, ReplaceAll, Table
+from tableau_pipeline.core.declaration import Guard, Partitions, ReplaceAll, Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
@@ -242,7 +242,7 @@ def write(location: Location, start: date, *, length: int, value: int = 0) -> No
 @POLICIES
 def test_days_that_become_weeks(location: Location, policy: Any):
     """Prevents: the rows of the days published beside those of the weeks, for ever."""
-    declared = {"tables": (Table("flights", MODEL, policy=policy),)}
+    declared = {"tables": (Table("flights", MODEL, policy=policy, guard=Guard(max_shrink=1)),)}
     location.partitions[MODEL] = dg.DailyPartitionsDefinition(str(FIRST))
     for each in days(FIRST, 14):
         write(location, each, length=1)
