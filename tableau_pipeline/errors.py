@@ -74,6 +74,10 @@ class DamagedSnapshotError(RefusedError):
     """A version of a model is stored, but cannot be read."""
 
 
+class BudgetSpentError(RefreshError):
+    """A session has sent as many requests as it may."""
+
+
 class BatchError(RefusedError, ValueError):
     """No server would accept an action batch, or a condition in it."""
 

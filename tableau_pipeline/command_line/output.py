@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -119,6 +120,21 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) ->
         cells = ("-" if e is None else f"{e:,}" if isinstance(e, int) else e for e in row)
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     return table
+
+
+def markdown_text(text: str) -> str:
+    """Text in which Markdown finds no marks of its own, and GitHub no user to notify."""
+    return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> str:
+    """A table in Markdown, with the headings of `columns`."""
+    lines = [[head.lstrip(">") for head in heads]]
+    lines.append(["---:" if head.startswith(">") else "---" for head in heads])
+    for row in rows:
+        cells = ("-" if e is None else f"{e:,}" if isinstance(e, int) else e for e in row)
+        lines.append([markdown_text(" ".join(cell.split())) for cell in cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def ago(then: datetime, now: datetime) -> str:

@@ -1,7 +1,6 @@
 """The command `plan`: what the next refreshes would do, and why. It changes nothing."""
 
 import os
-import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -10,7 +9,7 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
-from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
+from tableau_pipeline.command_line.output import LogLines, Output, markdown_text, reports, signed
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.loading import misspelled
 from tableau_pipeline.components.published_datasource import PublishedDatasource
@@ -127,14 +126,9 @@ def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> s
     """A comment for a pull request."""
     lines = []
     for each in found:
-        lines.append(f"- `{_sign(each)}` **{_plain(each.name)}**: {_head(each)}")
-        lines += [f"  - {_plain(branch)}" for branch in _branches(each)]
-    return "\n".join([*lines, "", *(f"{_plain(each)}\n" for each in said), f"**{closing}**"])
-
-
-def _plain(text: str) -> str:
-    """Text in which Markdown finds no marks of its own, and GitHub no user to notify."""
-    return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
+        lines.append(f"- `{_sign(each)}` **{markdown_text(each.name)}**: {_head(each)}")
+        lines += [f"  - {markdown_text(branch)}" for branch in _branches(each)]
+    return "\n".join([*lines, "", *(f"{markdown_text(each)}\n" for each in said), f"**{closing}**"])
 
 
 def _sign(each: Foreseen) -> str:

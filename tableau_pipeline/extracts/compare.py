@@ -45,10 +45,19 @@ def published_file(
     with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
         most = None if limit is None else limit + _AROUND
         package = server.download(remote.luid, Path(folder), limit=most)
-        extract = Path(folder) / "published.hyper"
-        with extract.open("wb") as file:
-            unpack(package, ".hyper", file, limit=limit or _LARGEST * package.stat().st_size)
-        yield extract
+        yield unpacked(package, Path(folder) / "published.hyper", limit=limit)
+
+
+def unpacked(package: Path, extract: Path, *, limit: int | None = None) -> Path:
+    """Write the `.hyper` file of a package, of at most `limit` bytes; return its path.
+
+    Raises:
+        RefreshError: it is larger.
+        ValueError: there is no such file, or it is damaged.
+    """
+    with extract.open("wb") as file:
+        unpack(package, ".hyper", file, limit=limit or _LARGEST * package.stat().st_size)
+    return extract
 
 
 def layout_differences(

@@ -11,32 +11,33 @@ from typing import Any, cast
 
 import requests
 import tableauserverclient as TSC
-from urllib3.util import Retry
 
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.metadata.document import quoted
 from tableau_pipeline.publishing.errors import SESSION_GONE
-from tableau_pipeline.publishing.http import WireAdapter
+from tableau_pipeline.publishing.http import CountedRetry, WireAdapter
 
 # The service has paths, errors and a version of its own, which nothing tells: a request that needs
 # a newer one gets `NotUnderstoodError`. It uses the session of the REST API.
 _BASE = "api/v1/vizql-data-service"
 # All requests only read, so they may be repeated. Not after 429: that is a budget for an hour.
-_RETRY = Retry(
-    total=3,
-    allowed_methods={"POST"},
-    status_forcelist={502, 503, 504},
-    backoff_factor=0.5,
-    raise_on_status=False,
-    respect_retry_after_header=False,
-)
+_RETRY: Mapping[str, Any] = {
+    "total": 3,
+    "allowed_methods": {"POST"},
+    "status_forcelist": {502, 503, 504},
+    "backoff_factor": 0.5,
+    "raise_on_status": False,
+    "respect_retry_after_header": False,
+}
 # The body, a formula or a field is not what this version of the service knows.
 _NOT_UNDERSTOOD = frozenset({"400800", "400802", "400803", "404934", "404935", "501000"})
+# A budget of queries for an hour.
+_SPENT = "429000"
 _REMEDIES = {
     "403800": "this user needs the capability API Access on the data source",
     "404937": "the data source is gone, or this user may not see it",
     "404950": "the server is too old for that",
-    "429000": "the site's budget of queries is spent",
+    _SPENT: "the site's budget of queries is spent",
 }
 # The answer to a question about no rows, in some versions.
 _EMPTY = "500810"
@@ -46,12 +47,17 @@ class NotUnderstoodError(RefreshError):
     """The service does not know what was asked for, or this version of it does not."""
 
 
+class NoServiceError(RefreshError):
+    """The service is not there, or answers nobody for now: no other data source has it either."""
+
+
 def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     """Send a request to an endpoint of the service, and return its answer.
 
     Raises:
         NotUnderstoodError: the request itself was refused.
-        RefreshError: the service is not there.
+        NoServiceError: the service is not there, or its budget is spent.
+        RefreshError: it refused in another way.
         requests.RequestException: it did not answer.
         TSC.FailedSignInError: the session has ended, or does not include the service.
     """
@@ -59,7 +65,8 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     session = tsc.session
     # Requests go where those of the REST API go, and are repeated by rules of their own.
     wire = cast(WireAdapter, session.get_adapter(base)).wire
-    session.mount(base, WireAdapter(wire, retry=_RETRY, is_rest=False))
+    retry = CountedRetry(budget=wire.budget, **_RETRY)
+    session.mount(base, WireAdapter(wire, retry=retry, is_rest=False))
     try:
         response = session.post(
             f"{base}{endpoint}",
@@ -70,7 +77,7 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
         answer = response.json()
     except (LookupError, RecursionError, requests.JSONDecodeError) as error:
         # Gateways answer in HTML, servers without the service with the page of their web client.
-        raise RefreshError(
+        raise NoServiceError(
             f"no answer of a VizQL Data Service, but status {response.status_code} and "
             f"{wire.excerpt(response.content)}"
         ) from error
@@ -87,6 +94,8 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
         raise TSC.FailedSignInError(code, "Unauthorized", message, response.url)
     remedy = f" ({_REMEDIES[code]})" if code in _REMEDIES else ""
     found = f"the VizQL Data Service answered {code or response.status_code}: {message}{remedy}"
+    if code == _SPENT:
+        raise NoServiceError(found)
     raise NotUnderstoodError(found) if code in _NOT_UNDERSTOOD else RefreshError(found)
 
 
@@ -98,14 +107,7 @@ def count_rows(
     tsc: TSC.Server, luid: str, keys: Mapping[str, str | None], *, fresh: bool
 ) -> dict[str, int]:
     """Count the rows of tables, by table name."""
-    answer = ask(tsc, "read-metadata", {"datasource": {"datasourceLuid": luid}})
-    try:
-        fields = [{str(key): value for key, value in field.items()} for field in answer["data"]]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise RefreshError(
-            "its metadata cannot be understood: the VizQL Data Service lists no fields"
-        ) from error
-    tables = {str(field["logicalTableId"]) for field in fields if field.get("logicalTableId")}
+    fields, tables = _described(tsc, luid)
     # If no other table is asked for, the only one that is there has to be it.
     alone = len(keys) == 1 and len(tables) < 2
     ids = dict.fromkeys(keys, next(iter(tables), None))
@@ -113,17 +115,57 @@ def count_rows(
         ids |= _ids(tsc, luid, tables, keys)
     counted = {}
     for name, key in keys.items():
-        refused: object = "no column is known to count it by"
-        # The first that the server understands counts.
-        for formula, by_id in _formulas(fields, name, key, table=ids[name], alone=alone).items():
-            try:
-                counted[name] = _counted(tsc, luid, formula, by_id=by_id, fresh=fresh)
-                break
-            except NotUnderstoodError as error:
-                refused = error
-        else:
-            raise RefreshError(f"the rows of {name} cannot be counted: {refused}")
+        formulas = _formulas(fields, name, key, table=ids[name], alone=alone)
+        counted[name] = _first_understood(tsc, luid, name, formulas, fresh=fresh)
     return counted
+
+
+def count_all(tsc: TSC.Server, luid: str) -> dict[str, int]:
+    """Count the rows of all tables of a data source, by the names that the service has for them.
+
+    Two requests for a data source of one table. Several tables take version 2026.1.
+
+    Raises:
+        RefreshError: as `ask`, or the tables cannot be counted.
+    """
+    fields, tables = _described(tsc, luid)
+    counted = {}
+    for table in sorted(tables) or [None]:
+        name = _OF_AN_ID.sub("", table) if table else "its table"
+        formulas = _formulas(fields, name, None, table=table, alone=len(tables) < 2)
+        # What looks like the end of an id may be a part of a name.
+        name = table if table and name in counted else name
+        counted[name] = _first_understood(tsc, luid, name, formulas, fresh=False)
+    return counted
+
+
+# What an id has behind the name of its table: see `_ids`.
+_OF_AN_ID = re.compile(r"( \(.*\))?_[0-9A-Fa-f]{8,32}$")
+
+
+def _described(tsc: TSC.Server, luid: str) -> tuple[Sequence[Mapping[str, Any]], Collection[str]]:
+    """The fields of a data source, and the ids of its tables if the server tells them."""
+    answer = ask(tsc, "read-metadata", {"datasource": {"datasourceLuid": luid}})
+    try:
+        fields = [{str(key): value for key, value in field.items()} for field in answer["data"]]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RefreshError(
+            "its metadata cannot be understood: the VizQL Data Service lists no fields"
+        ) from error
+    return fields, {str(e["logicalTableId"]) for e in fields if e.get("logicalTableId")}
+
+
+def _first_understood(
+    tsc: TSC.Server, luid: str, name: str, formulas: Mapping[str, bool], *, fresh: bool
+) -> int:
+    """The value of the first of these formulas that the service understands."""
+    refused: object = "no column is known to count it by"
+    for formula, by_id in formulas.items():
+        try:
+            return _counted(tsc, luid, formula, by_id=by_id, fresh=fresh)
+        except NotUnderstoodError as error:
+            refused = error
+    raise RefreshError(f"the rows of {name} cannot be counted: {refused}")
 
 
 def _ids(

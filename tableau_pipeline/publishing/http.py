@@ -19,7 +19,7 @@ from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http.client import HTTPResponse
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 from xml.etree.ElementTree import ParseError
 
@@ -33,7 +33,7 @@ from urllib3.exceptions import LocationParseError, MaxRetryError, ReadTimeoutErr
 from urllib3.util import Retry, parse_url
 
 from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import BudgetSpentError, RefusedError
 from tableau_pipeline.objects.stores import scheme_and_host
 
 IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy in between?"
@@ -93,16 +93,32 @@ class RetryTimes:
     write: float = 3600
 
 
+@dataclass(slots=True)
+class RequestBudget:
+    """The requests of a session: each attempt counts.
+
+    Attributes:
+        sent: how many were sent.
+        most: how many may be; None for any number. One of them is kept to sign out.
+    """
+
+    sent: int = 0
+    most: int | None = None
+
+    def take(self, *, to_sign_out: bool = False) -> None:
+        """Count a request that is about to be sent.
+
+        Raises:
+            BudgetSpentError: it may not be sent any more.
+        """
+        if self.most is not None and self.sent >= self.most - (not to_sign_out):
+            raise BudgetSpentError(f"the budget of {self.most:,} requests is used up")
+        self.sent += 1
+
+
 # Values in something that came instead of an answer: the session of a proxy, or a new token.
 _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
-
-
-@dataclass
-class Tally:
-    """Counts the requests of a session, those that were repeated among them."""
-
-    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +129,13 @@ class Wire:
         url: of the server, the only one that gets requests.
         times: how long each may take.
         secrets: what was sent of them, and the server may quote in its answers.
-        tally: the number of requests.
+        budget: how many there may be.
     """
 
     url: str
     times: RetryTimes = RetryTimes()
     secrets: set[str] = field(default_factory=set, repr=False)
-    tally: Tally = field(default_factory=Tally)
+    budget: RequestBudget = field(default_factory=RequestBudget)
 
     def check(self, url: str | None) -> None:
         """Check that a request goes to this server; from http, it may go on to https.
@@ -283,16 +299,37 @@ _SAFE_TWICE = frozenset({"GET", _UPDATE})
 _LONGEST_WAIT = 300
 
 
-class SafeRetry(Retry):
+class CountedRetry(Retry):
+    """Counts each attempt after the first one."""
+
+    def __init__(self, *args: Any, budget: RequestBudget, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._budget = budget
+
+    def new(self, **settings: Any) -> Self:
+        """Return a copy with other retry counts."""
+        # urllib3 makes such a copy after each attempt, and does not know what was added.
+        return super().new(budget=self._budget, **settings)
+
+    def sleep(self, response: Any = None) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            BudgetSpentError: there may be none.
+        """
+        self._budget.take()
+        super().sleep(response)
+
+
+class SafeRetry(CountedRetry):
     """Applies the rules of this module."""
 
     def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._log = log
 
-    def new(self, **settings: Any) -> "SafeRetry":
+    def new(self, **settings: Any) -> Self:
         """Return a copy with other retry counts."""
-        # urllib3 makes such a copy after each attempt, and does not know about the log.
         return super().new(log=self._log, **settings)
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
@@ -319,6 +356,7 @@ class SafeRetry(Retry):
             (last.url or "").partition("?")[0],
             f"the server answered {last.status}" if last.status else "no answer",
             f" in {seconds:.0f} s" if seconds >= 1 else "",
+            extra={"status": last.status, "seconds": seconds},
         )
         super().sleep(response)
 
@@ -384,6 +422,7 @@ class WireAdapter(HTTPAdapter):
             BadAnswerError: it would go to another server, or what came is no answer of Tableau, too
                 large or too late; or a repeated update was refused.
             TooLargeError: something on the way does not let a request of this size through.
+            BudgetSpentError: the session may send no more requests.
         """
         wire, streams = self.wire, bool(settings.get("stream"))
         wire.check(request.url)
@@ -392,7 +431,7 @@ class WireAdapter(HTTPAdapter):
         is_quick = only_reads or "/auth/" in request.path_url
         seconds = wire.times.read if is_quick else wire.times.write
         settings["timeout"] = seconds
-        wire.tally.requests += 1
+        wire.budget.take(to_sign_out=request.path_url.endswith("/auth/signout"))
         try:
             response = super().send(request, *args, **settings)
         except requests.RequestException as error:
@@ -401,7 +440,6 @@ class WireAdapter(HTTPAdapter):
             if isinstance(getattr(cause, "reason", cause), ReadTimeoutError):
                 raise _late(seconds) from error
             raise
-        wire.tally.requests += len(response.raw.retries.history)
         is_file = streams and response.ok and not response.is_redirect
         limit = _DOWNLOAD.get() if is_file else _ANSWER
         response.raw = _Body(response.raw, limit=limit, seconds=seconds)
@@ -491,6 +529,7 @@ def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -
         # The last answer goes on to TSC, which reads Tableau's error code from it.
         raise_on_status=False,
         log=log,
+        budget=wire.budget,
     )
     session = requests.Session()
     session.hooks["response"].append(hear)

@@ -6,6 +6,7 @@ titles there. So whatever may be ours counts as ours.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 
 import tableauserverclient as TSC
 
@@ -19,18 +20,20 @@ _STATUSES = {
     TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
 }
 # As Tableau's own clients and test suites spell them, without "_".
-_KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
+KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
 # The words for other kinds that Tableau's reference names.
 _OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
 
 
-def listed(tsc: TSC.Server, since: datetime) -> Sequence[TSC.BackgroundJobItem] | None:
-    """Return the jobs created since; None if this user may not list jobs."""
+def listed(
+    tsc: TSC.Server, since: datetime, *, most: int | None = None
+) -> Sequence[TSC.BackgroundJobItem] | None:
+    """Return the jobs created since, `most` of them; None if this user may not list jobs."""
     options = TSC.RequestOptions()
     field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
     options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
     try:
-        return list(rest.every(tsc.jobs, options))
+        return list(islice(rest.every(tsc.jobs, options), most))
     except TSC.ServerResponseError as error:
         if error.code.startswith("403"):
             return None
@@ -67,5 +70,5 @@ def _job(item: TSC.BackgroundJobItem, words: Mapping[str, JobKind]) -> Job | Non
     plain = word.replace("_", "").casefold()
     if plain in _OTHER_KINDS:
         return None
-    kind = words.get(word) or _KINDS.get(plain)
+    kind = words.get(word) or KINDS.get(plain)
     return Job(str(item.id), _STATUSES.get(item.status), kind, created_at=item.created_at)

@@ -158,30 +158,31 @@ def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> d
 
 
 def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.RevisionItem | None:
-    found = revisions(server, item)
+    try:
+        found = revisions(server, str(item.id))
+    except TSC.ServerResponseError as error:
+        # The site keeps no revisions, or this user may not see them.
+        if error.code.startswith("403"):
+            return None
+        raise
     return found[-1] if found else None
 
 
-def revisions(server: TSC.Server, item: TSC.DatasourceItem) -> list[TSC.RevisionItem] | None:
-    """Return the revisions of a data source, the current one last; None if they are hidden."""
-    url = f"{server.datasources.baseurl}/{item.id}/revisions"
+def revisions(server: TSC.Server, luid: str) -> Sequence[Any]:
+    """Return the revisions of a data source as the client has them, the current one last."""
+    url = f"{server.datasources.baseurl}/{luid}/revisions"
 
     def page(
         options: TSC.RequestOptions | None,
     ) -> tuple[list[TSC.RevisionItem], TSC.PaginationItem]:
         # TSC's own call reads only the first page, but the newest revision may be on the last one.
         answer, names = server.datasources.get_request(url, options).content, server.namespace
-        found = TSC.RevisionItem.from_response(answer, names, item)
+        found = TSC.RevisionItem.from_response(answer, names, TSC.DatasourceItem())
         return found, TSC.PaginationItem.from_response(answer, names)
 
-    try:
-        found = list(every(page))
-    except TSC.ServerResponseError as error:
-        # The site keeps no revisions, or this user may not see them.
-        if error.code.startswith("403"):
-            return None
-        raise
-    return sorted(found, key=lambda each: (bool(each.current), int(each.revision_number or 0)))
+    found = list(every(page))
+    found.sort(key=lambda each: (bool(each.current), int(each.revision_number)))
+    return found
 
 
 _FINISHED = {
@@ -394,7 +395,7 @@ def content(
     *,
     limit: int,
     extract: bool = True,
-    revision: str | None = None,
+    revision: int | None = None,
 ) -> Generator[requests.Response]:
     """Open the content of a data source, to be read by `iter_content`; more ends in an error.
 
@@ -403,11 +404,11 @@ def content(
     Args:
         limit: the bytes that it may have.
         extract: whether it comes with its rows.
-        revision: the number of an earlier one; None for the current content.
+        revision: the number of one before the current content, which is meant by None.
     """
     endpoint = server.datasources
-    path = f"{luid}/revisions/{revision}" if revision else luid
-    url = f"{endpoint.baseurl}/{path}/content" + ("" if extract else "?includeExtract=False")
+    place = luid if revision is None else f"{luid}/revisions/{revision}"
+    url = f"{endpoint.baseurl}/{place}/content" + ("" if extract else "?includeExtract=False")
     # TSC's own call writes a file under a name that the server chooses, or fails over it.
     with downloads_up_to(limit):
         answer = endpoint.get_request(url, parameters={"stream": True})

@@ -16,7 +16,7 @@ from tableau_pipeline.errors import told
 from tableau_pipeline.publishing.site import TableauSite
 
 _LOG = logging.getLogger(__name__)
-_PUBLISHERS = re.compile("Creator|ExplorerCanPublish|.*Administrator.*|Publisher")
+PUBLISHERS = re.compile("Creator|ExplorerCanPublish|.*Administrator.*|Publisher")
 _SKEW_SECONDS, _LAST_DAYS = 60, 14
 
 
@@ -64,7 +64,7 @@ def on_site(site: TableauSite) -> Iterator[Finding]:
     yield judged("clock", text, is_fine=skew <= _SKEW_SECONDS, sign="!", remedy=do)
     name, role = site.user()
     may, do = (
-        _PUBLISHERS.fullmatch(role or "Creator"),
+        PUBLISHERS.fullmatch(role or "Creator"),
         "give it the role Creator or ExplorerCanPublish",
     )
     yield judged("user", f"{name}, {role or 'its role is not told'}", is_fine=may, remedy=do)

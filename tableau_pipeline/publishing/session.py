@@ -23,7 +23,7 @@ import tableauserverclient as TSC
 from filelock import FileLock, Timeout
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.objects.stores import temporary_folder
 from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, translate_errors
 from tableau_pipeline.publishing.http import (
@@ -261,8 +261,7 @@ def _session(
     wire: Wire, credentials: Credentials, site: str, ca_bundle: Path | None, log: logging.Logger
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
-    who = credentials.described.format(credentials)
-    doing = f'Signing in to site "{site}" of {url} {who}'
+    doing = f'Signing in to site "{site}" of {url} {credentials.described.format(credentials)}'
     # The server does not show what is wrong.
     hint = (
         f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
@@ -298,12 +297,12 @@ def _session(
             log=log,
             hide=hide,
             release=release,
-            tally=wire.tally,
             may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
+            budget=wire.budget,
         )
     finally:
         # The work is done, or has raised its own error, which this one must not hide.
-        with suppress(TableauError, *UNREADABLE, requests.RequestException):
+        with suppress(TableauError, BudgetSpentError, *UNREADABLE, requests.RequestException):
             tsc.auth.sign_out()
 
 

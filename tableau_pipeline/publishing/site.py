@@ -33,7 +33,7 @@ from tableau_pipeline.publishing.errors import (
     translate_errors,
     update_refused,
 )
-from tableau_pipeline.publishing.http import ServerClock, Tally
+from tableau_pipeline.publishing.http import RequestBudget, ServerClock
 from tableau_pipeline.publishing.package_stream import tds_of
 
 _T = TypeVar("_T")
@@ -99,8 +99,8 @@ class TableauSite:
         sign_in: renews the session.
         hide: takes the secrets from a message of the server, and what is too long in it.
         release: of the server: product, build and REST API, in words.
-        tally: the number of requests of the session.
         may_count: whether the session may let the server count.
+        budget: how many requests it has sent, and may send.
     """
 
     tsc: TSC.Server
@@ -111,8 +111,8 @@ class TableauSite:
     log: logging.Logger
     hide: Callable[[str], str]
     release: str = ""
-    tally: Tally = field(default_factory=Tally)
     may_count: bool = True
+    budget: RequestBudget = field(default_factory=RequestBudget)
 
     @property
     def user_id(self) -> str:

@@ -188,10 +188,12 @@ def publish_by_hand(sandbox: Sandbox, name: str) -> None:
 _MASKS = {
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}": "<id>",
     r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?": "<time>",
+    r"\b20\d\d-\d\d-\d\d\b": "<day>",
     r"\d\d:\d\d:\d\d": "<time>",
     r"\b20\d\d-\d\d\b": "<month>",
     r"\(\d+ (min|h|days) ago\)": "<ago>",
     r"-?\d+\.\d s\b": "<seconds>",
+    r"\d+\.\d min\b": "<minutes>",
     r"\d+\.\d: [a-z 0-9.,]+?(?=  )": "<seconds>",
     r"http://127\.0\.0\.1:\d+": "<url>",
     r"/\S*/tableau_pipeline\S*": "<file>",

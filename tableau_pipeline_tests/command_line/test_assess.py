@@ -1,26 +1,35 @@
-"""`assess`, as somebody runs it who has never used the pipeline: on a site of other clients."""
+"""The command `assess`, over what other clients have published."""
 
-import json
+import os
+import pty
 import re
-import shlex
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import tableauserverclient as TSC
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tableau_pipeline.command_line.main import run
+from tableau_pipeline.components.assessment import Assessed, Compared, Kind
+from tableau_pipeline.components.naming import Tokens
+from tableau_pipeline.extracts.revisions import ChangedRows, compared_files
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline_tests.command_line.conftest import Told, asked, documented, files, masked
 from tableau_pipeline_tests.command_line.test_adopt import (
     LIVE,
     SALES,
     STAR,
     WEEKDAYS,
-    WRAPPED,
     hyper,
     packed,
 )
@@ -29,202 +38,476 @@ from tableau_sandbox.faults import Refuse
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
-ANN = UserSeed(name="ann", password="ann-secret", tokens=(("anns", "anns-secret"),))
-BEFORE = SALES.replace("(1, 'DE', 10.5), ", "(1, 'DE', 9.5), ")
-MANY = 29
-
-
-@dataclass(frozen=True)
-class Shop:
-    """A site of other clients, and an empty folder to look at it from."""
-
-    sandbox: Sandbox
-    folder: Path
-
-    def assess(self, *args: str) -> Told:
-        """Run the command."""
-        told, errors = StringIO(), StringIO()
-        with redirect_stdout(told), redirect_stderr(errors):
-            code = run(["assess", *args])
-        return Told(code, told.getvalue(), errors.getvalue())
-
-    def data(self, *args: str) -> dict[str, Any]:
-        """What it finds, by the names of extracts."""
-        return {each["name"]: each for each in self.assess(*args, "--json").data["extracts"]}
+# Half of the data sources are in a project that she may not see.
+ANN = UserSeed(name="ann", password="ann-secret", site_role="Viewer")
+# He may overwrite Orders, but not download it.
+BOB = UserSeed(name="bob", password="bob-secret")
+MANY = (
+    'CREATE TABLE "Extract"."Extract" AS (SELECT i AS "order_id", {} AS "amount" '
+    "FROM generate_series(1, 1000) AS t(i))"
+)
+CHANGED = "CASE WHEN i <= 12 THEN 0 ELSE i END"
+RECORDS = "".join(
+    f"<metadata-record class='column'><remote-name>{name}</remote-name>"
+    "<parent-name>[Extract]</parent-name></metadata-record>"
+    for name in ("order_id", "country", "amount")
+)
+WRAPPED = (
+    f"<datasource><connection class='postgres' dbname='erp'>{RECORDS}</connection>"
+    f"<extract enabled='true'><connection class='hyper' dbname='Data/e.hyper'>{RECORDS}"
+    "</connection></extract></datasource>"
+)
+ODD = "Pay|roll *net* <b>"
+# What a user relies on: a few lists; and for each data source its connections, its revisions, and
+# two requests to count its rows.
+MOST_REQUESTS = 10 + 4 * 60
+REVISIONS = "sites/*/datasources/*/revisions"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """Sixty data sources, of which a user may see half."""
-    folder = tmp_path_factory.mktemp("shop")
-    with running_sandbox(folder / "sandbox", users=(ANN,)) as sandbox, session(sandbox) as admin:
-        server, data = admin.tsc, hyper(folder / "sales.hyper", SALES)
-        create = server.projects.create
-        projects = {name: create(TSC.ProjectItem(name)) for name in ("Open", "Closed")}
-        hide(server, projects["Closed"])
-
-        def publish(name: str, file: Path, project: str = "Open") -> TSC.DatasourceItem:
-            item = TSC.DatasourceItem(projects[project].id, name=name)
-            return server.datasources.publish(item, file, "Overwrite")
-
-        for number in range(MANY):
-            publish(f"Branch {number}", data)
-            publish(f"Secret {number}", data, "Closed")
-        wrapped = publish("Wrapped", packed(folder / "e.tdsx", WRAPPED, data))
-        server.schedules.add_to_schedule(WEEKDAYS, datasource=wrapped)
-        publish("Star", hyper(folder / "star.hyper", *STAR), "Closed")
-        (folder / "live.tds").write_text(LIVE, "utf-8")
-        publish("ERP", folder / "live.tds")
-        publish("Orders", hyper(folder / "before.hyper", BEFORE))
-        publish("Orders", data)
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A site with sixty data sources of other clients."""
+    root = tmp_path_factory.mktemp("site")
+    with running_sandbox(root / "sandbox", users=(ANN, BOB)) as sandbox:
+        with session(sandbox) as site:
+            Clients(site.tsc, root).publish_all()
+        sandbox.wait_until_idle()
         yield sandbox
 
 
-def hide(server: TSC.Server, project: TSC.ProjectItem) -> None:
-    """Let only administrators see what is in a project."""
-    (everybody,) = server.groups.filter(name="All Users")
-    allow = dict.fromkeys([TSC.Permission.Capability.Read], TSC.Permission.Mode.Allow)
-    rule = TSC.PermissionsRule(grantee=everybody, capabilities=allow)
-    server.projects.delete_datasource_default_permissions(project, rule)
+@dataclass(frozen=True)
+class Clients:
+    """Other people, who publish as they do."""
+
+    server: TSC.Server
+    root: Path
+
+    def publish_all(self) -> None:
+        """Publish sixty data sources, half of them for administrators alone."""
+        curated, regions, board = map(self.project, ("Curated", "Regions", "Board"))
+        emea = self.project("Emea", parent=regions)
+        self.close(board)
+        small = hyper(self.root / "small.hyper", SALES)
+        for number in range(26):
+            self.publish(small, f"Region {number:02}", (regions, emea)[number % 2])
+            self.publish(small, f"Margin {number:02}", board)
+        for project in (regions, board, board):
+            self.publish(small, ODD if project is board else "Twin", project, "Overwrite")
+        self.publish(small, "Twin", board)
+        self.publish(hyper(self.root / "star.hyper", *STAR), "Star", board)
+        tagged = self.publish(small, "Payroll", board)
+        tagged.tags = {"tableau-pipeline:payroll"}
+        self.server.datasources.update(tagged)
+        for name, amount in (("before", "i"), ("after", CHANGED)):
+            file = hyper(self.root / f"{name}.hyper", MANY.format(amount))
+            orders = self.publish(file, "Orders", curated, "Overwrite")
+        users = {each.name: each for each in self.server.users.all()}
+        writes = {TSC.Permission.Capability.Write: TSC.Permission.Mode.Allow}
+        rule = TSC.PermissionsRule(users[BOB.name], writes)
+        self.server.datasources.update_permissions(orders, [rule])
+        wrapped = packed(self.root / "e.tdsx", WRAPPED, small)
+        bookings = self.publish(wrapped, "Bookings", curated)
+        self.server.schedules.add_to_schedule(WEEKDAYS, datasource=bookings)
+        self.server.datasources.refresh(bookings)
+        (self.root / "live.tds").write_text(LIVE, "utf-8")
+        self.publish(self.root / "live.tds", "Ledger", curated)
+
+    def project(self, name: str, parent: TSC.ProjectItem | None = None) -> TSC.ProjectItem:
+        """Create a project."""
+        luid = str(parent.id) if parent else None
+        return self.server.projects.create(TSC.ProjectItem(name, parent_id=luid))
+
+    def close(self, project: TSC.ProjectItem) -> None:
+        """Take all rights on a project and on its data sources to come."""
+        projects = self.server.projects
+        projects.populate_permissions(project)
+        for rule in project.permissions:
+            projects.delete_permission(project, rule)
+        projects.populate_datasource_default_permissions(project)
+        for rule in project.default_datasource_permissions:
+            projects.delete_datasource_default_permissions(project, rule)
+
+    def publish(
+        self, file: Path, name: str, project: TSC.ProjectItem, mode: str = "CreateNew"
+    ) -> TSC.DatasourceItem:
+        """Publish a file."""
+        item = TSC.DatasourceItem(str(project.id), name=name)
+        return self.server.datasources.publish(item, file, mode)
 
 
-@pytest.fixture
-def shop(site: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    """The site, as an administrator looks at it."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("DAGSTER_HOME", "PIPELINE_DATA_DIR", "TABLEAU_PROJECT_ROOT"):
-        monkeypatch.delenv(name, raising=False)
-    signs_in(site, monkeypatch, site.token_name, site.token_secret)
-    return Shop(site, tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the command runs: no project, and nothing in it."""
+    return tmp_path_factory.mktemp("anywhere")
 
 
-def signs_in(sandbox: Sandbox, patch: pytest.MonkeyPatch, name: str, secret: str) -> None:
-    """Have the next command sign in by this token."""
-    patch.setenv("TABLEAU_SERVER_URL", sandbox.url)
-    patch.setenv("TABLEAU_TOKEN_NAME", name)
-    patch.setenv("TABLEAU_TOKEN_VALUE", secret)
+@pytest.fixture(autouse=True)
+def anywhere(folder: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have no project and no instance; nothing stays behind here."""
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
+    monkeypatch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+    yield
+    assert files(folder) == {}
+    assert [*scratch().glob("revisions *")] == []
 
 
-def test_sixty_data_sources(shop: Shop, caplog: pytest.LogCaptureFixture):
-    """Prevents: a first look that changes something, asks a site for ever, or writes a file."""
+def sign_in_as(user: UserSeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command sign in as a user with a password."""
+    for name in ("TABLEAU_TOKEN_NAME", "TABLEAU_TOKEN_VALUE"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TABLEAU_USERNAME", user.name)
+    monkeypatch.setenv("TABLEAU_PASSWORD", user.password)
+
+
+def assess(*args: str) -> Told:
+    """Run the command."""
+    text, errors = StringIO(), StringIO()
+    with redirect_stdout(text), redirect_stderr(errors):
+        code = run(["assess", *args])
+    return Told(code, text.getvalue(), errors.getvalue())
+
+
+def by_name(told: Told) -> dict[str, dict]:
+    """The data sources that were found."""
+    return {each["name"]: each for each in told.data["datasources"]}
+
+
+def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
+    """Prevents: a look that writes, asks more than it says, or needs a project; or wrong facts."""
     with asked(caplog) as requests:
-        found = shop.assess("--json")
-    data = found.data
-    assert found.code == 0
-    assert len(data["extracts"]) == 2 * MANY + 3
-    assert data["live"] == 1
-    assert data["requests"] == len(requests) < 10 + 5 * 2 * (MANY + 2)
-    assert files(shop.folder) == {}
+        told = assess("--json", "--sample", "1")
+    assert told.code == 0, told
+    cost, found = told.data["requests"], by_name(told)
+    assert cost["sent"] == len(requests) <= MOST_REQUESTS
+    assert len(told.data["datasources"]) == 60
+    assert found["Region 01"]["project"] == "Regions/Emea"
+    orders, bookings, ledger = found["Orders"], found["Bookings"], found["Ledger"]
+    assert (orders["kind"], sum(orders["rows"].values()), orders["revisions"]) == ("hyper", 1000, 2)
+    assert (orders["owner"], orders["tasks"], orders["obstacles"]) == ("admin", [], [])
+    assert orders["jobs"]["jobs"] == 0
+    # Its size is a rounded one.
+    assert orders["saved_megabytes"] == pytest.approx(0.988)
+    assert orders["compared"]["found"] == {"rows": 1000, "changed": 12}
+    assert (bookings["kind"], bookings["sources"]) == ("extract", ["postgres"])
+    assert (bookings["jobs"]["jobs"], sum(bookings["rows"].values())) == (1, 2)
+    assert bookings["tasks"][0]["when"].startswith('"Weekday early mornings"')
+    assert (ledger["kind"], ledger["rows"]) == ("live", None)
+    assert found["Star"]["rows"] == {"customers": 2, "orders": 0}
+    # Jobs have a name alone.
+    assert (found["Twin"]["jobs"], "several" in found["Twin"]["unknown"]["jobs"]) == (None, True)
+    (tagged,) = found["Payroll"]["obstacles"]
+    assert 'tag "tableau-pipeline:payroll"' in tagged["text"]
+    assert found[ODD]["unknown"]["compared"] == "it is none of the 1 that were compared"
 
 
-def test_what_is_told_of_each(shop: Shop):
-    """Prevents: a report on which nobody can decide what to take over first."""
-    found = shop.data("--sample", "100")
-    orders, wrapped = found["Orders"], found["Wrapped"]
-    assert (orders["project"], orders["owner"], orders["rows"]) == ("Open", "admin", 2)
-    assert (orders["revisions"], orders["difference"]["changed"]) == (2, 1)
-    assert orders["saving"] == 0.5
-    assert orders["blockers"] == []
-    assert wrapped["source"] == "postgres"
-    assert wrapped["tasks"] == ['"Weekday early mornings", weekly Mon, Tue, Wed, Thu, Fri at 04:00']
-    assert wrapped["blockers"][0].startswith("an extract of postgres: a publish drops embedded")
-    assert found["Star"]["rows"] == 2
-    assert "ERP" not in found
-    assert [*shop.data("--project", "Closed")].count("Orders") == 0
-    refused = shop.assess("--project", "Nowhere")
-    assert (refused.code, 'no project "Nowhere"' in refused.errors) == (1, True)
+def test_transcript():
+    """Prevents: a reader of the reference who waits for other output."""
+    told = assess("--project", "curated", "--sample", "1")
+    command = "tableau-pipeline assess --project Curated --sample 1"
+    assert masked(told.text) == documented(command)
+    assert told.code == 0
 
 
-def test_a_user_who_sees_half(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: whoever is no administrator gets an error, or numbers that are made up."""
-    signs_in(shop.sandbox, monkeypatch, "anns", "anns-secret")
-    assert shop.assess().code == 1
-    found = shop.data()
-    # Whether that has rows of its own, it may not look at.
-    assert len(found) == MANY + len(("Wrapped", "Orders", "ERP"))
-    branch = found["Branch 1"]
-    assert (branch["jobs"], branch["tasks"], branch["project"]) == (None, [], "Open")
-    assert branch["rows"] is None
-    assert "this user needs the capability API Access" in branch["unknown"][0]
-    assert branch["blockers"][0].startswith("this user may not download it: give it")
-    assert branch["blockers"][1].startswith("another user owns it")
+def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: "there is none" of what a user may not see, or a page of refusals."""
+    sign_in_as(ANN, monkeypatch)
+    with asked(caplog) as requests:
+        told = assess()
+        data = assess("--json").data
+    assert told.code == 0
+    assert "Margin" not in told.text
+    assert "as ann (Viewer, which may not publish)" in told.text
+    assert len(data["datasources"]) == 30
+    assert data["requests"]["sent"] == len(requests) / 2
+    assert "only administrators may list jobs" in data["unknown"]["jobs"]
+    for each in data["datasources"]:
+        facts = (each["tasks"], each["jobs"], each["rows"], each["revisions"], each["compared"])
+        assert facts == (None,) * 5, each
+        assert any("another user owns it" in e["text"] for e in each["obstacles"]) or (
+            each["kind"] == "live"
+        )
+    # The same refusal is told once.
+    assert len(told.text.splitlines()) < 50
+    assert "this user may not download it" not in told.text
 
 
-def test_a_site_without_revisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: an estimate that rests on nothing."""
+def test_a_site_without_revisions(sandbox: Sandbox):
+    """Prevents: a look that ends, or an estimate out of nothing, where no revisions are kept."""
+    with sandbox.quirks(revisions=False):
+        told = assess("--sample", "3", "--json", "--project", "Curated")
+    assert told.code == 0
+    orders = by_name(told)["Orders"]
+    assert (orders["revisions"], orders["saved_megabytes"]) == (None, None)
+    assert orders["basis"] == "its revisions are not known"
+    assert "The site keeps no revisions" in orders["unknown"]["revisions"]
+
+
+def test_a_pause(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
+    """Prevents: a look that fails, or stands still without a word, as the server is busy."""
+    busy = Refuse(status=429, retry_after=1, method="GET", path=REVISIONS, nth=3)
+    with sandbox.armed(busy) as armed, asked(caplog) as requests:
+        told = assess()
+    assert (told.code, armed.fired) == (0, 1)
+    assert told.errors == "The server answered 429: a pause of 1.0 s\n"
+    sent = f"{len(requests)} requests of 500, 1 pause of 1.0 s in all. Nothing was written.\n"
+    assert told.text.endswith(sent)
+
+
+def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
+    """Prevents: more requests than allowed, or a session that stays open after the last one."""
+    with asked(caplog) as requests:
+        told = assess("--max-requests", "40", "--json")
+    assert told.code == 1
+    assert told.data["requests"]["sent"] == len(requests) == 40
+    assert "/auth/signout" in requests[-1]
+    listed = told.data["datasources"]
+    left = [each for each in listed if not each["is_complete"]]
+    assert (len(listed), 0 < len(left) < 60) == (60, True)
+    why = "not looked at: the budget of 40 requests is used up"
+    assert {each["unknown"].get("revisions", why) for each in left} == {why}
+    # Repeated requests count as well, and the list itself may be too much.
+    caplog.clear()
+    first, second = (
+        Refuse(status=429, retry_after=0, method="GET", path=f"sites/*/{what}", times=times)
+        for what, times in (("projects", 2), ("datasources", None))
+    )
+    with sandbox.armed(first), sandbox.armed(second), asked(caplog) as requests:
+        told = assess("--max-requests", "10")
+    assert (told.code, len(requests)) == (1, 10)
+    assert "take more requests: the budget of 10 requests is used up" in told.errors
+    assert assess("--max-requests", "9").code == 64
+
+
+def test_a_server_that_fails(sandbox: Sandbox):
+    """Prevents: hundreds of requests to a server that is down, or the end of all the look."""
+    broken = Refuse(status=500, method="GET", path=REVISIONS, times=None)
+    with sandbox.armed(broken) as armed:
+        told = assess()
+    assert "rows:" not in told.text
+    assert (told.code, armed.fired) == (1, 3)
+    assert "not looked at: the server failed 3 times in a row" in told.text
+    assert "59 were not looked at as a whole." in told.text
+
+
+def test_a_server_that_cannot_count(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
+    """Prevents: a request for each data source to a service that is not there."""
+    with sandbox.quirks(vds=False), asked(caplog) as requests:
+        told = assess("--json")
+    assert told.code == 0
+    assert "no answer of a VizQL Data Service" in told.data["unknown"]["rows"]
+    assert len([each for each in requests if "vizql" in each]) == 1
+
+
+def test_no_download(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: an adoption that fails, as its user may not read what is published."""
+    sign_in_as(BOB, monkeypatch)
+    orders = by_name(assess("--sample", "1", "--json"))["Orders"]
+    assert orders["revisions"] == 2
+    assert "Download Data Source" in orders["unknown"]["download"]
+    assert "this user may not download it" in [each["text"] for each in orders["obstacles"]]
+    orders = by_name(assess("--sample", "1", "--max-mb", "0", "--json"))["Orders"]
+    assert orders["basis"] == "it has 1 MB, more than --max-mb 0"
+
+
+def test_a_connected_app(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a refused scope that ends the look, or that looks as if the session had ended."""
+    app = sandbox.connected_app
+    sign_in_as(UserSeed(name=sandbox.user, password=sandbox.password), monkeypatch)
+    monkeypatch.setenv("TABLEAU_CONNECTED_APP_CLIENT_ID", app.client_id)
+    monkeypatch.setenv("TABLEAU_CONNECTED_APP_SECRET_ID", app.secret_id)
+    monkeypatch.setenv("TABLEAU_CONNECTED_APP_SECRET_VALUE", app.secret_value)
+    told = assess("--project", "Curated", "--json")
+    assert (told.code, told.errors) == (0, "")
+    assert told.data["unknown"]["tasks"] == "this user may not list refresh tasks"
+    assert sum(by_name(told)["Orders"]["rows"].values()) == 1000
+
+
+def test_a_project_that_is_not_there():
+    """Prevents: a mistyped project that looks like an empty one."""
+    told = assess("--project", "Curatde")
+    assert told.code == 1
+    assert 'Project "Curatde": there is none on the site' in told.errors
+
+
+def test_a_bar():
+    """Prevents: minutes without a sign of life."""
+    screen, terminal = pty.openpty()
+    shown: list[bytes] = []
+
+    def read() -> None:
+        # A terminal holds little that nobody reads, and ends in an error.
+        with suppress(OSError):
+            while piece := os.read(screen, 10_000):
+                shown.append(piece)
+
+    reader = Thread(target=read)
+    reader.start()
+    with (
+        open(terminal, "w") as errors,  # noqa: PTH123
+        redirect_stdout(StringIO()),
+        redirect_stderr(errors),
+    ):
+        run(["assess", "--project", "Curated"])
+    reader.join()
+    os.close(screen)
+    assert "Ledger" in b"".join(shown).decode()
+
+
+def test_markdown():
+    """Prevents: a name that breaks the table in a ticket, or that notifies somebody."""
+    told = assess("--markdown", "--project", "Board")
+    rows = [each for each in told.text.splitlines() if each.startswith("|")]
+    assert len(rows) == 2 + 30
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+    assert r"Pay\|roll \*net\* \<b>" in told.text
+    assert told.text.count("###") == 3
+    # Of two with one name, each has its project behind.
+    text = assess("--no-rows").text
+    assert all(f"Twin ({project})" in text for project in ("Board", "Regions"))
+    # All of the names, for whoever works through them.
+    assert "Margin 25" in told.text.split("### Not known")[1]
+
+
+def test_variables_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: "no credentials" where the other commands find them."""
+    variables = ("TABLEAU_SERVER_URL", "TABLEAU_TOKEN_NAME", "TABLEAU_TOKEN_VALUE")
+    lines = [f"{name}={os.environ[name]}\n" for name in variables]
+    (tmp_path / ".env").write_text("".join(lines), "utf-8")
+    for name in variables:
+        monkeypatch.delenv(name)
+    told = assess()
+    assert (told.code, "No credentials" in told.errors or "is not set" in told.errors) == (1, True)
     monkeypatch.chdir(tmp_path)
-    with running_sandbox(tmp_path / "sandbox", revisions=False) as sandbox:
-        with session(sandbox) as admin:
-            data = hyper(tmp_path / "sales.hyper", SALES)
-            (project,) = admin.tsc.projects.filter(name="Default")
-            for _ in range(2):
-                item = TSC.DatasourceItem(project.id, name="Orders")
-                admin.tsc.datasources.publish(item, data, "Overwrite")
-        signs_in(sandbox, monkeypatch, sandbox.token_name, sandbox.token_secret)
-        shop = Shop(sandbox, tmp_path)
-        orders = shop.data("--sample", "9")["Orders"]
-        assert (orders["revisions"], orders["difference"], orders["saving"]) == (None, None, None)
-        assert "unknown" in shop.assess("--sample", "9").text
+    assert assess("--project", "Curated").code == 0
+    assert [each.name for each in tmp_path.iterdir()] == [".env"]
 
 
-def test_the_site_asks_to_wait(shop: Shop):
-    """Prevents: a look at a large site ends at the first request that is one too many."""
-    busy = Refuse(status=429, retry_after=1, method="GET", path="sites/*/datasources/*", nth=3)
-    content = Refuse(status=429, method="GET", path="sites/*/datasources/*/content", nth=20)
-    with shop.sandbox.armed(busy), shop.sandbox.armed(content):
-        found = shop.assess("--json")
-    assert found.code == 0
-    assert all(not each["unknown"] for each in found.data["extracts"])
+THEIRS = Assessed(
+    "luid",
+    "Sales",
+    project="Curated",
+    owner="ann",
+    updated_at=datetime(2026, 11, 20, tzinfo=UTC),
+    megabytes=100,
+    is_own=True,
+)
 
 
-def test_budget_of_requests(shop: Shop):
-    """Prevents: a look that costs a site more than it was allowed to."""
-    found = shop.assess("--max-requests", "60", "--json")
-    assert found.code == 1
-    assert found.data["requests"] <= 60
-    why = ["not looked at: the budget of 60 requests is used up"]
-    left = [each for each in found.data["extracts"] if each["unknown"] == why]
-    assert 2 * MANY + 4 > len(left) > MANY
-    assert len(found.data["extracts"]) > 2 * MANY
+@pytest.mark.parametrize(
+    ("facts", "texts"),
+    [
+        ({}, []),
+        ({"is_own": False}, ["another user owns it"]),
+        ({"is_encrypted": True}, ["its extract is encrypted"]),
+        ({"pipelines": ("a", "b")}, ['"tableau-pipeline:a", "tableau-pipeline:b"']),
+        ({"kind": Kind.EXTRACT, "sources": ("oracle",)}, ["an extract of oracle takes no updates"]),
+        (
+            {"kind": Kind.EXTRACT, "has_password": True},
+            ["an extract of a source that the server does not name", "drops the credentials"],
+        ),
+        # Nothing else is worth knowing of it.
+        ({"kind": Kind.LIVE, "sources": ("oracle",), "is_own": False}, ["a live connection to"]),
+    ],
+)
+def test_obstacles(facts: dict[str, Any], texts: list[str]):
+    """Prevents: an adoption that comes upon what could be seen before."""
+    found = [e.text for e in replace(THEIRS, **facts).obstacles(takes_updates=True)]
+    assert len(found) == len(texts)
+    assert [text for text, one in zip(texts, found, strict=True) if text not in one] == []
+    (old,) = THEIRS.obstacles(takes_updates=False)
+    assert "this server takes no updates" in old.text
 
 
-def test_nothing_is_named(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a report to strangers names data, people or machines of a company."""
-    gone = Refuse(status=500, method="GET", path="sites/*/datasources/*/content", times=4)
-    monkeypatch.setenv("TABLEAU_SITE", "")
-    names = r"Branch \d|Secret|Wrapped|Orders|Star\b|Open|Closed|\badmin\b|customers|127\.0\.0\.1"
-    names += r"|Weekday early|[0-9a-f]{8}-[0-9a-f]{4}-"
-    texts = []
-    for args in ("--json", "--markdown", ""):
-        with shop.sandbox.armed(gone):
-            found = shop.assess("--redact", "--sample", "3", *shlex.split(args))
-        texts.append(found.text)
-        assert re.findall(names, found.text) == []
-    again = shop.assess("--redact", "--json").data["extracts"]
-    first = json.loads(texts[0])["extracts"]
-    assert {each["name"] for each in again} == {each["name"] for each in first}
-    assert len({each["name"] for each in again}) == len(again)
+def test_an_estimate():
+    """Prevents: an estimate that does not say what it rests on, or saves more than there is."""
+    day = datetime(2026, 11, 21, tzinfo=UTC)
+    for changed, saved in ((1_200, 98.8), (250_000, 0)):
+        compared = Compared(ChangedRows(100_000, changed), 7, THEIRS.updated_at, day)
+        found = replace(THEIRS, compared=compared)
+        assert found.saved_megabytes == pytest.approx(saved)
+    text = "revision 7 of 2026-11-20 and the data of 2026-11-21: 100.0% of 100,000 rows differ"
+    assert found.basis == text
+    assert replace(found, megabytes=None).saved_megabytes is None
 
 
-def test_as_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a page that shows what the command does not write."""
-    monkeypatch.chdir(tmp_path)
-    with running_sandbox(tmp_path / "sandbox") as sandbox:
-        with session(sandbox) as admin:
-            server = admin.tsc
-            project = server.projects.create(TSC.ProjectItem("Sales"))
-            data = hyper(tmp_path / "sales.hyper", SALES)
-            wrapped = packed(tmp_path / "e.tdsx", WRAPPED, data)
-            for name, file in (
-                ("Orders", hyper(tmp_path / "before.hyper", BEFORE)),
-                ("Orders", data),
-                ("Invoices", wrapped),
-            ):
-                item = TSC.DatasourceItem(project.id, name=name)
-                made = server.datasources.publish(item, file, "Overwrite")
-            server.schedules.add_to_schedule(WEEKDAYS, datasource=made)
-        signs_in(sandbox, monkeypatch, sandbox.token_name, sandbox.token_secret)
-        found = Shop(sandbox, tmp_path).assess("--project", "Sales", "--sample", "1")
-    assert found.code == 0
-    command = "tableau-pipeline assess --project Sales --sample 1"
-    assert masked(found.text) == documented(command)
+def names_of(sandbox: Sandbox) -> set[str]:
+    """All names, ids and addresses of a site; the words of the output itself are none of them."""
+    with session(sandbox) as site:
+        server = site.tsc
+        found = [*server.datasources.all(), *server.projects.all(), *server.users.all()]
+        names = {str(name) for each in found for name in (each.name, each.id)}
+        inside = {"customers", "orders", "order_id", "amount", "country", "payroll", "erp"}
+        address = {sandbox.url, sandbox.url.rpartition(":")[2], "127.0.0.1", str(server.site_id)}
+        return names | inside | address | {"Weekday", WEEKDAYS}
+
+
+@pytest.mark.parametrize("user", [None, ANN, BOB], ids=["admin", "ann", "bob"])
+def test_redacted(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, user: UserSeed | None):
+    """Prevents: a report for outsiders that names what nobody outside may know."""
+    names = names_of(sandbox)
+    if user:
+        sign_in_as(user, monkeypatch)
+    told = [assess("--redact", "--sample", "2", *form) for form in ([], ["--json"], ["--markdown"])]
+    assert {each.code for each in told} == {0}
+    text = "".join(each.text + each.errors for each in told)
+    # There are words that begin like a name, such as "administrators".
+    found = [e for e in names if re.search(rf"(?<!\w){re.escape(e)}(?!\w)", text, re.IGNORECASE)]
+    assert found == []
+    # A report of tomorrow has the same tokens.
+    again = assess("--redact", "--json", "--no-rows")
+    assert by_name(again).keys() == by_name(told[1]).keys()
+    assert len(by_name(again)) == (60 if user is None else 30)
+
+
+def test_redacted_errors(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
+    """Prevents: an address or a name in the message of a look that fails."""
+    told = assess("--redact", "--project", "Secret")
+    assert told.code == 1
+    assert "Secret" not in told.errors
+    sign_in_as(UserSeed(name="ann", password="wrong"), monkeypatch)
+    told = assess("--redact", "--json")
+    assert told.data["error"].startswith("No look was possible: the server answered 401001. ")
+    monkeypatch.setenv("TABLEAU_SERVER_URL", "http://tableau.invalid:1")
+    assert "invalid" not in assess("--redact").errors
+
+
+@given(name=st.text(min_size=1), site=st.uuids())
+def test_tokens_name_nothing(name: str, site: object):
+    """Prevents: a name of an odd form that a token lets through."""
+    tokens = Tokens(str(site))
+    assert re.fullmatch("server-[0-9a-f]{10}", tokens.text("server", name))
+    message = f"Listing its revisions failed: 403004 Forbidden: '{name}'."
+    assert tokens.reason(message) == "the server answered 403004"
+    assert tokens.reason(name) in ("the reason may name something", "the server answered 403004")
+    (task,) = tokens.tasks([RefreshTask("id", f'"{name}", daily at 04:00', "url")])
+    assert task == RefreshTask("", "daily at 04:00", "")
+    assert tokens.rows({name: 1}) == {"table-0": 1}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "changed"),
+    [
+        ("(1, 'a'), (2, 'b')", "(2, 'b'), (1, 'a')", 0),
+        ("(1, 'a'), (2, 'b')", "(1, 'a'), (2, 'c')", 1),
+        ("(1, 'a'), (1, 'a'), (2, 'b')", "(1, 'a'), (2, 'b')", 1),
+        ("(1, NULL), (2, 'b')", "(1, NULL), (2, NULL)", 1),
+    ],
+)
+def test_rows_that_changed(tmp_path: Path, older: str, newer: str, changed: int):
+    """Prevents: an estimate that counts moved or repeated rows wrong."""
+    make = 'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM (VALUES {}) AS t ("id", "name"))'
+    before = hyper(tmp_path / "before.hyper", make.format(older))
+    after = hyper(tmp_path / "after.hyper", make.format(newer))
+    rows = newer.count("(")
+    assert compared_files(hyper_process(), before, after) == ChangedRows(rows, changed)
+
+
+def test_other_columns(tmp_path: Path):
+    """Prevents: a share of rows where the rows cannot be compared."""
+    one = hyper(tmp_path / "one.hyper", SALES)
+    other = hyper(tmp_path / "other.hyper", MANY.format("i"))
+    with pytest.raises(ValueError, match="other tables or columns"):
+        compared_files(hyper_process(), one, other)

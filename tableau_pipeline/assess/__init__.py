@@ -1,1 +1,0 @@
-"""Assess a site: what its published extracts cost, and what updates would save. It only reads."""

@@ -1,0 +1,185 @@
+"""What there is on a site, and what the pipeline could do for it, as plain values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from tableau_pipeline.core.declaration import TAG_PREFIX
+from tableau_pipeline.extracts.revisions import ChangedRows
+from tableau_pipeline.publishing.inventory import JobTimes
+from tableau_pipeline.publishing.rest import RefreshTask
+
+
+class Kind(StrEnum):
+    """Where a data source has its rows."""
+
+    HYPER = "hyper"
+    EXTRACT = "extract"
+    LIVE = "live"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What two revisions of a data source have shown.
+
+    Attributes:
+        revision: the number of the earlier one, published at `older`.
+        newer: when the data source was last updated.
+    """
+
+    found: ChangedRows
+    revision: int
+    older: datetime | None
+    newer: datetime
+
+    @property
+    def share(self) -> float:
+        """The share of the rows that changed, at most 1."""
+        return min(1.0, self.found.changed / self.found.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What stands in the way of an adoption, and what to do about it."""
+
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assessed:
+    """A published data source.
+
+    Attributes:
+        luid: its id on the server; "" if that is not to be shown, like `link`.
+        megabytes: in units of 2^20 bytes, rounded; None if the server does not tell.
+        sources: the types of what it connects to beside Hyper, such as "postgres".
+        rows: by table; None if they are not known.
+        tasks: that refresh it in Tableau; None if they are not known, like `jobs` and `revisions`.
+        jobs: of the last days that have ended.
+        compared: None if no revisions were compared.
+        pipelines: the keys of the pipelines that publish it.
+        is_own: whether it belongs to the user who looks.
+        has_password: whether credentials are embedded in a connection.
+        unknown: why something is not known, by its name here.
+        is_complete: whether nothing was left out for lack of requests or of answers.
+    """
+
+    luid: str
+    name: str
+    project: str
+    owner: str
+    updated_at: datetime
+    megabytes: int | None
+    is_own: bool
+    link: str = ""
+    kind: Kind = Kind.UNKNOWN
+    sources: tuple[str, ...] = ()
+    rows: Mapping[str, int] | None = None
+    tasks: Sequence[RefreshTask] | None = None
+    jobs: JobTimes | None = None
+    revisions: int | None = None
+    compared: Compared | None = None
+    pipelines: tuple[str, ...] = ()
+    has_password: bool = False
+    is_encrypted: bool = False
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    is_complete: bool = True
+
+    @property
+    def saved_megabytes(self) -> float | None:
+        """What a refresh would not send again, if as many rows change as did before."""
+        if self.compared is None or self.megabytes is None:
+            return None
+        return self.megabytes * (1 - self.compared.share)
+
+    @property
+    def basis(self) -> str:
+        """What the estimate rests on, or why there is none."""
+        if self.compared is None:
+            return self.unknown.get("compared", "")
+        older = f" of {self.compared.older:%Y-%m-%d}" if self.compared.older else ""
+        return (
+            f"revision {self.compared.revision}{older} and the data of "
+            f"{self.compared.newer:%Y-%m-%d}: {self.compared.share:.1%} of "
+            f"{self.compared.found.rows:,} rows differ"
+        )
+
+    def obstacles(self, *, takes_updates: bool) -> Iterator[Obstacle]:
+        """Yield what stands in the way of an adoption, as far as it was looked at.
+
+        Args:
+            takes_updates: whether the server takes updates of any data source.
+        """
+        sources = ", ".join(self.sources) or "a source that the server does not name"
+        if self.kind is Kind.LIVE:
+            yield Obstacle(
+                f"a live connection to {sources}, without an extract",
+                "to publish rows in its place, give them another name",
+            )
+            return
+        if self.pipelines:
+            tags = ", ".join(f'"{TAG_PREFIX}{each}"' for each in self.pipelines)
+            yield Obstacle(
+                f"a pipeline publishes it already (tag {tags})", "leave it to that pipeline"
+            )
+        if self.kind is Kind.EXTRACT:
+            yield Obstacle(
+                f"an extract of {sources} takes no updates: each change is a full publish",
+                "run once with --full --accept overwrite, which replaces its metadata",
+            )
+        if self.has_password:
+            yield Obstacle(
+                "a publish drops the credentials that are embedded in it",
+                "keep a copy if anything but its refresh tasks needs them",
+            )
+        if self.tasks:
+            yield Obstacle(
+                "its refresh tasks would undo what the pipeline publishes, or fail",
+                "delete them when you take it over",
+            )
+        if not self.is_own:
+            yield Obstacle(
+                "another user owns it: servers take updates from the owner alone",
+                "make the pipeline's user its owner, or declare `owner`",
+            )
+        if not takes_updates:
+            yield Obstacle(
+                "this server takes no updates: each change is a full publish",
+                "Tableau 2021.3 takes them",
+            )
+        if self.is_encrypted:
+            yield Obstacle("its extract is encrypted", "check that it still is after a publish")
+        if "download" in self.unknown:
+            yield Obstacle(
+                "this user may not download it", "give it the capability Download Data Source"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """A site as one user sees it.
+
+    Attributes:
+        site: its content URL; "" is the default site.
+        version: of its REST API.
+        role: the site role of the user; "" if the server does not tell.
+        may_publish: whether the role of this user may publish; true if it is not known.
+        takes_updates: whether the server takes updates of data.
+        datasources: largest first.
+        unknown: why something is not known of any data source, by its name in `Assessed`.
+        is_complete: whether nothing was left out for lack of requests or of answers.
+    """
+
+    url: str
+    site: str
+    version: str
+    user: str
+    role: str
+    may_publish: bool
+    takes_updates: bool
+    datasources: Sequence[Assessed]
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    is_complete: bool = True

@@ -1,0 +1,117 @@
+"""How many rows changed between two revisions of a published data source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tableauhyperapi import Connection, HyperException, TableName, escape_name
+
+from tableau_pipeline.extracts.compare import unpacked
+from tableau_pipeline.hyper.build import rows_in, table_names
+from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.hyper.types import sql_type
+from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.publishing import rest
+from tableau_pipeline.publishing.errors import DOWNLOAD_REMEDIES
+from tableau_pipeline.publishing.site import TableauSite
+
+_OLDER, _NEWER = "older", "newer"
+
+
+class IncomparableError(ValueError):
+    """Two revisions cannot be compared; the message names nothing that is in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """The rows of a data source now, and how many of them differ from an earlier revision.
+
+    Attributes:
+        changed: those that only one of the two has, on the side that has more of them.
+    """
+
+    rows: int
+    changed: int
+
+
+def changed_rows(
+    site: TableauSite, hyper: Hyperd, luid: str, *, revision: int, limit: int
+) -> ChangedRows:
+    """Download a data source and an earlier revision, and compare their rows.
+
+    The files are in a temporary folder that is gone afterwards.
+
+    Args:
+        revision: the number of the earlier one.
+        limit: the bytes that each download may have.
+
+    Raises:
+        RefusedError: this user may not download it.
+        RefreshError: it cannot be downloaded, or is larger.
+        ValueError: the two cannot be compared; the message says why.
+    """
+    with TemporaryDirectory(prefix="revisions ", dir=scratch()) as folder:
+        newer = _file(site, luid, Path(folder) / _NEWER, revision=None, limit=limit)
+        older = _file(site, luid, Path(folder) / _OLDER, revision=revision, limit=limit)
+        return compared_files(hyper, older, newer)
+
+
+def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, limit: int) -> Path:
+    folder.mkdir()
+    what = f"its revision {revision}" if revision else "it"
+
+    def download() -> Path:
+        with rest.content(site.tsc, luid, limit=limit, revision=revision) as answer:
+            return rest.save(answer, folder / "content")
+
+    package = site.ask(f"Downloading {what}", download, remedies=DOWNLOAD_REMEDIES)
+    try:
+        return unpacked(package, folder / "published.hyper")
+    finally:
+        package.unlink()
+
+
+def compared_files(hyper: Hyperd, older: Path, newer: Path) -> ChangedRows:
+    """Compare the rows of two `.hyper` files as whole rows, table by table.
+
+    Raises:
+        ValueError: they have other tables or columns, or rows that hyperd cannot compare.
+    """
+    try:
+        with connect(hyper) as connection:
+            for path, alias in ((older, _OLDER), (newer, _NEWER)):
+                connection.catalog.attach_database(path, alias)
+            before, after = (_tables(connection, each) for each in (_OLDER, _NEWER))
+            if before != after:
+                raise IncomparableError("the two revisions have other tables or columns")
+            found = [_changes(connection, name, list(each)) for name, each in after.items()]
+    except HyperException as error:
+        raise ValueError(f"hyperd cannot compare them: {error.main_message}") from error
+    return ChangedRows(sum(e.rows for e in found), sum(e.changed for e in found))
+
+
+_Name = tuple[str, str]
+
+
+def _tables(connection: Connection, database: str) -> Mapping[_Name, Mapping[str, str]]:
+    """The SQL types of the columns of each table, by schema and name."""
+    found = {}
+    for table in table_names(connection, database):
+        definition = connection.catalog.get_table_definition(table)
+        schema = table.schema_name.name.unescaped if table.schema_name else ""
+        types = {e.name.unescaped: sql_type(e.type, e.collation) for e in definition.columns}
+        found[schema, table.name.unescaped] = types
+    return found
+
+
+def _changes(connection: Connection, name: _Name, columns: list[str]) -> ChangedRows:
+    older, newer = (TableName(database, *name) for database in (_OLDER, _NEWER))
+    # The order of columns may differ.
+    listed = ", ".join(map(escape_name, columns))
+    only = [
+        f"(SELECT {listed} FROM {one} EXCEPT ALL SELECT {listed} FROM {other}) AS only_one"  # noqa: S608
+        for one, other in ((newer, older), (older, newer))
+    ]
+    rows = rows_in(connection, newer)
+    return ChangedRows(rows, max(rows_in(connection, each) for each in only))
