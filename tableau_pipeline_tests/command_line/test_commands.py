@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.command_line.main import run
+from tableau_pipeline.command_line.main import WRONG_USAGE, run
+from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline_tests.command_line.conftest import (
     World,
     asked,
@@ -22,6 +23,7 @@ from tableau_pipeline_tests.command_line.conftest import (
 from tableau_pipeline_tests.components.support.projects import DEFINITIONS
 from tableau_pipeline_tests.dagster_servers import dg_dev
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import running_sandbox
 
 _MODELS = """
@@ -59,6 +61,26 @@ def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
     told = check_transcripts("doctor", morning.type)
     assert told.code == 0
     assert morning.sandbox.token_secret not in told.text + told.errors
+
+
+def test_what_the_site_does(morning: World):
+    """Prevents: nobody can see why refreshes take another way on this site."""
+    with session(morning.sandbox) as site:
+        record = record_of(site, morning.root / "data" / "sites")
+        record.learn(takes_bare_stars=False)
+    told = morning.run("status")
+    site_of_json = morning.run("status", "--json").data["site"]
+    looked = found(morning, "--no-spark")["site"]
+    record.learn(takes_bare_stars=None)
+    assert "Of this site: several tables are published with a model." in told.text
+    assert site_of_json["takes_bare_stars"] is False
+    assert looked["text"].startswith("several tables are published with a model; seen until 20")
+    assert "Of this site" not in morning.run("status").text
+
+
+def test_resume_without_a_trial(morning: World):
+    """Prevents: a look at all else, where somebody means to go on with a trial."""
+    assert morning.run("doctor", "--resume").code == WRONG_USAGE
 
 
 @pytest.mark.slow

@@ -96,7 +96,7 @@ def test_what_the_sensor_tells(folder: Path):
     assert (drop.files, drop.why_none) == (["sales.csv"], None)
 
 
-def test_what_does_not_count(folder: Path, tmp_path: Path):
+def test_what_does_not_count(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     """Prevents: runs for folders, hidden files and files of other kinds."""
     drop = Drop(folder, pattern="*.csv", publish={"name": "All sales"})
     (folder / "x.csv").mkdir()
@@ -107,6 +107,9 @@ def test_what_does_not_count(folder: Path, tmp_path: Path):
         ("All sales", "ok.csv")
     ]
     assert Drop(tmp_path / "none").tick() == []
+    assert (
+        "Passed over .x.csv, _x.csv: such names are those of unfinished" in capfd.readouterr().err
+    )
 
 
 def test_nested_files_are_where_they_are(folder: Path):

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import tableauserverclient as TSC
 
 from tableau_pipeline.actions.batch import Batch, Delete, target
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import Diff, Reconcile
-from tableau_pipeline.errors import BusyError, RefreshError, RefusedError
+from tableau_pipeline.errors import BusyError, NoUpdatesError, RefreshError, RefusedError
+from tableau_pipeline.publishing.errors import update_refused
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline_tests.refresh.support import other_users
@@ -383,3 +385,13 @@ def test_another_release_of_the_server(new_pipeline: New):
     assert record.facts.release == pipeline.eyes.release
     upgraded = replace(pipeline.eyes, release="Tableau 2031.1 (1), REST 9.9")
     assert record_of(upgraded, pipeline.folder / "sites").facts.updates_move_stamp is None
+
+
+@pytest.mark.parametrize(("code", "lacks_right"), [("403004", True), ("404008", False)])
+def test_why_an_update_is_refused(code: str, *, lacks_right: bool):
+    """Prevents: one extract that takes no updates, and all data sources of others are published in
+    full."""
+    error = TSC.ServerResponseError(code, "Refused", "It is not possible")
+    refused = update_refused(error, "a1b2", lambda text: text)
+    assert isinstance(refused, NoUpdatesError)
+    assert refused.lacks_right is lacks_right
