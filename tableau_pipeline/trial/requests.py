@@ -86,20 +86,23 @@ def _answer_listed_at_once(shop: Workshop, job: str) -> None:
 
 def _answer_jobs(shop: Workshop, job: str) -> None:
     site = shop.site
-    may, is_admin = site.may_read_jobs(), "Administrator" in site.user()[1]
+    may = site.may_read_jobs()
     shop.record.learn(reads_jobs={site.user_id: may})
-    role = "an administrator" if is_admin else "no administrator"
-    can = "may" if may else "may not"
-    shop.as_assumed(
-        "own-job-of-a-creator",
-        unless=None if may == is_admin else f"{role}, this user {can} ask for their own job",
-    )
+    _answer_right(shop, "own-job-of-a-creator", "ask for their own job", may=may)
     if not may:
         shop.unknown(_NO_JOBS, "finished-job-is-kept")
         return
     is_gone = shop.jobs_seen[job] is NoJob.GONE or site.job(job) is NoJob.GONE
     shop.record.learn(loses_jobs=is_gone or None)
     shop.as_assumed("finished-job-is-kept", unless="it is gone at once" if is_gone else None)
+
+
+def _answer_right(shop: Workshop, fact: str, what: str, *, may: bool) -> None:
+    """Answer who may do something: administrators, and nobody else."""
+    is_admin = "Administrator" in shop.site.user()[1]
+    role = "an administrator" if is_admin else "no administrator"
+    found = f"{role}, this user {'may' if may else 'may not'} {what}"
+    shop.as_assumed(fact, unless=None if may == is_admin else found)
 
 
 def _listed(shop: Workshop, job: str, since: Any) -> Sequence[TSC.BackgroundJobItem] | None:
@@ -119,15 +122,8 @@ def _answer_list(
     word: str,
     fact: str,
 ) -> None:
-    site = shop.site
-    is_admin = "Administrator" in site.user()[1]
-    shop.record.learn(lists_jobs={site.user_id: listed is not None})
-    may = "may" if listed is not None else "may not"
-    role = "an administrator" if is_admin else "no administrator"
-    shop.as_assumed(
-        "list-of-jobs",
-        unless=None if (listed is not None) == is_admin else f"{role}, this user {may} list jobs",
-    )
+    shop.record.learn(lists_jobs={shop.site.user_id: listed is not None})
+    _answer_right(shop, "list-of-jobs", "list jobs", may=listed is not None)
     if not listed:
         why = "this user may not list jobs" if listed is None else "the list does not have the job"
         shop.unknown(why, "titles-in-the-list", fact)
