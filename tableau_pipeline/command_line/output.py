@@ -60,7 +60,9 @@ class Output:
 
             def tell(text: str, share: float | None = None) -> None:
                 total = None if share is None else 1
-                shown.update(task, description=text, completed=share or 0, total=total)
+                done = share or 0
+                # Without `refresh`, a text that the next one soon follows is never seen.
+                shown.update(task, description=text, completed=done, total=total, refresh=True)
 
             yield tell
 
