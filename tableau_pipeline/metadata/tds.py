@@ -177,8 +177,11 @@ class Editing(Document):
         for name, formula in formulas.items():
             if formula and local_name(name) not in self.columns:
                 self.add(local_name(name), "real").set("caption", name)
+        # Where fields are before any change: the first hierarchy must not take the next one along.
+        fields = {*self.columns, *self.locals.values()}
         folders = {path: value for path, value in self._changes.items() if path[-1] == "folder"}
-        self._folders = {self._known(path): value or "" for path, value in folders.items()}
+        self._folders = {local: self.folder(local) for local in fields}
+        self._folders |= {self._known(path): value or "" for path, value in folders.items()}
         for path, value in sorted(self._changes.items(), key=lambda each: _turn(each[0])):
             if path[0] == "hierarchy":
                 self._set_hierarchy(path[1], json.loads(value) if value else ())
@@ -273,7 +276,7 @@ class Editing(Document):
         old = [each.text or "" for each in path.iterfind("field")]
         new = [self._local(member) or member for member in members]
         # A field that leaves its folder in this edit takes no hierarchy there.
-        shown = {local: self._folders.get(local, self.folder(local)) for local in [*new, *old]}
+        shown = {local: self._folders.get(local, "") for local in [*new, *old]}
         for each in path.findall("field"):
             path.remove(each)
         # A person's description of it comes after its fields.

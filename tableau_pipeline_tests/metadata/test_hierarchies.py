@@ -108,6 +108,15 @@ STATES = st.builds(
     ],
     is_saved=[False] * 3,
 )
+# A hierarchy leaves a folder, and another one comes that shares a field with it.
+@example(
+    states=[
+        {"place": ("country", "city"), "city": "B"},
+        {"place": ("city", "street"), "route": ("street", "shop")},
+        {"shop": "A"},
+    ],
+    is_saved=[False] * 3,
+)
 @given(states=st.lists(STATES, max_size=6), is_saved=st.lists(st.booleans(), min_size=6))
 @settings(max_examples=60)
 def test_any_declarations_one_after_the_other(states: list[Any], is_saved: list[bool]):
