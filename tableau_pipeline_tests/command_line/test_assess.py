@@ -245,6 +245,7 @@ def test_a_site_without_revisions(sandbox: Sandbox):
     assert "The site keeps no revisions" in orders["unknown"]["revisions"]
 
 
+@pytest.mark.slow
 def test_a_pause(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
     """Prevents: a look that fails, or stands still without a word, as the server is busy."""
     busy = Refuse(status=429, retry_after=1, method="GET", path=REVISIONS, nth=3)
@@ -281,6 +282,7 @@ def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
     assert assess("--max-requests", "9").code == 64
 
 
+@pytest.mark.slow
 def test_a_server_that_fails(sandbox: Sandbox):
     """Prevents: hundreds of requests to a server that is down, or the end of all the look."""
     broken = Refuse(status=500, method="GET", path=REVISIONS, times=None)
@@ -444,6 +446,7 @@ def names_of(sandbox: Sandbox) -> set[str]:
         return names | inside | address | {"Weekday", WEEKDAYS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user", [None, ANN, BOB], ids=["admin", "ann", "bob"])
 def test_redacted(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, user: UserSeed | None):
     """Prevents: a report for outsiders that names what nobody outside may know."""

@@ -63,6 +63,7 @@ def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
     assert morning.sandbox.token_secret not in told.text + told.errors
 
 
+@pytest.mark.slow
 def test_what_the_site_does(morning: World):
     """Prevents: nobody can see why refreshes take another way on this site."""
     with session(morning.sandbox) as site:

@@ -79,6 +79,7 @@ def git(world: World, *args: str) -> None:
     subprocess.run(["git", *who, *args], cwd=world.root, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_base(review: World, caplog: pytest.LogCaptureFixture):
     """Prevents: a merge of which nobody knows what it does to what is published."""
     before = files(review.root)
@@ -169,6 +170,7 @@ def test_another_key(review: World):
     assert "key: it was flights, and with another key it is another data source" in told
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("command", ["plan", "status"])
 def test_queries(review: World, command: str):
     """Prevents: a team with 500 data sources that waits for a query for each of them."""

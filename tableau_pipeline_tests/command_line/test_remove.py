@@ -20,6 +20,7 @@ def published(world: World) -> list[str]:
         return sorted(str(each.name) for each in site.tsc.datasources.all())
 
 
+@pytest.mark.slow
 def test_only_what_the_environment_published_goes(world: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: cleaning up after a pull request that deletes production, or people's work."""
     for key in ("arrivals", "gates"):

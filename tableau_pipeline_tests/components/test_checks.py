@@ -345,6 +345,7 @@ def test_fields_and_their_conflicts(location: Location):
     )
 
 
+@pytest.mark.slow
 def test_conflicts_of_what_is_inherited(location: Location):
     """Prevents: nobody sees that a person's description stands in place of the model's."""
     for text in ("Minutes late", "Hours late"):

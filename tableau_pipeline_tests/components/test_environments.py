@@ -36,6 +36,7 @@ def published(location: Location, name: str) -> dict[str, tuple[str, object, fro
         return {path(each.project_id): (each.luid, each.stamp, each.tags) for each in found if each}
 
 
+@pytest.mark.slow
 def test_environments_never_touch_each_other(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a pull request that moves, renames or changes what production has published."""
     production, staging = "Default", f"{ROOT}/Default"

@@ -213,6 +213,7 @@ def interrupted(location: Location, times: int) -> None:
             store(location, record)
 
 
+@pytest.mark.slow
 def test_checkpoint_is_found_after_60_kills(location: Location, reads: list[int]):
     """Prevents: a refresh that is killed every night for months costs more and more reads."""
     location.publish("busy")
@@ -256,7 +257,7 @@ def newer(record: Record) -> dg.AssetObservation:
 CLAIM = Claim(refresh=7, owner=Owner(run_id="newer"))
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "record", [CLAIM, Recovered(refresh=7, through=6)], ids=["claim", "requests"]
 )
@@ -507,6 +508,7 @@ def test_keep_days_is_for_the_user_to_set(location: Location):
     assert location.stored() == [2]
 
 
+@pytest.mark.slow
 def test_values_of_metadata_stay_while_a_record_names_them(location: Location, tmp_path: Path):
     """Prevents: files of metadata that nobody needs pile up, or one that is needed is gone."""
     location.model()

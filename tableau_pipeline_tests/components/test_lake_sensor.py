@@ -129,6 +129,7 @@ def of_catalog(catalog: str = CATALOG, table: str = "db.orders") -> PublishedDat
     return declared(None, tables={"orders": {"source": source}})
 
 
+@pytest.mark.slow
 def test_a_table_of_a_catalog(location: Location, iceberg: Table):
     """Prevents: a declared table of a catalog that is neither looked at, nor refreshed."""
     iceberg.append(rows_of([1]))

@@ -57,6 +57,7 @@ def on_server(location: Location, site: TableauSite, key: str) -> list[str]:
     return [text.partition(" (tableau-pipeline:")[0] for _, text in found]
 
 
+@pytest.mark.slow
 def test_warnings_while_rows_may_be_old(location: Location):
     """Prevents: analysts trust old rows, are warned for ever, or lose the warnings of others."""
     location.publish("old", declared=SAID)

@@ -133,6 +133,7 @@ def test_what_products_make_is_nobodys_work():
     assert "Lines" in read_metadata(named.encode()).work["captions"]
 
 
+@pytest.mark.slow
 @given(shape=ANY, seed=st.integers(0, 2**32), data=st.data())
 @settings(max_examples=80)
 def test_an_upgrade_of_the_server_changes_nothing(shape: Shape, seed: int, data: st.DataObject):

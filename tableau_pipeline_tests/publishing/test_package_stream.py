@@ -46,6 +46,7 @@ def pieces(content: bytes, size: int) -> Iterator[bytes]:
         yield content[at : at + size]
 
 
+@pytest.mark.slow
 @given(
     before=st.integers(0, 3),
     size=st.integers(1, 5000),

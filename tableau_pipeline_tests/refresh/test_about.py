@@ -255,6 +255,7 @@ def test_values_that_cannot_be_stored(new_pipeline: NewPipeline):
     assert said(pipeline)["description"].startswith("Flights of a year")
 
 
+@pytest.mark.slow
 def test_owner_after_an_interruption(new_pipeline: NewPipeline):
     """Prevents: who publishes for a pipeline that is killed then owns the data source for ever."""
     pipeline = new_pipeline(owner="ann")
@@ -282,6 +283,7 @@ def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
     assert pipeline.run().decision == "no change"
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["outcome", "ask"])
 def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: str):
     """Prevents: a process that ends right after a publish takes a data source from its owner."""

@@ -112,7 +112,7 @@ def happens(pipeline: Pipeline, what: str) -> None:
             site.tag(luid, [f"{INSTANCE_TAG_PREFIX}elsewhere"])
 
 
-@pytest.mark.few_variants(4)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("what", "finding", "notes"),
     [
@@ -141,6 +141,7 @@ def test_what_has_happened_since_is_told(
     assert [part for part in notes if part not in found.note] == []
 
 
+@pytest.mark.slow
 def test_a_running_refresh_is_not_judged(published: Pipeline):
     """Prevents: half a refresh that is taken for drift; new rows that look wrong since the audit
     knows the old checkpoint only."""
@@ -244,6 +245,7 @@ def test_other_columns(pipeline: Pipeline):
     assert (found.is_equal, found.both) == (True, 8)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("schema", ["Extract", "public"])
 def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: str):
     """Prevents: whoever is about to take over a data source cannot see what will be replaced."""
@@ -273,6 +275,7 @@ def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: 
     assert look(pipeline)[1].only_model == 6
 
 
+@pytest.mark.slow
 def test_several_tables(star: Pipeline):
     """Prevents: a difference in a dimension that is reported of the facts, or of none."""
     facts, dimension = star.declaration.tables

@@ -137,6 +137,7 @@ def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeli
     assert_at_rest(pipeline, carrier="Airline")
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("others", [False, True], ids=["same columns", "other columns"])
 def test_adoption_merges(pipeline: Pipeline, *, others: bool):
     """Prevents: the work of the person whose data source is adopted is gone or in the way."""
@@ -164,6 +165,7 @@ def test_a_server_without_mode_replace(new_pipeline: Callable[..., Pipeline]):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 def test_a_table_that_went_in_a_publish_nobody_knows_of(new_pipeline: Callable[..., Pipeline]):
     """Prevents: there, a refresh that was killed as it dropped a table leaves a dead end."""
     edges = (*STAR, Relationship("flights", "carriers", STAR[0].on))
@@ -250,7 +252,7 @@ def test_metadata_alone(pipeline: Pipeline):
     assert_at_rest(pipeline, delay="Delay")
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["publish", "intent", "job", "outcome", "closing"])
 def test_interrupted(pipeline: Pipeline, step: str):
     """Prevents: an interrupted publish of metadata is forgotten: what it set is taken for the
@@ -295,6 +297,7 @@ def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
     assert_at_rest(pipeline, delay="Delay", carrier="Line")
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("after", ["a failure", "a crash", "an unknown outcome"])
 def test_they_come_back_where_replace_drops_them(new_pipeline: Callable[..., Pipeline], after: str):
     """Prevents: declared metadata that a server drops is taken for removed by people, and stays

@@ -118,6 +118,7 @@ def test_lookback(
     assert ships(pipeline, late) == RowCounts(deleted=affected, inserted=affected + 1)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("names", [("id", "h"), ("old", "new")])
 def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
     """Prevents: rows that share a part of their key are mixed up, or a name is taken for ours."""

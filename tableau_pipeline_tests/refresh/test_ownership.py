@@ -249,6 +249,7 @@ def test_tag_of_a_key_that_begins_alike(new_pipeline: Callable[..., Pipeline]):
     assert one.run().decision == "publish (create)"
 
 
+@pytest.mark.slow
 def test_another_key_of_this_deployment_is_left_alone(pipeline: Pipeline):
     """Prevents: two declarations with one name replace each other in turns: 10, 25, 10, 25 rows."""
     pipeline.run()

@@ -113,6 +113,7 @@ def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
     assert ships(windows).whole
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("type_", "written", "is_update"),
     [
@@ -203,7 +204,7 @@ def published(pipeline: Pipeline, *, after: int = 0) -> int:
     return report.checkpoint.tables["flights"].content.rows
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_window_over_a_model_that_stands_still(pipeline: Pipeline, policy: Policy):
     """Prevents: rows stay for ever once nothing new comes, those without a day go with them, or

@@ -121,6 +121,7 @@ SIZES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_sizes_and_limits(pipeline: Pipeline):
     """Prevents: a file that updates let grow without end, one that is never updated, or a payload
     that the server turns down."""
@@ -139,6 +140,7 @@ def test_sizes_and_limits(pipeline: Pipeline):
     assert "1 updates since the last full publish" in pipeline.decide()
 
 
+@pytest.mark.slow
 def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
     """Prevents: an analyst's calculated field stops all refreshes, or is dropped by one that was
     to accept something else."""
@@ -210,6 +212,7 @@ def shrinks(pipeline: Pipeline, *parts: str) -> None:
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
     """Prevents: an adoption replaces many rows of another user by our few, unasked."""
     other_users.publishes(pipeline, flights(100))

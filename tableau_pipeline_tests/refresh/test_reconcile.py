@@ -161,6 +161,7 @@ def watched(
     return pipeline.run(around={"around_server": Counting, "sleep": lambda _: None}), asked
 
 
+@pytest.mark.slow
 def test_the_file_decides_where_it_may_be_read(pipeline: Pipeline):
     """Prevents: a red run, or a green one, by counts that a filter or a damaged file explains; a
     cache of the server that fails a refresh, or makes it download the file."""
@@ -205,6 +206,7 @@ class Mute(Proxy):
         raise RefreshError("the site's budget of queries is spent")
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("now", ["it answers", "larger max_mb", "rows are lost"])
 def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
     """Prevents: one failure of the server's counting, or a small max_mb, and nothing is compared

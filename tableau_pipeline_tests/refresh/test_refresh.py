@@ -105,6 +105,7 @@ def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCapture
 DECISIONS = {"nothing changed": "no change", "update": "update", "publish": "publish (replace)"}
 
 
+@pytest.mark.slow
 def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     """Prevents: a refresh that takes more of the site's budgets than somebody has planned with."""
     log = "tableau_sandbox.requests"

@@ -56,6 +56,7 @@ def assert_at_rest(pipeline: Pipeline) -> None:
     assert (report.decision, report.warnings) == ("no change", ())
 
 
+@pytest.mark.slow
 def test_another_update_is_under_way(pipeline: Pipeline):
     """Prevents: a refresh that meets another's update fails without telling what to do."""
     pipeline.policy(Diff(("flight_id",)))
@@ -93,6 +94,7 @@ REPLACES = {
 }
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(("on", "failing"), REPLACES.values(), ids=REPLACES)
 def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failing: int):
     """Prevents: no refresh ends well after the first, or people's fields go with it."""
@@ -116,6 +118,7 @@ def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failin
 HIDDEN = ["administrators", "session-lost"]
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("access", HIDDEN)
 def test_jobs_for_administrators_only(
     new_pipeline: New, caplog: pytest.LogCaptureFixture, access: str
@@ -150,6 +153,7 @@ def killed_while_it_waits(seconds: float) -> None:
     raise KilledError
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("is_update", [False, True])
 def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
     """Prevents: a queued job passes for a failed one, and its old rows overwrite newer ones."""
@@ -173,6 +177,7 @@ def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_hidden_job_that_never_shows(new_pipeline: New):
     """Prevents: each run waits for hours where a job fails that nobody may ask for."""
     pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
@@ -188,6 +193,7 @@ def test_hidden_job_that_never_shows(new_pipeline: New):
     assert pipeline.run().decision == "no change"
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("stamps", ["at-once", "never"])
 def test_jobs_that_are_gone_at_once(new_pipeline: New, stamps: str):
     """Prevents: each refresh fails, or publishes everything again, where jobs are cleaned up."""
@@ -200,6 +206,7 @@ def test_jobs_that_are_gone_at_once(new_pipeline: New, stamps: str):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 def test_jobs_without_titles(new_pipeline: New):
     """Prevents: after a lost answer, a queued publish overwrites what came after it."""
     pipeline = new_pipeline(on={"job_titles": False}, **WHOLE)
@@ -246,6 +253,7 @@ def test_words_of_jobs_are_learnt(new_pipeline: New):
     assert set(facts(pipeline).job_words.values()) == {"publish", "update"}
 
 
+@pytest.mark.slow
 def test_large_package_without_extract(new_pipeline: New, caplog: pytest.LogCaptureFixture):
     """Prevents: the data source of 17 MB whose metadata are packed with its rows is never read."""
     pipeline = new_pipeline(on={"download_without_extract": "tdsx-with-data"})
@@ -273,6 +281,7 @@ def test_lists_that_lag_behind(new_pipeline: New):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFixture):
     """Prevents: each change of a data source of another owner fails, and nothing says why."""
     on = {"job_access": "own-jobs"}
@@ -312,6 +321,7 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_several_tables_in_a_bare_file(new_pipeline: New):
     """Prevents: a star is never published where a server takes no bare file of several tables."""
     on = {"several_tables": "refused"}
@@ -342,6 +352,7 @@ def test_name_that_is_taken_meanwhile(pipeline: Pipeline):
     assert published_rows(pipeline.eyes, str(item.id)).num_rows == 3
 
 
+@pytest.mark.slow
 def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
     """Prevents: whoever may not list jobs waits for hours after each lost answer."""
     on = {"job_access": "own-jobs", "repeated_request": "conflict"}
@@ -361,6 +372,7 @@ def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
         too_early(pipeline)
 
 
+@pytest.mark.slow
 def test_what_one_data_source_shows_of_a_site(new_pipeline: New):
     """Prevents: each of forty data sources finds out by itself what updates do here."""
     on = {"update_revisions": True}

@@ -75,6 +75,7 @@ def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, storage
     assert found.count() == 0
 
 
+@pytest.mark.few_variants(1)
 def test_a_failed_write_leaves_nothing(spark: SparkSession, storage: Storage) -> None:
     """Prevents half a model that looks like a whole one, and garbage after each failure."""
     snapshots = SnapshotStore(storage)

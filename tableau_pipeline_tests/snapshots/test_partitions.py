@@ -93,6 +93,7 @@ def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path:
     assert parts.fingerprint == whole.fingerprint
 
 
+@pytest.mark.slow
 def test_partitions_that_no_longer_belong_go_with_the_next_write(
     spark: SparkSession, tmp_path: Path
 ):

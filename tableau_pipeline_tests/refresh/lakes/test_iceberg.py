@@ -53,6 +53,7 @@ def lake(pipeline: Pipeline, catalog: SqlCatalog) -> HadoopTable:
     return made
 
 
+@pytest.mark.slow
 def test_a_hint_that_lags(pipeline: Pipeline, lake: HadoopTable):
     """Prevents: no change for ever, because a hint names an old version."""
     lake.append(rows_of([2]), hint=1)
@@ -356,7 +357,7 @@ def test_files_without_field_ids(pipeline: Pipeline, catalog: SqlCatalog):
 ROWS = values_of_all_types().drop_columns(["tiny", "small"])
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ROWS.schema.names[1:])
 def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatalog, column: str):
     """Prevents: NULL in place of the value that only the path of a Hive table's file had."""

@@ -278,7 +278,7 @@ def write_iceberg(rows: pa.Table, by: Sequence[str], folder: Path, catalog: SqlC
     return in_catalog(made), lambda: made.scan().to_arrow()
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_", "write"), [("delta", write_delta), ("iceberg", write_iceberg)])
 def test_types_and_partitions(
     pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path, format_: Any, write: Callable
@@ -332,6 +332,7 @@ def test_columns_that_are_refused(
     refused(pipeline.run, why)
 
 
+@pytest.mark.slow
 def test_instants_in_a_zone(pipeline: Pipeline, tmp_path: Path):
     """Prevents: a declared zone that shifts no instant of a lake, or keeps updates from it."""
     lake, winter = tmp_path / "lake", datetime(2024, 1, 1, 12, tzinfo=UTC)
