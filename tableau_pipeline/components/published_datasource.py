@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,8 +10,10 @@ from inspect import isclass
 from pathlib import Path
 from string import Template
 from typing import Any, Self
+from unicodedata import normalize
 
 import dagster as dg
+import yaml
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster.components.core.decl import ComponentLoaderDecl
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -358,16 +361,41 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
         """Write the file. The folder's name becomes the name of data source, table and model.
 
         Raises:
-            ValueError: a `defs.yaml` already exists.
+            ValueError: a `defs.yaml` already exists, or no asset key can be made of the name.
         """
         file = request.target_path / "defs.yaml"
         if file.exists():
             raise ValueError(f"{file} already exists: choose another name, or remove it")
-        title = re.sub(r"[^A-Za-z0-9]+", " ", request.target_path.name).strip().title()
-        name = asset_key_of(title)
+        names = _names(request.target_path.name)
         template = Template(_TEMPLATE.read_text("utf-8"))
         request.target_path.mkdir(parents=True, exist_ok=True)
-        file.write_text(template.substitute(name=name, title=title), "utf-8")
+        file.write_text(template.substitute(names), "utf-8")
+
+
+def _names(folder: str) -> dict[str, str]:
+    """What a folder's name becomes in the template, as YAML: `2024` and `on` would be no texts."""
+    title = re.sub(r"[\W_]+", " ", folder).strip().title()
+    # Asset keys are of ASCII alone: "Über" becomes "uber".
+    ascii_title = normalize("NFKD", title).encode("ascii", "ignore").decode()
+    key = asset_key_of(ascii_title.strip())
+    if not key:
+        raise ValueError(
+            f'"{folder}" has no letter from A to Z and no digit, of which asset keys are made: '
+            "choose another folder, and then set `name` in its defs.yaml as you like"
+        )
+    # A model is a Python function, whose name begins with no digit.
+    model = f"{key}_rows" if key.isidentifier() else f"rows_of_{key}"
+    is_derived = asset_key_of(title) == key
+    return {
+        "title": _as_yaml(title),
+        "key": f"# key: {key}" if is_derived else f"key: {_as_yaml(key)}",
+        "table": _as_yaml(key),
+        "model": model,
+    }
+
+
+def _as_yaml(text: str) -> str:
+    return yaml.safe_dump(text, allow_unicode=True, width=math.inf).removesuffix("...\n").strip()
 
 
 @dg.scaffold_with(PublishedDatasourceScaffolder)

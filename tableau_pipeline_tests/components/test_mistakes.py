@@ -264,17 +264,38 @@ def test_other_errors_keep_their_cause(project: Project):
         load_definitions(project.package)
 
 
-@pytest.mark.parametrize("folder", ["my_sales", "My-Sales (2)"])
-def test_a_scaffold_of_any_name(tmp_path: Path, folder: str):
-    """Prevents: a key that nobody can guess, or a model whose name Python does not allow."""
+@pytest.mark.parametrize(
+    ("folder", "name", "key"),
+    [
+        ("my_sales", "My Sales", "my_sales"),
+        ("My-Sales (2)", "My Sales 2", "my_sales_2"),
+        ("2024", "2024", "2024"),
+        ("on", "On", "on"),
+        ("null", "Null", "null"),
+        ("über", "Über", "uber"),
+        ("売上 2024", "売上 2024", "2024"),
+    ],
+)
+def test_a_scaffold_of_any_name(tmp_path: Path, folder: str, name: str, key: str):
+    """Prevents: a key that nobody can guess, YAML that is no text, or a model whose name Python
+    does not allow."""
     target = tmp_path / folder
     PublishedDatasourceScaffolder().scaffold(scaffolding(target, tmp_path))
     text = (target / "defs.yaml").read_text("utf-8")
     declared = PublishedDatasource.from_attributes_dict(
         attributes=list(yaml.safe_load_all(text))[1]["attributes"]
     )
-    assert f"# key: {declared.key}\n" in text
+    assert (declared.name, declared.key) == (name, key)
+    assert [table.name for table in declared.tables] == [key]
+    assert re.search(rf"^  (# )?key: '?{key}'?$", text, re.MULTILINE)
     assert all(model.isidentifier() for model in declared.models)
+
+
+def test_a_scaffold_without_a_key(tmp_path: Path):
+    """Prevents: a declaration whose asset key is "_"."""
+    with pytest.raises(ValueError, match="has no letter from A to Z and no digit"):
+        PublishedDatasourceScaffolder().scaffold(scaffolding(tmp_path / "売上", tmp_path))
+    assert not (tmp_path / "売上").exists()
 
 
 # What is changed of a declaration, the key of the mistake, and what is said of it. How files and
