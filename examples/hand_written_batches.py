@@ -3,6 +3,7 @@
 from uuid import uuid4
 
 import dagster as dg
+import tableauserverclient as TSC
 from tableauhyperapi import CreateMode
 
 from tableau_pipeline.actions.batch import Batch, Delete, Upsert, source, target
@@ -29,7 +30,7 @@ def forget_a_customer(
 
 @dg.asset(pool="tableau")
 def counted_stock(tableau: TableauServerResource, hyper: HyperResource) -> None:
-    """Brings last night's count into the data source "Stock", which another team publishes."""
+    """Brings last night's count into the data source "Stock, EU", which another team publishes."""
     payload = data_dir() / "counted_stock.hyper"
     with hyper.connect(payload, CreateMode.CREATE_AND_REPLACE) as connection:
         connection.execute_command('CREATE TABLE counted ("article" BIGINT, "pieces" INTEGER)')
@@ -37,7 +38,7 @@ def counted_stock(tableau: TableauServerResource, hyper: HyperResource) -> None:
     same = target("article") == source("article")
     batch = Batch([Upsert(target="Extract", source="counted", where=same)])
     with tableau.session() as site:
-        (stock,) = site.tsc.datasources.filter(name="Stock")
+        (stock,) = (each for each in TSC.Pager(site.tsc.datasources) if each.name == "Stock, EU")
         site.tsc.datasources.populate_connections(stock)
         job_id = site.update(
             str(stock.id),

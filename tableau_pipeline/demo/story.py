@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import tableauserverclient as TSC
 
 from tableau_pipeline.command_line.output import LogLines, Output
 from tableau_pipeline.components import PublishedDatasource
@@ -75,8 +76,9 @@ class Line:
 def from_the_start() -> None:
     """Remove what an earlier run of the demo published: the first publish would be an update."""
     with dg.build_resources(resources_from_env()) as found, found.tableau.session() as site:
-        for each in datasources():
-            for published in site.tsc.datasources.filter(name=each.name):
+        names = {each.name for each in datasources()}
+        for published in [*TSC.Pager(site.tsc.datasources)]:
+            if published.name in names:
                 site.tsc.datasources.delete(str(published.id))
 
 

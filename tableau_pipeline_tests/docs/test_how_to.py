@@ -118,7 +118,7 @@ def site(
 
 def published(site: TableauSite, name: str) -> dict[Any, Any]:
     """The rows of a data source of one table and two columns."""
-    (item,) = site.tsc.datasources.filter(name=name)
+    (item,) = (each for each in TSC.Pager(site.tsc.datasources) if each.name == name)
     keys, values = (column.to_pylist() for column in published_rows(site, str(item.id)).columns)
     return dict(zip(keys, values, strict=True))
 
@@ -176,19 +176,33 @@ def test_declared_data_source(site: TableauSite, tmp_path: Path):
 
 def test_other_data_source(site: TableauSite, tmp_path: Path):
     # Prevents: an example that fails, or that changes other rows than those that it names.
-    file = tmp_path / "Stock.hyper"
-    _stock(file)
-    project = site.project("Default", create=False)
-    item = TSC.DatasourceItem(project, name="Stock")
-    site.tsc.datasources.publish(item, file, mode=TSC.Server.PublishMode.CreateNew)
+    _publish(site, "Stock, EU", tmp_path)
     with dg.DagsterInstance.ephemeral() as instance:
         data_dir().mkdir()
         materialize(runpy.run_path(str(EXAMPLE))["counted_stock"], instance)
-    assert published(site, "Stock") == {17: 3, 18: 5, 99: 8}
+    assert published(site, "Stock, EU") == {17: 3, 18: 5, 99: 8}
+
+
+@pytest.mark.parametrize("name", ["Stock, EU", "name:eq:x", "Lager & Büro"])
+def test_published_rows(site: TableauSite, tmp_path: Path, name: str):
+    """Prevents: a page whose code fails for a name that is not as simple as that of its example."""
+    _publish(site, name, tmp_path)
+    _publish(site, "x", tmp_path)
+    (code,) = page("how-to/published-rows.md").whole.blocks("python")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["published_rows"](name).to_pydict() == {"article": [17, 18], "pieces": [9, 5]}
+
+
+def _publish(site: TableauSite, name: str, folder: Path) -> None:
+    file = folder / "Stock.hyper"
+    _stock(file)
+    item = TSC.DatasourceItem(site.project("Default", create=False), name=name)
+    site.tsc.datasources.publish(item, file, mode=TSC.Server.PublishMode.CreateNew)
 
 
 def _stock(file: Path) -> None:
-    with connect(hyper_process(), file, CreateMode.CREATE) as connection:
+    with connect(hyper_process(), file, CreateMode.CREATE_AND_REPLACE) as connection:
         connection.execute_command('CREATE SCHEMA "Extract"')
         connection.execute_command(f"CREATE TABLE {EXTRACT} (article BIGINT, pieces INTEGER)")
         connection.execute_command(f"INSERT INTO {EXTRACT} VALUES (17, 9), (18, 5)")
