@@ -32,6 +32,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
 from tableau_pipeline.keys import guess
 from tableau_pipeline.resources import SnapshotIOManager
+from tableau_pipeline.resources.snapshots import unsupported
 
 _LISTED = 10
 _LOG = logging.getLogger(__name__)
@@ -121,10 +122,11 @@ def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> It
 
 
 def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
-    """Report models that no asset makes, or whose IO manager stores no snapshots."""
+    """Report models that no asset makes, or that cannot be stored as snapshots."""
     models = _other_assets(definitions)
     listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
     snapshots, pickled = _snapshots(definitions), {*_pickled(definitions)}
+    problems = {key: unsupported(each.partitions_def) for key, each, _ in _frames(definitions)}
     for each in datasources:
         for keys, model in each.models:
             # A stored snapshot shows that another code location makes the model.
@@ -140,6 +142,9 @@ def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> I
                     "whose asset has Dagster's own IO manager, which stores no snapshots: set "
                     'io_manager_key="snapshots" in its @dg.asset'
                 )
+            elif problem := problems.get(model):
+                named = f'"{each.component.name}" publishes the model "{model}"'
+                yield f"{each.at(*keys)}: {named}; {problem}"
 
 
 def _schedules(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
@@ -263,17 +268,26 @@ def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
 def _pickled(definitions: dg.Definitions) -> Iterator[str]:
     """Yield assets that return a DataFrame to Dagster's own IO manager, which cannot store it."""
     default = "io_manager"
+    for key, asset, io_manager in _frames(definitions):
+        given = {**(definitions.resources or {}), **asset.resource_defs}
+        if io_manager == default and default not in given:
+            yield key
+
+
+def _frames(definitions: dg.Definitions) -> Iterator[tuple[str, dg.AssetsDefinition, str]]:
+    """Yield the keys of assets that return a DataFrame, who makes them, and their IO manager.
+
+    An asset without this type may store its snapshots itself.
+    """
     for asset in definitions.assets or ():
-        is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
-        if not is_made or default in {**(definitions.resources or {}), **asset.resource_defs}:
+        if not (isinstance(asset, dg.AssetsDefinition) and asset.is_materializable):
             continue
         for key in asset.keys:
             name = asset.get_output_name_for_asset_key(key)
             output, _ = asset.node_def.resolve_output_to_origin(name, None)
             type_ = output.dagster_type.typing_type
-            # An asset without this type may store its snapshots itself.
-            if output.io_manager_key == default and DataFrame in (type_, *get_args(type_)):
-                yield key.to_user_string()
+            if DataFrame in (type_, *get_args(type_)):
+                yield key.to_user_string(), asset, output.io_manager_key
 
 
 _YAML = MappingProxyType(

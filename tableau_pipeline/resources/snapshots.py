@@ -113,6 +113,19 @@ def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Pa
     return lambda part: True
 
 
+def unsupported(definition: dg.PartitionsDefinition | None) -> str:
+    """Return what to do about partitions that snapshots do not have; "" if they have such."""
+    if definition is None or isinstance(
+        definition, dg.StaticPartitionsDefinition | dg.TimeWindowPartitionsDefinition
+    ):
+        return ""
+    return (
+        f"its partitions are those of a {type(definition).__name__}, which snapshots do not have: "
+        "partition it by time windows or by a fixed list of keys, and let all else be columns; or "
+        "leave it whole"
+    )
+
+
 def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part], bool]:
     with dg.partition_loading_context(effective_dt=_LATER):
         first = definition.get_first_partition_window()
@@ -227,6 +240,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         asset_key, run_id = context.asset_key.to_user_string(), context.run_id
         if not context.has_asset_partitions:
             return write_snapshot(rows, self.store, asset_key=asset_key, run_id=run_id)
+        if problem := unsupported(context.asset_partitions_def):
+            raise RefusedError(f'Model "{asset_key}": {problem}')
         expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
         if not isinstance(expression, str):
             raise dg.Failure(
@@ -273,12 +288,7 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
             key: Span(start=window.start, end=window.end, zone=str(window.start.tzinfo))
             for key, window in windows.items()
         }
-    if isinstance(definition, dg.StaticPartitionsDefinition):
-        return list(keys)
-    raise dg.Failure(
-        f'Model "{context.asset_key.to_user_string()}": {type(definition).__name__} is not '
-        "supported; partition it by time windows or by a fixed list of keys."
-    )
+    return list(keys)
 
 
 def _report(context: dg.OutputContext, written: Snapshot) -> None:

@@ -461,6 +461,30 @@ def test_by_another_io_manager(project: Project, returned: str):
     )
 
 
+@pytest.mark.parametrize(
+    "definition",
+    [
+        'dg.DynamicPartitionsDefinition(name="shops")',
+        'dg.MultiPartitionsDefinition({"day": dg.DailyPartitionsDefinition("2026-01-01"), '
+        '"shop": dg.StaticPartitionsDefinition(["a"])})',
+    ],
+)
+def test_partitions_that_snapshots_do_not_have(project: Project, definition: str):
+    """Prevents: hours of Spark, and then a refusal that was certain when the location loaded."""
+    kind = definition.split("(")[0].removeprefix("dg.")
+    key = f'asset(io_manager_key="snapshots", partitions_def={definition})'
+    project.write("models.py", ASSET.replace("asset", key))
+    project.add_pipeline()
+    file = project.write("shop/defs.yaml", SHOP)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    assert str(raised.value) == (
+        f'{file}:6: attributes.tables.sold.model: "Shop" publishes the model "orders"; its '
+        f"partitions are those of a {kind}, which snapshots do not have: partition it by time "
+        "windows or by a fixed list of keys, and let all else be columns; or leave it whole"
+    )
+
+
 @pytest.mark.parametrize("models", STORED.values(), ids=STORED)
 def test_as_snapshots(project: Project, models: str):
     """Prevents: a location that no longer loads although its models have snapshots."""
