@@ -14,7 +14,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, time, timedelta
-from math import ceil
+from math import gcd
 from operator import attrgetter
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -158,8 +158,6 @@ def _with_partition(
         key: [edge.astimezone(ZoneInfo(zone)) for edge in (span.start, span.end)]
         for key, span in partitions.items()
     }
-    # A lookup by day has a row for each day; one by minute, on which all of Dagster's windows
-    # begin, has 1,440 times as many.
     by_day = all(_begins_a_day(edge) for each in edges.values() for edge in each)
     # The session's own zone is UTC.
     if isinstance(type_, T.TimestampType):
@@ -171,12 +169,16 @@ def _with_partition(
     else:
         wanted = "a date or a timestamp" if by_day else "a timestamp, not a date"
         raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {wanted}")
-    steps = [(each, key) for key, span in edges.items() for each in _steps(*span, by_day=by_day)]
     # A join on equality: comparing each row with each span would cost their product.
-    lookup = frame.sparkSession.createDataFrame(
-        steps, f"__moment {'DATE' if by_day else 'TIMESTAMP'}, {PARTITION} STRING"
-    )
-    moment = moment.cast("date") if by_day else F.date_trunc("minute", moment)
+    if by_day:
+        type_, steps, moment = "DATE", _days(edges), moment.cast("date")
+    else:
+        seconds = {key: [int(edge.timestamp()) for edge in each] for key, each in edges.items()}
+        first, length = longest_step(seconds.values())
+        type_, steps = "BIGINT", _steps(seconds, length)
+        at = F.unix_seconds(moment)
+        moment = at - F.pmod(at - F.lit(first), F.lit(length))
+    lookup = frame.sparkSession.createDataFrame(steps, f"__moment {type_}, {PARTITION} STRING")
     placed = frame.withColumn("__moment", moment)
     return placed.join(F.broadcast(lookup), "__moment", "left").drop("__moment")
 
@@ -187,14 +189,25 @@ def _begins_a_day(moment: datetime) -> bool:
     return midnight.astimezone(UTC) == moment.astimezone(UTC)
 
 
-def _steps(start: datetime, end: datetime, *, by_day: bool) -> list[date] | list[datetime]:
-    if by_day:
-        days = (end.date() - start.date()).days
-        return [start.date() + timedelta(days=number) for number in range(days)]
-    # Steps in local time would repeat or skip an hour when the clocks change.
-    first, minute = start.astimezone(UTC), timedelta(minutes=1)
-    number = ceil((end.astimezone(UTC) - first) / minute)
-    return [first + each * minute for each in range(number)]
+def _days(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[date, str]]:
+    return [
+        (start.date() + timedelta(days=number), key)
+        for key, (start, end) in edges.items()
+        for number in range((end.date() - start.date()).days)
+    ]
+
+
+def longest_step(spans: Iterable[Sequence[int]]) -> tuple[int, int]:
+    """Return a beginning and a length, in seconds, of steps that all spans consist of.
+
+    So a lookup has a row for each hour of hourly partitions, not one for each minute.
+    """
+    edges = [edge for span in spans for edge in span]
+    return edges[0], gcd(*(edge - edges[0] for edge in edges))
+
+
+def _steps(spans: Mapping[str, Sequence[int]], length: int) -> list[tuple[int, str]]:
+    return [(at, key) for key, span in spans.items() for at in range(*span, length)]
 
 
 _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)

@@ -17,7 +17,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.snapshots import SnapshotIOManager, partition_filter
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import UnstorableError, write_partitions
+from tableau_pipeline.snapshots.write import UnstorableError, longest_step, write_partitions
 from tableau_pipeline_tests.snapshots.support import newest, rows
 from tableau_pipeline_tests.snapshots.support import store as store_whole
 from tableau_pipeline_tests.snapshots.support import store_partitions as store
@@ -56,6 +56,39 @@ def test_days_begin_at_midnight_of_the_partitions_zone(
     frame = frame.selectExpr(f"CAST(text AS {type_}) AS at")
     snapshots = store(frame, tmp_path, "at", daily("2026-03-28", 2))
     assert rows(snapshots) == {"2026-03-28": 1, "2026-03-29": 2}
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [
+        ("Australia/Lord_Howe", "2026-10-04"),
+        ("Europe/Paris", "2026-10-25"),
+        ("Asia/Kathmandu", "1969-12-31"),
+    ],
+)
+def test_hours(spark: SparkSession, tmp_path: Path, zone: str, day: str):
+    """Prevents: rows in the hour before or after, where clocks change or are not at whole hours."""
+    first = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    edges = [first + timedelta(hours=number) for number in range(26)]
+    spans = {f"{a:%d %H}": Span(start=a, end=b, zone=zone) for a, b in pairwise(edges)}
+    near = [timedelta(0), timedelta(microseconds=1), timedelta(hours=1, microseconds=-1)]
+    moments = [(edge + each, f"{edge:%d %H}") for edge in edges[:-1] for each in near]
+    frame = spark.createDataFrame(moments, "at TIMESTAMP, hour STRING")
+    found = read_frame(spark, store(frame, tmp_path, "at", spans)).groupBy("hour").count()
+    assert {row.hour: row["count"] for row in found.collect()} == dict.fromkeys(spans, len(near))
+    parts = newest(tmp_path).by_partition()
+    for key in [*spans][:3]:
+        assert [row.hour for row in read_frame(spark, parts[key]).collect()] == [key] * len(near)
+
+
+def test_the_lookup_of_three_years_of_hours():
+    """Prevents: 1.6 million rows, one for each minute, in memory before Spark begins."""
+    hours = dg.HourlyPartitionsDefinition("2023-01-01-00:00", timezone="Europe/Paris")
+    keys = hours.get_partition_keys(current_time=datetime(2026, 1, 1, tzinfo=UTC))
+    windows = hours.time_windows_for_partition_keys(frozenset(keys), validate=False)
+    spans = [(int(each.start.timestamp()), int(each.end.timestamp())) for each in windows]
+    assert longest_step(spans)[1] == 3600
 
 
 def test_a_day_without_a_midnight(spark: SparkSession, tmp_path: Path):
