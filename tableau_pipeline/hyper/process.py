@@ -13,6 +13,8 @@ from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess
 
 from tableau_pipeline.errors import RefusedError
 
+# With 16 MiB, hyperd cannot sort 200,000 short texts.
+_LEAST = 32 * 2**20
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -25,12 +27,16 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
         root: the folder with `proc` and `sys`.
 
     Raises:
-        RefusedError: the setting is neither; the message names it.
+        RefusedError: the setting is neither, or too little; the message names it.
     """
     amount = re.fullmatch(r"(\d+)\s*([kmgt])b?", setting.strip().lower())
     share = re.fullmatch(r"(\d+)\s*%", setting.strip())
-    if amount and int(amount[1]):
-        return int(amount[1]) * _UNITS[amount[2]]
+    if amount and (memory := int(amount[1]) * _UNITS[amount[2]]):
+        if memory < _LEAST:
+            raise RefusedError(
+                f"A memory limit of {setting!r} is too little for hyperd: name 32m or more."
+            )
+        return memory
     if share and 0 < int(share[1]) <= 100:
         # The memory of the machine, or of the container or control group if that is less.
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -77,7 +77,7 @@ V1 = "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n"
 
 @pytest.mark.parametrize(
     ("setting", "limit"),
-    [("4g", 4 * 2**30), ("512m", 512 * 2**20), ("1 GB", 2**30), ("64kb", 2**16)],
+    [("4g", 4 * 2**30), ("512m", 512 * 2**20), ("1 GB", 2**30), ("65536kb", 2**26)],
 )
 def test_amounts(setting: str, limit: int):
     """Prevents: a limit of another size than the one that was set."""
@@ -88,6 +88,13 @@ def test_amounts(setting: str, limit: int):
 def test_what_is_no_limit(setting: str):
     """Prevents: a mistyped limit that is ignored, or shown by hyperd in words of its own."""
     with pytest.raises(RefusedError, match=r"is no memory limit: name an amount such as \"4g\""):
+        limit_in_bytes(setting)
+
+
+@pytest.mark.parametrize("setting", ["100k", "31m"])
+def test_too_little(setting: str):
+    """Prevents: hyperd told to use no memory at all, and errors of its own at each refresh."""
+    with pytest.raises(RefusedError, match=f"'{setting}' is too little for hyperd: name 32m or"):
         limit_in_bytes(setting)
 
 
