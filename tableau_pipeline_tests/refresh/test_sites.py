@@ -115,6 +115,17 @@ def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failin
     assert_at_rest(other)
 
 
+def test_server_without_updates(new_pipeline: New):
+    """Prevents: a delta built for nothing at each change, and "a limit of 0.00 MB"."""
+    pipeline = new_pipeline(on={"rest_version": "3.11", "product_version": "2021.1.0"})
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    report = changes(pipeline, 9)
+    assert report.decision == "publish (replace)"
+    assert "the server has no data updates" in str(report.plan and report.plan.reason)
+    assert_at_rest(pipeline)
+
+
 HIDDEN = ["administrators", "session-lost"]
 
 
