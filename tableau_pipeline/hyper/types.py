@@ -168,7 +168,7 @@ def file_version(columns: Iterable[Column]) -> int:
 def _find(type_: str) -> tuple[str, str] | None:
     """Return the SQL type of a Spark type, and its family."""
     for spark, hyper, family in _RULES:
-        if match := re.fullmatch(spark, type_, re.IGNORECASE):
+        if match := re.fullmatch(spark, type_, re.IGNORECASE | re.DOTALL):
             return hyper.format(*match.groups()), family
     return None
 

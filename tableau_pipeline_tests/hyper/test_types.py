@@ -172,6 +172,8 @@ NESTED = {
         "struct(CAST(NULL AS INT) AS a, timestamp'2024-03-31 01:00:00.000001 UTC' AS b)",
         {"a": None, "b": "2024-03-31T01:00:00.000001Z"},
     ),
+    # The name of a field may hold any character.
+    "struct<line\nbreak:int>": ("named_struct('line\\nbreak', 7)", {"line\nbreak": 7}),
     "variant": ("""parse_json('{"k": [1, "x"]}')""", {"k": [1, "x"]}),
 }
 
