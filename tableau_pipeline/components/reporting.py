@@ -429,10 +429,17 @@ def dry_run_observation(declaration: Declaration, report: Report) -> dg.AssetObs
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
+_LONGEST_TAG = 63
+
+
 def run_tag(key: str) -> str:
     """Return the run tag that has the decision on a data source, to find its runs by."""
-    # Dagster allows one slash and 63 characters in a tag key.
-    return f"tableau/{key.replace('/', '.')[:63]}"
+    # Dagster allows one slash and 63 characters in a tag key. A digest tells keys apart that are
+    # longer, or equal but for a slash.
+    text = key.replace("/", ".")
+    if len(text) > _LONGEST_TAG or "." in key:
+        text = f"{text[: _LONGEST_TAG - 9]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    return f"tableau/{text}"
 
 
 def _decision(report: Report) -> dict[str, str]:

@@ -36,6 +36,12 @@ _DOWNLOAD = (
     "Give this user the capabilities View and Download Data Source on it, and View on its project"
 )
 DOWNLOAD_REMEDIES = MappingProxyType({"403004": _DOWNLOAD, "403028": _DOWNLOAD})
+PROJECT_REMEDIES = MappingProxyType(
+    {
+        "403004": "At the top of the site, only administrators create projects; in a project, only "
+        "its leaders do. Have one of them create it, or give this user that role"
+    }
+)
 MOVE_REMEDIES = MappingProxyType(
     {
         "403030": "Give this user the capabilities View and Publish on that project",

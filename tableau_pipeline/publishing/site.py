@@ -27,6 +27,7 @@ from tableau_pipeline.publishing import counts, job_list, rest
 from tableau_pipeline.publishing.errors import (
     DOWNLOAD_REMEDIES,
     MOVE_REMEDIES,
+    PROJECT_REMEDIES,
     SESSION_GONE,
     UPLOAD_REMEDIES,
     SignInError,
@@ -189,6 +190,7 @@ class TableauSite:
         return self.ask(
             f'Looking for project "{project_path(project)}"',
             lambda: self._project(project, create=create),
+            remedies=PROJECT_REMEDIES,
         )
 
     def _project(self, project: Project, *, create: bool) -> str:

@@ -11,10 +11,13 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.components.published_datasource import refresh_assets, step_name
+from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.declaration import Guard, Partitions, ReplaceAll, Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import (
@@ -257,3 +260,13 @@ def test_days_that_become_weeks(location: Location, policy: Any):
     assert location.refresh("weeks", declared=declared).success
     assert location.wrong("weeks", declared) == []
     assert decision(location.refresh("weeks", declared=declared)).startswith("no change")
+
+
+@given(keys=st.lists(st.from_regex(r"[a-z_]([a-z_./]{0,90}[a-z_])?", fullmatch=True), unique=True))
+@example(keys=["a/b", "a.b"])
+@example(keys=["sales_" * 20 + "north", "sales_" * 20 + "south"])
+def test_each_data_source_has_a_run_tag_of_its_own(keys: list[str]):
+    """Prevents: what a run came to for one data source passes for the state of another one."""
+    tags = [run_tag(key) for key in keys]
+    assert len({*tags}) == len(keys)
+    assert all(len(tag) <= 63 + len("tableau/") for tag in tags)

@@ -85,6 +85,13 @@ def test_user_who_may_not_see_revisions(sign_in: SignIn, sales: RemoteDatasource
     assert (found.luid, found.revision) == (sales.luid, None)
 
 
+def test_user_who_may_not_create_projects(sign_in: SignIn):
+    """Prevents: rights on a data source asked for, where a project cannot be created."""
+    may_not = pytest.raises(RefusedError, match=r"403004.*At the top of the site, only administr")
+    with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, may_not:
+        viewer.project("Of my own", create=True)
+
+
 def test_move_leaves_all_else(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: a rename takes the description, the owner or the seal of approval away.
     item = tableau.tsc.datasources.get_by_id(sales.luid)
