@@ -60,8 +60,10 @@ def node_program(package: str) -> list[str]:
     path = f"{node}{os.pathsep}{os.environ['PATH']}"
 
     def install(made: Path) -> None:
-        npm = [str(node / "npm"), "install", "--prefix", str(made), "--no-audit", "--no-fund"]
-        run(*npm, package, seconds=_INSTALL_SECONDS, PATH=path)
+        # A wheel holds no links, and its `bin/npm` finds nothing.
+        npm = node.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        install = [str(npm), "install", "--prefix", str(made), "--no-audit", "--no-fund"]
+        run(str(node / "node"), *install, package, seconds=_INSTALL_SECONDS, PATH=path)
 
     made = _once(_NODE, package, make=install)
     return [str(node / "node"), str(made / "node_modules" / ".bin" / package.partition("@")[0])]

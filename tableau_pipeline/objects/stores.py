@@ -271,7 +271,7 @@ class ObjectFolder:
 
     Attributes:
         url: the URL of the storage.
-        key: without a trailing slash.
+        key: without a trailing slash; "" for the whole bucket.
     """
 
     url: str
@@ -280,7 +280,7 @@ class ObjectFolder:
 
     def uri(self, name: str) -> str:
         """Return the URL of a file or of a folder in this one."""
-        return f"{self.url}/{self.key}/{name}"
+        return f"{self.url}/{self._key(name)}"
 
     def full_name(self, name: str) -> str:
         """Return the URL of a file."""
@@ -298,16 +298,19 @@ class ObjectFolder:
         if not names:
             return []
         # One listing of all files costs fewer requests than one for each file or folder.
-        folder = commonpath(f"{self.key}/{name}".rpartition("/")[0] for name in names)
+        folder = commonpath(self._key(name).rpartition("/")[0] for name in names)
         with store_errors("Listing", f"{self.url}/{folder}"):
             chunks = obstore.list(opened(self.url), folder)
             found = {entry["path"] for chunk in chunks for entry in chunk}
-        return [self.uri(name) for name in names if f"{self.key}/{name}" not in found]
+        return [self.uri(name) for name in names if self._key(name) not in found]
+
+    def _key(self, name: str) -> str:
+        return f"{self.key}/{name}" if self.key else name
 
     def _copy(self, name: str) -> str:
         def fetch(target: Path) -> None:
             with store_errors("Reading", self.uri(name)), target.open("wb") as file:
-                for chunk in obstore.get(opened(self.url), f"{self.key}/{name}").stream():
+                for chunk in obstore.get(opened(self.url), self._key(name)).stream():
                     file.write(chunk)
 
         return self.copies.path(self.uri(name), fetch)

@@ -83,6 +83,18 @@ def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
     assert current_version(LakeTable(delta=url)) != before
 
 
+def test_at_the_root_of_a_bucket(pipeline: Pipeline, store: ObjectServer):
+    """Prevents: a table whose files always count as missing, so that no update is ever sent."""
+    write_deltalake(store.url, rows_of(range(10)), storage_options=PLAIN)
+    follow(pipeline, "delta", store.url)
+    pipeline.run()
+    write_deltalake(store.url, rows_of([10]), mode="append", storage_options=PLAIN)
+    assert pipeline.run().tables["flights"] == RowCounts(deleted=0, inserted=1)
+    assert published(pipeline) == in_order(
+        DeltaTable(store.url, storage_options=PLAIN).to_pyarrow_table()
+    )
+
+
 def test_vacuumed(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
     """Prevents: rows that stay published, where nobody can tell any more which they were."""
     url = f"{store.url}/{tmp_path.name}/orders"
