@@ -1,7 +1,8 @@
 """The command `adopt`: propose declarations for what others have published."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import chain, count
 from os.path import relpath
 from pathlib import Path
 
@@ -17,7 +18,7 @@ _TASKS = "Tasks go on until they are deleted: on the page of their data source i
 
 @click.command()
 @click.option("--project", "path", metavar="PATH", required=True, help='Such as "Sales/Curated".')
-@click.option("--write", is_flag=True, help="Write the files; none that exists is changed.")
+@click.option("--write", is_flag=True, help="Write the files, into new folders.")
 @click.option("--max-mb", default=1000, show_default=True, help="Download no file above this.")
 @reports
 def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Output) -> int:
@@ -37,14 +38,18 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
         for each in proposals(site, hyper, path, project.datasources, largest=max_mb):
             output.progress(each.name)
             found.append(each)
-    written = [each.name for each in found if write and _written(place, each)]
+    files = {each.name: _folder(place, each.key) / "defs.yaml" for each in found if each.files}
+    for each in found:
+        if write and each.files:
+            _write(files[each.name].parent, each)
+    written = [*files] if write else []
     tasks = [(each, task) for each in found for task in each.tasks or ()]
     left = sum(1 for each in found if each.why_not)
     rows = [(e.name, sum(e.rows.values()), e.megabytes, e.owner, _when(e)) for e in found]
     output.result(
         {"datasources": [asdict(each) | {"written": each.name in written} for each in found]},
         columns(("DATA SOURCE", ">ROWS", ">MB", "OWNER", "REFRESHED"), rows),
-        *(line for each in found for line in _told(each, place / each.key / "defs.yaml")),
+        *(line for each in found for line in _told(each, files, is_written=write)),
         Text(_TASKS) if tasks else None,
         *(signed("-", f"DELETE {task.url}  ({each.name}, {task.when})") for each, task in tasks),
         Text(f"{len(found) - left} proposed, {len(written)} of them written, {left} not."),
@@ -52,15 +57,16 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
     return int(left > 0)
 
 
-def _written(place: Path, proposal: Proposal) -> bool:
-    """Write the files of a proposal into a folder of its own; False if it is there, or none."""
-    folder = place / proposal.key
-    if not proposal.files or folder.exists():
-        return False
+def _folder(place: Path, key: str) -> Path:
+    """A folder for a declaration; the pipeline's own may have the name of a data source."""
+    names = chain([key, f"{key}_datasource"], (f"{key}_{number}" for number in count(2)))
+    return next(place / name for name in names if not (place / name).exists())
+
+
+def _write(folder: Path, proposal: Proposal) -> None:
     folder.mkdir(parents=True)
     for name, text in proposal.files.items():
         (folder / name).write_text(text, "utf-8")
-    return True
 
 
 def _when(proposal: Proposal) -> str:
@@ -69,10 +75,10 @@ def _when(proposal: Proposal) -> str:
     return "; ".join(each.when for each in proposal.tasks) or "-"
 
 
-def _told(proposal: Proposal, file: Path) -> Iterator[Text]:
+def _told(proposal: Proposal, files: Mapping[str, Path], *, is_written: bool) -> Iterator[Text]:
     if proposal.why_not:
         yield signed("x", f"{proposal.name}: {proposal.why_not}")
         return
-    is_there = "is there" if file.exists() else "would be written"
-    yield signed("+", f"{proposal.name}: {relpath(file)} {is_there}")
+    done = "written" if is_written else "would be written"
+    yield signed("+", f"{proposal.name}: {relpath(files[proposal.name])} {done}")
     yield from (Text(f"    {note}") for note in proposal.notes)

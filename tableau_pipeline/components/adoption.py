@@ -30,6 +30,8 @@ _HEAD = """type: dagster.DefsFolderComponent
 ---
 type: tableau_pipeline.components.PublishedDatasource
 """
+# Of two, the key of a model is made.
+_LONGEST_KEY = 80
 _KEYS = ("SMALLINT", "INTEGER", "BIGINT", "TEXT")
 _CONSTRAINTS = """
     SELECT child.relname, parent.relname, array_to_string(pg_constraint.conkey, ','),
@@ -88,7 +90,7 @@ def proposals(
         key for each in declared.values() for key in (each.key, f"{each.key}_extract", *each.models)
     }
     # Before any model, for none may have the key of another data source.
-    named = {each.luid: asset_key_of(each.name) for each in found}
+    named = {each.luid: _short(asset_key_of(each.name)) for each in found}
     keys = {
         luid: _unused(key if key.strip("_") else f"datasource_{luid[:8]}", used)
         for luid, key in named.items()
@@ -135,7 +137,8 @@ def _proposed(
     only = key if [*tables] == [EXTRACT_SCHEMA] else ""
     keys["tables"] = {}
     for name, each in tables.items():
-        model = _unused(f"{key}_{asset_key_of(name) if len(tables) > 1 else 'rows'}", used)
+        table = _short(asset_key_of(name)) if len(tables) > 1 else "rows"
+        model = _unused(f"{key}_{table}", used)
         refresh = {"refresh": {"diff": {"key": unique[name]}}} if unique[name] else {}
         contract = {column: spark_type(type_) for column, type_ in each.columns.items()}
         contract = {column: type_ for column, type_ in contract.items() if type_}
@@ -153,6 +156,11 @@ def _proposed(
     rows = {name: each.rows for name, each in tables.items()}
     files = {"defs.yaml": _declaration(remote, keys, rows, notes), "models.py": _models(component)}
     return replace(proposal, rows=rows, notes=notes, files=files)
+
+
+def _short(key: str) -> str:
+    """Cut an asset key: it names a folder, and is part of a tag, which have an end."""
+    return key[:_LONGEST_KEY].rstrip("_") or key[:_LONGEST_KEY]
 
 
 def _unused(key: str, used: set[str]) -> str:
@@ -233,7 +241,8 @@ def _kept(
         changes = [f'its schema "{min(others)}" would be "{EXTRACT_SCHEMA}"', *changes]
     work = work_in(metadata) if metadata.work else "its metadata, in which nobody has made anything"
     if changes:
-        yield f"an adoption cannot keep {work}, because {'; '.join(changes)}: it would ask first"
+        why = "; ".join(changes)
+        yield f"an adoption cannot keep {work}, because {why}: it needs accept: [overwrite]"
     else:
         yield f"an adoption keeps {work}"
     if metadata.source and not changes:

@@ -143,6 +143,21 @@ def test_proposals(world: World, sales: str):
     assert star["tables"]["customers"]["refresh"] == {"diff": {"key": ["id"]}}
 
 
+def test_names_that_folders_and_tags_do_not_take(world: World, tmp_path: Path):
+    """Prevents: a proposal that is never written, since its folder is the pipeline's own, or that
+    no file system and no tag can hold."""
+    with session(world.sandbox) as site:
+        data = hyper(tmp_path / "sales.hyper", SALES)
+        for name in ("Tableau", "Sales of " + "very " * 48 + "old"):
+            publish(site.tsc, data, name)
+    world.run("adopt", "--project", "Default", "--write")
+    assert declared(world, "tableau_datasource")["name"] == "Tableau"
+    shown = world.run("status", "--json").data["datasources"]
+    assert [len(each["key"]) <= 80 for each in shown] == [True, True]
+    again = world.run("adopt", "--project", "Default", "--json").data["datasources"]
+    assert all("it is declared already" in each["why_not"] for each in again)
+
+
 @pytest.mark.slow
 def test_adoption_to_the_end(world: World, sales: str, tmp_path: Path):
     """Prevents: a proposal that leads to other rows, or to the loss of what people made."""
