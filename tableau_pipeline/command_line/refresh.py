@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
+from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.published_datasource import asset_keys, step_name
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -114,12 +115,13 @@ def _executed(work: _Work, output: Output) -> dict[str, Any]:
     # Dagster's own logger puts run and step before each line.
     loggers = {"command_line": dg.LoggerDefinition(lambda _: lines)}
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(loggers=loggers))
-    done = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
-        instance=project.instance,
-        asset_selection=list(work.assets),
-        raise_on_error=False,
-        run_config={**work.config, "loggers": {"command_line": {"config": {}}}},
-    )
+    with in_location(project.definitions):
+        done = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=project.instance,
+            asset_selection=list(work.assets),
+            raise_on_error=False,
+            run_config={**work.config, "loggers": {"command_line": {"config": {}}}},
+        )
     told = {} if done.success else {"reason": failure_of(project.instance, done.run_id, work.key)}
     for record in project.instance.get_records_for_run(done.run_id).records:
         event = record.event_log_entry

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tableau_pipeline.components.freshness import data_age
 from tableau_pipeline.components.journal import DagsterJournal, setup_of
+from tableau_pipeline.components.location import location_graph
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
 from tableau_pipeline.components.reporting import escaped, markdown_table
 from tableau_pipeline.components.triggers import Cron, default_status
@@ -254,10 +255,7 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> None:
-        # Of a job without assets, only the location knows the models; a job that is executed in
-        # process has no location.
-        location = context.get_step_execution_context().job.get_repository_definition()
-        graph = location.asset_graph if location else None
+        graph = location_graph(context)
         found: list[Audited] = []
         counts = any(each.needs_counts for each in declarations)
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:

@@ -21,6 +21,7 @@ from upath import UPath
 
 from tableau_pipeline.components.freshness import Freshness, data_age
 from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
+from tableau_pipeline.components.location import location_graph
 from tableau_pipeline.components.reporting import (
     check_results,
     check_specs,
@@ -247,7 +248,7 @@ def refresh_assets(
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        graph = context.job_def.asset_layer.asset_graph
+        graph = location_graph(context)
         with as_failure(context.log, step=step_name(declaration.key)):
             setup = setup_of(
                 declaration,

@@ -1,0 +1,77 @@
+"""What dbt says of columns, whichever assets a run has."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+
+from tableau_pipeline_tests.command_line.conftest import World, environment, project
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_sandbox.testing import running_sandbox
+
+MODELS = """import dagster as dg
+
+
+class Manifest:
+    manifest = {
+        "nodes": {
+            "model.shop.flights": {
+                "columns": {"delay": {"description": "Minutes late.", "meta": {}}}
+            }
+        }
+    }
+
+
+in_dbt = dg.AssetSpec(
+    "dbt_flights",
+    metadata={
+        "dagster_dbt/manifest": Manifest(),
+        "dagster_dbt/unique_id": "model.shop.flights",
+    },
+)
+
+
+@dg.asset(deps=["dbt_flights"])
+def model_flights() -> dg.MaterializeResult:
+    return dg.MaterializeResult()
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A data source of a model of which dbt describes a column, two steps up."""
+    project(tmp_path, "lineage")
+    with running_sandbox(tmp_path / "sandbox") as sandbox:
+        monkeypatch.chdir(tmp_path)
+        for name, value in environment(tmp_path, sandbox).items():
+            monkeypatch.setenv(name, value)
+        world = World(tmp_path, "lineage", sandbox)
+        world.declare("flights")
+        (tmp_path / "lineage" / "defs" / "models.py").write_text(MODELS, "utf-8")
+        world.model("flights", flights(8))
+        yield world
+        world.forget()
+
+
+def test_columns_of_dbt_stay(world: World):
+    """Prevents: descriptions that come with one kind of run and go with the next one, each time
+    as a whole publish."""
+    assert world.run("refresh", "flights").code == 0
+    assert "no change" in world.run("refresh", "flights", "--models").text
+    assert "no change" in world.run("refresh", "flights").text
+    assert world.run("plan").code == 0
+    # As the daemon and `dg launch` run it: by the location, in another process.
+    world.forget()
+    location = ReconstructableRepository.for_module("lineage.definitions", "defs", None)
+    with (
+        dg.DagsterInstance.get() as instance,
+        dg.execute_job(
+            location.get_reconstructable_job("__ASSET_JOB"),
+            instance=instance,
+            asset_selection=[dg.AssetKey("flights_extract"), dg.AssetKey("flights")],
+        ) as done,
+    ):
+        assert done.success
+    assert world.run("plan").code == 0
