@@ -31,7 +31,7 @@ UPDATE, PUBLISH = "Decision: update.", "Decision: publish (replace)."
 # Where a refresh is killed, and what the next one does.
 PHASES = {
     "building": (Stop("tableau_pipeline.extracts.delta:find_affected", after=True), UPDATE),
-    "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), PUBLISH),
+    "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), UPDATE),
     "created": (Stop(f"{SITE}.publish", after=True), PUBLISH),
 }
 APPEND = "tableau_pipeline.components.journal:DagsterJournal.append"
@@ -145,7 +145,8 @@ def test_a_lost_host(deployment: Deployment):
     # The other host cannot know that it is gone: a user terminates the run in Dagster.
     deployment.report_death(run)
     assert deployment.second.ended(newer) == 0
-    assert PUBLISH in deployment.said(newer)
+    # The rows show that the update of the lost host has arrived.
+    assert "Decision: no change." in deployment.said(newer)
     assert deployment.wrong(MODEL) == []
     deployment.first.start()
     write(deployment)
@@ -164,12 +165,12 @@ def test_a_database_that_restarts(deployment: Deployment):
 
 
 @pytest.mark.parametrize(
-    ("stop", "retries", "then"),
+    ("stop", "retries"),
     # Dagster asks six times before it gives up: first a line of its log, then the job's record.
-    [(ANSWERED, 12, PUBLISH), (CLAIMED, 5, UPDATE)],
+    [(ANSWERED, 12), (CLAIMED, 5)],
     ids=["answered", "in mid-claim"],
 )
-def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int, then: str):
+def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
     """Prevents: a refresh that goes on without its journal, or although it cannot know whether
     another one has begun; or one that no later run can continue."""
     run = deployment.first.paused(MODEL, stop)
@@ -188,7 +189,7 @@ def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int, then:
     assert "too many retries for DB connection" in said
     assert ("Decision" in said) is (stop is ANSWERED)
     write(deployment)
-    assert then in deployment.said(deployment.second.refresh(MODEL))
+    assert UPDATE in deployment.said(deployment.second.refresh(MODEL))
     assert deployment.wrong(MODEL) == []
 
 
