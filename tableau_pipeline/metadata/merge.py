@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from pathlib import Path as File
@@ -45,7 +45,8 @@ class Merge:
             `problem`.
         problem: why what it holds of fields cannot be kept when a file with the desired tables is
             published, as a phrase; None if it can be.
-        broken: phrases for what people have made of columns that go.
+        broken: phrases for what of people names a column or calculation that goes.
+        lost: what people made of these themselves, in words, by the first parts of their paths.
     """
 
     wanted: Values
@@ -57,6 +58,7 @@ class Merge:
     tds: bytes | None = None
     problem: str | None = None
     broken: tuple[str, ...] = ()
+    lost: Mapping[Path, str] = field(default_factory=dict)
 
     @property
     def of_fields(self) -> Mapping[Path, str | None]:
@@ -153,8 +155,8 @@ def is_about(path: Path) -> bool:
 def shown(path: Path) -> str:
     """Return a path in words: "caption of flights.net_amount", "hierarchy Route"."""
     match path:
-        case ("field", table, column, part):
-            return f"{part} of {column if table == EXTRACT_SCHEMA else f'{table}.{column}'}"
+        case ("field", _, _, part):
+            return f"{part} of {shown_field(path)}"
         case ("hierarchy", name, _):
             return f"hierarchy {name}"
         case ("tag", tag):
@@ -163,6 +165,15 @@ def shown(path: Path) -> str:
             return f'{capability} of group "{group}"'
         case _:
             return " of ".join(reversed(path[1:]))
+
+
+def shown_field(path: Path) -> str:
+    """Return the field of a path in words: "flights.net_amount", "Margin"."""
+    match path:
+        case ("field", table, column, *_):
+            return column if table == EXTRACT_SCHEMA else f"{table}.{column}"
+        case _:
+            return path[1]
 
 
 def shown_value(path: Path, value: str | None) -> str:
@@ -182,6 +193,14 @@ def change_phrases(merged: Merge) -> list[str]:
     """Such as 'caption of flights.delay becomes "Delay"'."""
     return [
         f"{shown(path)} becomes {quoted(path, value)}" for path, value in merged.changes.items()
+    ]
+
+
+def lost_phrases(merged: Merge) -> list[str]:
+    """A sentence for each column or calculation with which work of people goes."""
+    return [
+        f"With {shown_field(path)} goes what people made of it: {work}"
+        for path, work in merged.lost.items()
     ]
 
 

@@ -101,6 +101,25 @@ class Tds(Document):
         local = self.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
         return tuple(dict.fromkeys(_users(self, local, frozenset(but)))) if local else ()
 
+    def work_on(self, path: Path, written: Sequence[Values]) -> Iterator[str]:
+        """Yield in words what people made of a column or declared calculation itself.
+
+        Args:
+            path: the first parts of the paths of its values.
+            written: what we wrote last, as in `merge`.
+        """
+        of_column = path[0] == "field"
+        local = self.locals.get((path[1], path[2])) if of_column else local_name(path[1])
+        if local is None:
+            return
+        for each, value, usual in self._field(path, local, ""):
+            if value not in ("", usual) and all(value != past.get(each) for past in written):
+                part, (first, *_) = each[-1], value.splitlines()
+                yield part if part == "hidden" else f'{part} "{first}"'
+        column = self.columns.get(local)
+        if column is not None and column.find("aliases") is not None:
+            yield "aliases"
+
     def _values(self, calculations: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
         """Yield path and value, with what the products have by default; "" is absent."""
         names = self.names | {local_name(each): each for each in calculations}

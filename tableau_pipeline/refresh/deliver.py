@@ -10,6 +10,7 @@ from tableau_pipeline.core.checkpoint import (
     NEW_METADATA,
     Checkpoint,
     PublishMode,
+    SavedWork,
     TableContent,
 )
 from tableau_pipeline.core.drift import RemoteDatasource
@@ -131,10 +132,17 @@ class Delivery:
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             owner=base.owner or owner,
             written=self._written(plan),
+            saved=self._saved,
             # An update is what tries it again.
             no_updates=before.no_updates if before and not isinstance(plan, UpdateTables) else None,
             **history,
         )
+
+    @property
+    def _saved(self) -> tuple[SavedWork, ...]:
+        """The work of people that has been saved, without that on what is back."""
+        known = self.base.checkpoint.saved if self.base.checkpoint else ()
+        return tuple(each for each in known if not self.declared.has(each.path))
 
     def _written(self, plan: NoChange | UpdateTables | Publish) -> tuple[str, ...]:
         """Names the values that will have been set; several, if the request may not succeed."""

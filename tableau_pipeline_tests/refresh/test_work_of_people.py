@@ -1,0 +1,80 @@
+"""What people made of a data source is kept; where it cannot be, it is saved, and they are told."""
+
+import re
+import zipfile
+
+from tableau_pipeline.core.declaration import ReplaceAll
+from tableau_pipeline.foresee import foresee
+from tableau_pipeline.metadata.fields import FieldMetadata
+from tableau_pipeline.refresh.plan import Accept, NoChange
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.shipping import refused
+
+ALIASES = b"<aliases><alias key='&quot;AA&quot;' value='American' /></aliases></column>"
+FOLDER = (
+    b"<folders-common><folder name='Lines'><folder-item name='[carrier]' type='field' /></folder>"
+    b"</folders-common><layout"
+)
+
+
+def saved(pipeline: Pipeline) -> list[str]:
+    """The metadata in the copies that refreshes have saved."""
+    found = []
+    for path in sorted((pipeline.folder / "kept").glob("*")):
+        with zipfile.ZipFile(path) as package:
+            (name,) = (each for each in package.namelist() if each.endswith(".tds"))
+            found.append(package.read(name).decode())
+    return found
+
+
+def works_on_a_column(pipeline: Pipeline) -> None:
+    """Give a column a caption, aliases and a folder of its own."""
+    other_users.captions_a_column(pipeline, "carrier", "Line")
+    column = rb"(<column [^>]*name=.\[carrier\].[^>]*?) ?/>"
+    other_users.edits(pipeline, lambda tds: re.sub(column, rb"\1>" + ALIASES, tds))
+    other_users.edits(pipeline, lambda tds: tds.replace(b"<layout", FOLDER, 1))
+
+
+def test_a_column_goes_and_returns(pipeline: Pipeline):
+    """Prevents: what people made of a column goes with it, saved nowhere and told to nobody; or
+    nobody remembers it when the column is back."""
+    pipeline.policy(ReplaceAll())
+    pipeline.run()
+    works_on_a_column(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights(7).drop_columns("carrier"))
+    work = 'With carrier goes what people made of it: caption "Line", folder "Lines", aliases'
+    refused(pipeline.run, "accept: [schema]", work)
+    assert saved(pipeline) == []
+    pipeline.declare(on_schema_change="publish")
+    with session(pipeline.sandbox) as site:
+        assert work in str(foresee(pipeline.refresh(), site).notes)
+    report = pipeline.run()
+    assert work in str(report.warnings)
+    assert ["Line" in each and "American" in each for each in saved(pipeline)] == [True]
+    assert "Delayed" in pipeline.tds()
+    assert "Line" not in pipeline.tds()
+    pipeline.model("flights", flights(8).drop_columns("carrier"))
+    assert pipeline.run().warnings == ()
+    pipeline.model("flights", flights(8))
+    (warning,) = pipeline.run().warnings
+    (file,) = (pipeline.folder / "kept").iterdir()
+    for part in ("carrier is back", 'caption "Line"', str(file)):
+        assert part in warning
+    report = pipeline.run()
+    assert isinstance(report.plan, NoChange)
+    assert report.warnings == ()
+
+
+def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
+    """Prevents: what was declared of a column passes for the work of people, and is saved."""
+    fields = (FieldMetadata("carrier", caption="Airline"), FieldMetadata("delay", caption="Late"))
+    pipeline.policy(ReplaceAll(), fields=fields)
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.policy(ReplaceAll(), fields=fields[1:])
+    pipeline.model("flights", flights().drop_columns("carrier"))
+    assert pipeline.run(Accept.SCHEMA).warnings == ()
+    assert saved(pipeline) == []
