@@ -20,6 +20,7 @@ from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
+    THEIRS,
     Merge,
     Path,
     Values,
@@ -300,6 +301,9 @@ class Declared:
         """Merge what is declared of the data source itself into what the server says of it."""
         past = {path: value for path, value in self.past.items() if is_about(path)}
         wanted = self.about(certified=certified)
+        if self.declaration.certify and CERTIFIED not in wanted:
+            # As long as it is declared, it is withdrawn from rows that differ, whoever gave it.
+            past = {path: value for path, value in past.items() if path[0] != THEIRS}
         return merge(wanted, [past], found, on_conflict=self.declaration.metadata.on_conflict)
 
     def has(self, path: Path) -> bool:

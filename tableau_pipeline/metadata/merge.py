@@ -25,6 +25,8 @@ CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 # What is absent is as the products have it by default.
 Values = Mapping[Path, str]
 OnConflict = Literal["keep", "replace", "refuse"]
+# Before the path of a written value: a person had set it when it was first declared.
+THEIRS = "theirs"
 # The part of a calculation that marks a field of somebody else with the same caption.
 TAKEN = "taken"
 
@@ -98,13 +100,17 @@ def merge(
     conflicts: list[Path] = []
     record: dict[Path, str] = {}
     parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
+    newest = written[0] if written else {}
     for unit in _units(wanted, found, written):
         want, here, *pasts = (each.get(unit, {}) for each in parts)
         differing = {
             path: want.get(path) for path in [*here, *want] if want.get(path) != here.get(path)
         }
         taken = (*unit, TAKEN) in here
-        if not taken and (here == want or here in pasts):
+        is_theirs = any((THEIRS, *path) in newest for path in here)
+        if here == want and not taken:
+            record |= want | _theirs(want, written)
+        elif here in pasts and not taken and (want or not is_theirs):
             changes |= differing
             record |= want
         elif not want:
@@ -112,14 +118,14 @@ def merge(
             kept |= {} if taken else here
         elif want == pasts[0] and not taken and unit[0] != "permission":
             kept |= {path: here.get(path) for path in differing}
-            record |= want
+            record |= want | _marks(want, newest)
         else:
             # Of who may do what, a person's change is reported, too.
             is_whole = unit[:1] + unit[2:] == ("calculation",)
             conflicts.append((*unit, "formula") if is_whole else unit)
             is_set = on_conflict == "replace" and not taken
             changes |= differing if is_set else {}
-            record |= want if is_set else pasts[0]
+            record |= want if is_set else pasts[0] | _marks(pasts[0], newest)
     if changes.get(CERTIFIED, "yes") is None and NOTE in found and NOTE not in changes:
         # A person's note cannot stay without our certification.
         kept.pop(NOTE, None)
@@ -135,13 +141,31 @@ def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable
     return dict.fromkeys(
         path[:2] if path[0] == "calculation" and path[:2] not in (ours & theirs) - taken else path
         for path in chain(wanted, *written)
+        if path[0] != THEIRS
     )
+
+
+def _theirs(values: Values, written: Sequence[Values]) -> Values:
+    """Marks for those of the values that are there, and that we have not written."""
+
+    def is_ours(path: Path, value: str) -> bool:
+        return any(each.get(path) == value and (THEIRS, *path) not in each for each in written)
+
+    return {(THEIRS, *path): "yes" for path, value in values.items() if not is_ours(path, value)}
+
+
+def _marks(values: Values, before: Values) -> Values:
+    """The marks that the values had before."""
+    marks = ((THEIRS, *path) for path in values)
+    return {mark: before[mark] for mark in marks if mark in before}
 
 
 def _parts(values: Values) -> Mapping[Path, Values]:
     """The values by their paths, and those of a calculation by its path, too."""
     parts: dict[Path, dict[Path, str]] = defaultdict(dict)
     for path, value in values.items():
+        if path[0] == THEIRS:
+            continue
         for unit in (path, path[:2]):
             parts[unit][path] = value
     return parts
@@ -149,7 +173,7 @@ def _parts(values: Values) -> Mapping[Path, Values]:
 
 def is_about(path: Path) -> bool:
     """Whether a value is of the data source itself, and not of what a `.tds` holds."""
-    return path[0] in ("about", "tag", "permission")
+    return path[path[0] == THEIRS] in ("about", "tag", "permission")
 
 
 def shown(path: Path) -> str:

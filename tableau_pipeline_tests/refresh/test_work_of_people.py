@@ -78,3 +78,13 @@ def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
     pipeline.model("flights", flights().drop_columns("carrier"))
     assert pipeline.run(Accept.SCHEMA).warnings == ()
     assert saved(pipeline) == []
+
+
+def test_a_caption_that_was_declared_as_it_stood(pipeline: Pipeline):
+    """Prevents: a person's caption is removed, because it was declared as it stood for a while."""
+    pipeline.run()
+    other_users.captions_a_column(pipeline, "carrier", "Line")
+    for fields in ((FieldMetadata("carrier", caption="Line"),), ()):
+        pipeline.policy(ReplaceAll(), fields=fields)
+        pipeline.run()
+        assert other_users.captions(pipeline) == {"carrier": "Line"}
