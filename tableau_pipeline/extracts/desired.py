@@ -30,7 +30,7 @@ from tableau_pipeline.metadata.merge import (
     quoted,
     shown,
 )
-from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline.metadata.tds import Tds, merged_into
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]
@@ -276,16 +276,14 @@ class Declared:
             # What the server has made of a file is nobody's work.
             own = {path: value for path, value in found.items() if path in wanted}
             pasts = [{**own, **each} for each in pasts or [{}]]
-        result = merge(
-            wanted,
-            pasts,
-            found | dict(about or {}),
-            on_conflict=self.declaration.metadata.on_conflict,
-        )
+        found |= dict(about or {})
+        policy = self.declaration.metadata.on_conflict
+        result = merge(wanted, pasts, found, on_conflict=policy)
         if held is None or tds is None:
             return replace(result, problem=None if asked[False] else _NOT_ASKED)
         try:
-            edited = tds.edited(result.of_fields, self.tables)
+            tables = self.tables
+            result = merged_into(tds, wanted, pasts, found, on_conflict=policy, tables=tables)
         except ValueError as error:
             return replace(result, problem=str(error))
         gone = [*self._gone(held, result.of_fields)]
@@ -295,7 +293,7 @@ class Declared:
         # Nobody edits the relationships of tables in a `.tds`.
         is_other = self.record and self.record.declaration != self.declaration.digest()
         problem = "the declaration changed" if is_other else None
-        return replace(result, tds=edited, problem=problem, broken=broken, lost=lost)
+        return replace(result, problem=problem, broken=broken, lost=lost)
 
     def merged_about(self, found: Values, *, certified: bool | None) -> Merge:
         """Merge what is declared of the data source itself into what the server says of it."""

@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -259,6 +260,21 @@ class Document:
         """
         lists = (self.items.get(local, ()), *(self.paths.get(e, ()) for e in self.above(local)))
         return next(filter(None, map(folder_of, lists)), "")
+
+    @property
+    def groups(self) -> Mapping[str, Element]:
+        """The elements of groups and sets that people made, by local name."""
+        found = (each for each in self.root if plain(each) == "group" and not is_off(each))
+        return {each.get("name", ""): each for each in found if not is_automatic(each)}
+
+    def shown(self) -> Mapping[str, str]:
+        """The name that people see of each field, by local name."""
+        names = {each.local: unquoted(each.local) for each in self.records}
+        for local, each in chain(self.groups.items(), self.columns.items()):
+            # The element of a column may be left when the column is gone.
+            if local in names or plain(each) == "group" or each.find("calculation") is not None:
+                names[local] = label(each)
+        return names
 
     def add(self, local: str, datatype: str) -> Element:
         """Add the element of a field that has none."""

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
@@ -309,6 +309,7 @@ def wanted(
                 raise FieldError(("folders", each.name), problem)
             values[path] = each.name
     clean = {path: NO_TEXT.sub("", value).strip() for path, value in values.items()}
+    _check_names(clean, columns, published, calculations)
     return _in_one_folder({path: value for path, value in clean.items() if value}, members)
 
 
@@ -348,17 +349,37 @@ def _parts(path: Path, declared: FieldMetadata | Calculation) -> dict[Path, str]
     return {(*path, part): value for part, value in parts.items() if value}
 
 
-def _check(
-    table: str, field: FieldMetadata, columns: Sequence[str], captions: Collection[str]
+def _check_names(
+    values: Values,
+    columns: Mapping[str, Sequence[str]],
+    published: Callable[[str], str],
+    calculations: Sequence[Calculation],
 ) -> None:
-    at = ("tables", table, "fields", field.name)
+    """Check that people see each name once, wherever it is declared."""
+    shown: dict[str, str] = {}
+    captions: list[tuple[str, str, tuple[str, ...]]] = []
+    for each in calculations:
+        caption = values["calculation", each.name, "caption"]
+        captions.append((caption, f'the calculation "{each.name}"', ("calculations", each.name)))
+    for table, column in ((name, each) for name, listed in columns.items() for each in listed):
+        what = f"{table}.{column}"
+        if caption := values.get(("field", published(table), column, "caption")):
+            captions.append((caption, what, ("tables", table, "fields", column, "caption")))
+        else:
+            # Of columns of one name in several tables, Tableau shows the table, too.
+            shown.setdefault(column, what)
+    for caption, what, at in captions:
+        if caption in shown:
+            problem = f'{what} has the name "{caption}", which {shown[caption]} has, too: '
+            raise FieldError(at, f"{problem}give one of them another `caption` or name")
+        shown[caption] = what
+
+
+def _check(table: str, field: FieldMetadata, columns: Sequence[str]) -> None:
     if field.name not in columns:
         problem = f'"{field.name}" is not a column of the table "{table}": '
         problem += f"{guess(field.name, columns)}Its columns are {', '.join(columns)}"
-        raise FieldError(at, problem)
-    if field.caption in captions:
-        problem = f'two fields have the caption "{field.caption}": they need different ones'
-        raise FieldError((*at, "caption"), problem)
+        raise FieldError(("tables", table, "fields", field.name), problem)
 
 
 class _Names:
@@ -382,12 +403,10 @@ class _Names:
                 problem = f'a column is named "{each.name}": give the calculation another name'
                 raise FieldError(("calculations", each.name), problem)
         self._found |= {each.name: [("calculation", each.name)] for each in calculations}
-        captions = {each.name for each in calculations}
         for table, declared in fields.items():
             for each in declared:
-                _check(table, each, columns[table], captions)
+                _check(table, each, columns[table])
                 if each.caption:
-                    captions.add(each.caption)
                     # A name beats a caption.
                     self._found.setdefault(each.caption, [("field", published(table), each.name)])
 

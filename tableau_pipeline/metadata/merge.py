@@ -27,7 +27,7 @@ Values = Mapping[Path, str]
 OnConflict = Literal["keep", "replace", "refuse"]
 # Before the path of a written value: a person had set it when it was first declared.
 THEIRS = "theirs"
-# The part of a calculation that marks a field of somebody else with the same caption.
+# Behind the path of a calculation or caption: a field of somebody else has the same name.
 TAKEN = "taken"
 
 
@@ -106,14 +106,14 @@ def merge(
         differing = {
             path: want.get(path) for path in [*here, *want] if want.get(path) != here.get(path)
         }
-        taken = (*unit, TAKEN) in here
+        taken = (*unit, TAKEN) in found
         is_theirs = any((THEIRS, *path) in newest for path in here)
         if here == want and not taken:
             record |= want | _theirs(want, written)
         elif here in pasts and not taken and (want or not is_theirs):
             changes |= differing
             record |= want
-        elif not want:
+        elif not want and not (taken and unit[0] == "field"):
             # What a person changed, and we no longer want, is theirs from now on.
             kept |= {} if taken else here
         elif want == pasts[0] and not taken and unit[0] != "permission":
@@ -233,10 +233,17 @@ def conflict_phrases(merged: Merge) -> list[str]:
     return [
         f"{shown(path)} is {quoted(path, merged.wanted.get(path))} as declared, and "
         f"{quoted(path, merged.found.get(path))} on the server"
-        + ", which is replaced"
-        * (path in merged.changes)
+        + ", which is replaced" * (path in merged.changes)
+        + _taken_phrase(merged, path)
         for path in merged.conflicts
     ]
+
+
+def _taken_phrase(merged: Merge, path: Path) -> str:
+    name = merged.found.get((*path, TAKEN))
+    if (*path[:2], TAKEN) in merged.found:
+        name = path[1]
+    return f', where another field has the name "{name}"' if name else ""
 
 
 def rows(wanted: Values, merged: Merge) -> list[tuple[str, str, str, str]]:

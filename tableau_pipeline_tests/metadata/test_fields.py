@@ -61,7 +61,16 @@ def test_a_single_table_needs_no_name():
          'not a column of the table "orders": did you mean "net"'),
         ({"fields": {"orders": [FieldMetadata(name="net", caption="Margin")]},
           "calculations": [calculation("1")]},
-         ("tables", "orders", "fields", "net", "caption"), "two fields have the caption"),
+         ("tables", "orders", "fields", "net", "caption"), 'name "Margin", which .* has, too'),
+        ({"fields": {"orders": [FieldMetadata(name="net", caption=" gross ")]}},
+         ("tables", "orders", "fields", "net", "caption"), 'name "gross", which orders.gross has'),
+        ({"fields": {"orders": [FieldMetadata(name="net", caption="who")]}},
+         ("tables", "orders", "fields", "net", "caption"), 'name "who", which orders.who has'),
+        ({"calculations": [calculation("1"), calculation("2", " Margin")]},
+         ("calculations", " Margin"), 'name "Margin", which the calculation "Margin" has, too'),
+        ({"fields": {"orders": [FieldMetadata(name="net", caption="A")]},
+          "inherited": {("people", "a]b"): FieldMetadata(caption="A\x00")}},
+         ("tables", "people", "fields", "a]b", "caption"), 'name "A", which orders.net has, too'),
         ({"fields": {"orders": [FieldMetadata(name="net", folder="A")]},
           "folders": [Members(name="B", fields=("net",))]}, ("folders", "B"), 'in the folder "A"'),
         ({"hierarchies": [Members(name="R", fields=("net", "x"))]}, ("hierarchies", "R"), '"x"'),
@@ -72,6 +81,12 @@ def test_mistakes(parts: dict[str, Any], at: tuple[str, ...], message: str):
     with pytest.raises(FieldError, match=message) as caught:
         values(**parts)
     assert caught.value.at == at
+
+
+def test_captions_may_swap():
+    """Prevents: a caption is refused that another field has given up, or columns of one name."""
+    fields = [FieldMetadata("net", caption="gross"), FieldMetadata("gross", caption="net")]
+    assert len(values(fields={"orders": fields})) == 2
 
 
 def test_descriptions():

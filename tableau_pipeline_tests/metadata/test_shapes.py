@@ -10,7 +10,7 @@ from lxml import etree
 
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.merge import Values, merge
-from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline.metadata.tds import Tds, merged_into
 from tableau_pipeline_tests.metadata.shapes import (
     SHAPES,
     Shape,
@@ -182,3 +182,26 @@ def test_a_column_that_goes_takes_nothing_along_untold(shape: Shape, data: st.Da
     # What we wrote ourselves is nobody's work.
     ours = file.values(file.values())
     assert {*file.work_on(("field", name, column), [ours])} <= {"aliases"}
+
+
+@given(shape=ANY, data=st.data())
+@settings(max_examples=80)
+def test_no_two_fields_get_one_name(shape: Shape, data: st.DataObject):
+    """Prevents: what is declared gives a field the name of another one, of whomever it is."""
+    file, name = Tds(shape.content), data.draw(st.sampled_from([*shape.tables]))
+    columns = st.sampled_from([column for column, _ in shape.tables[name]])
+    names = st.sampled_from(["Twice", "Large", "Net amount", "net", "city", "A", "Lines"])
+    want = {
+        ("field", name, column, "caption"): caption
+        for column, caption in data.draw(st.dictionaries(columns, names)).items()
+    }
+    made = data.draw(names)
+    want |= {("calculation", made, "caption"): made, ("calculation", made, "formula"): "1"}
+    new = data.draw(names.filter(lambda each: each not in ("net", "city")))
+    tables = {**shape.tables, name: [*shape.tables[name], (new, "TEXT")]}
+    merged = merged_into(file, want, [], file.values(want), on_conflict="replace", tables=tables)
+    assert merged.tds is not None
+    assert Tds(merged.tds).shared_names() == set()
+    for path in want.keys() - merged.changes.keys() - Tds(merged.tds).values(want).keys():
+        unit = path if path[0] == "field" else (*path[:2], "formula")
+        assert unit in merged.conflicts

@@ -5,7 +5,7 @@ import zipfile
 
 from tableau_pipeline.core.declaration import ReplaceAll
 from tableau_pipeline.foresee import foresee
-from tableau_pipeline.metadata.fields import FieldMetadata
+from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -17,6 +17,12 @@ FOLDER = (
     b"<folders-common><folder name='Lines'><folder-item name='[carrier]' type='field' /></folder>"
     b"</folders-common><layout"
 )
+
+
+def captions(pipeline: Pipeline, **captions: str) -> None:
+    """Declare these captions, and no others."""
+    fields = tuple(FieldMetadata(name, caption=text) for name, text in captions.items())
+    pipeline.policy(ReplaceAll(), fields=fields)
 
 
 def saved(pipeline: Pipeline) -> list[str]:
@@ -88,3 +94,33 @@ def test_a_caption_that_was_declared_as_it_stood(pipeline: Pipeline):
         pipeline.policy(ReplaceAll(), fields=fields)
         pipeline.run()
         assert other_users.captions(pipeline) == {"carrier": "Line"}
+
+
+def test_a_caption_that_another_field_has(pipeline: Pipeline):
+    """Prevents: two fields of one name, of which one is an analyst's."""
+    captions(pipeline, delay="Delay")
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    captions(pipeline, delay="Delayed", flight_id="Flight")
+    told = 'caption of delay is "Delayed" as declared, and "Delay" on the server, where another '
+    told += 'field has the name "Delayed"'
+    for _ in range(2):
+        assert told in str(pipeline.run().warnings)
+        assert other_users.captions(pipeline) == {"delay": "Delay", "flight_id": "Flight"}
+    pipeline.declare(metadata=MetadataPolicy(on_conflict="refuse"))
+    refused(pipeline.run, told)
+    other_users.edits(pipeline, lambda tds: tds.replace(b"'Delayed'", b"'Late'"))
+    other_users.edits(pipeline, lambda tds: tds.replace(b'"Delayed"', b'"Late"'))
+    assert pipeline.run().warnings == ()
+    assert other_users.captions(pipeline) == {"delay": "Delayed", "flight_id": "Flight"}
+
+
+def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
+    """Prevents: two fields of one name, as a model has a new column."""
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights(Delayed=flights()["delay"]))
+    pipeline.run()
+    assert "<local-name>[Delayed (Extract)]<" in pipeline.tds()
+    assert isinstance(pipeline.run().plan, NoChange)
+    assert pipeline.wrong() == []
