@@ -206,7 +206,9 @@ def _overwritten(facts: Facts, options: Options) -> Publish | None:
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
         reason = "; ".join(filter(None, [base.distrust, facts.edits]))
-        return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=True)
+        # Without the question, a field of a person would be left with a formula that names nothing.
+        merged = not (facts.metadata and facts.metadata.broken) or facts.keeps_metadata(options)
+        return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=merged)
     return None
 
 

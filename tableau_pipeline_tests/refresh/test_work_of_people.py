@@ -5,7 +5,8 @@ import zipfile
 
 from tableau_pipeline.core.declaration import ReplaceAll
 from tableau_pipeline.foresee import foresee
-from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
+from tableau_pipeline.metadata.document import local_name
+from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -124,3 +125,31 @@ def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
     assert "<local-name>[Delayed (Extract)]<" in pipeline.tds()
     assert isinstance(pipeline.run().plan, NoChange)
     assert pipeline.wrong() == []
+
+
+def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
+    """Prevents: a refusal promises a copy that the accepted run does not make, and a field of a
+    person stays whose formula names nothing."""
+    captions(pipeline, delay="Delay")
+    pipeline.declare(calculations=(Calculation(name="Half", formula="[delay] / 2"),))
+    pipeline.run()
+    local = local_name("Half").encode()
+    other_users.adds_a_calculated_field(pipeline)
+    other_users.edits(pipeline, lambda tds: tds.replace(b"[flight_id] &gt; 1", local + b" &gt; 1"))
+    pipeline.declare(calculations=())
+    told = 'the calculation "Half" is gone, which is in calculated field "Delayed"'
+    refused(pipeline.run, told, "saves the data source")
+    pipeline.run(Accept.OVERWRITE)
+    assert ["Delayed" in each and "Half" in each for each in saved(pipeline)] == [True]
+    assert "Delayed" not in pipeline.tds()
+    assert other_users.captions(pipeline) == {"delay": "Delay"}
+
+
+def test_a_change_that_breaks_nothing_drops_nothing(pipeline: Pipeline):
+    """Prevents: a change of captions drops the work of people, as an overwrite is accepted."""
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    captions(pipeline, delay="Delay")
+    pipeline.run(Accept.OVERWRITE)
+    assert "Delayed" in pipeline.tds()
+    assert saved(pipeline) == []
