@@ -14,7 +14,7 @@ from tableau_pipeline.core.checkpoint import (
     TableContent,
 )
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.errors import DriftError, NotListedError, RefreshError
+from tableau_pipeline.errors import DriftError, NotListedError, RefreshError, UnreadableError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.extracts.desired import Declared
@@ -226,7 +226,10 @@ class Delivery:
         """Set the declared metadata in those that the server has made of a file without any."""
         if sent.distrust or sent.merged or not sent.target or not self.declared.fields:
             return sent
-        held = self.sender.server.metadata(sent.remote.luid)
+        try:
+            held = self.sender.server.metadata(sent.remote.luid)
+        except UnreadableError as error:
+            return replace(sent, warnings=(*sent.warnings, f"{error} Its metadata is not set"))
         before = self.base.metadata
         if mode is PublishMode.REPLACE and before and held.digest == before.digest:
             return replace(sent, target=sent.target.reached)

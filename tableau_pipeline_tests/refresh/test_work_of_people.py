@@ -3,14 +3,19 @@
 import re
 import zipfile
 
+import pytest
+
 from tableau_pipeline.core.declaration import ReplaceAll
+from tableau_pipeline.errors import RefreshError, UnreadableError
 from tableau_pipeline.foresee import foresee
-from tableau_pipeline.metadata.document import local_name
+from tableau_pipeline.metadata.document import Metadata, local_name
 from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, MetadataPolicy
 from tableau_pipeline.refresh.plan import Accept, NoChange
 from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shipping import refused
 
 ALIASES = b"<aliases><alias key='&quot;AA&quot;' value='American' /></aliases></column>"
@@ -153,3 +158,54 @@ def test_a_change_that_breaks_nothing_drops_nothing(pipeline: Pipeline):
     pipeline.run(Accept.OVERWRITE)
     assert "Delayed" in pipeline.tds()
     assert saved(pipeline) == []
+
+
+def unreadable(pipeline: Pipeline) -> None:
+    """Give the data source a `.tds` that this pipeline does not read."""
+    deep = b"<deep>" * 300 + b"</deep>" * 300 + b"<layout"
+    other_users.edits(pipeline, lambda tds: tds.replace(b"<layout", deep, 1))
+
+
+@pytest.mark.parametrize("killed", ["", "closing"])
+def test_a_document_that_cannot_be_read(pipeline: Pipeline, killed: str):
+    """Prevents: a data source of ours gets no rows any more, whatever is accepted, as nobody can
+    read its `.tds`."""
+    captions(pipeline, delay="Delay")
+    assert killed_before(pipeline, killed) if killed else pipeline.run()
+    unreadable(pipeline)
+    told = "cannot be read, so nothing of it changes"
+    for rows in (8, 9):
+        pipeline.model("flights", flights(rows))
+        assert told in str(pipeline.run().warnings)
+        assert pipeline.wrong() == []
+    pipeline.model("flights", flights(9).drop_columns("carrier"))
+    refused(lambda: pipeline.run(Accept.SCHEMA), "accept: [overwrite]")
+    pipeline.run(Accept.SCHEMA, Accept.OVERWRITE)
+    assert ["<deep" in each for each in saved(pipeline)] == [True]
+    assert pipeline.run().warnings == ()
+    assert other_users.captions(pipeline) == {"delay": "Delay"}
+
+
+def test_a_document_of_others_that_cannot_be_read(pipeline: Pipeline):
+    """Prevents: a data source is adopted, and whether its metadata was kept cannot be told."""
+    other_users.publishes(pipeline, flights())
+    unreadable(pipeline)
+    pipeline.declare(adopt=True)
+    refused(pipeline.run, "cannot be read", error=RefreshError)
+
+
+class Mangling(Proxy):
+    """A server that makes a `.tds` which cannot be read of each file without one."""
+
+    def metadata(self, luid: str) -> Metadata:
+        raise UnreadableError(f"The server sent {luid} in a form that cannot be read.")
+
+
+def test_a_server_that_makes_documents_that_cannot_be_read(pipeline: Pipeline):
+    """Prevents: a data source is created, and its first refresh fails all the same."""
+    captions(pipeline, delay="Delay")
+    for rows in (7, 8):
+        pipeline.model("flights", flights(rows))
+        report = pipeline.run(around={"around_server": Mangling})
+        assert "cannot be read" in str(report.warnings)
+        assert pipeline.wrong() == []
