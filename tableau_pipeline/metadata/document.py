@@ -51,6 +51,27 @@ def with_fields(formula: str, new: Callable[[str], str]) -> str:
     return _TOKEN.sub(of, formula)
 
 
+_CLOSING = MappingProxyType({")": "(", "]": "[", "}": "{"})
+
+
+def fault_in(formula: str) -> str | None:
+    """Return why a formula means nothing, as a phrase: it is empty, or lacks a bracket."""
+    rest = _TOKEN.sub(lambda found: "" if found[0][:2] in ("//", "/*") else "0", formula)
+    if not rest.strip():
+        return "it is empty"
+    opened: list[str] = []
+    for each in rest:
+        if each in ("'", '"'):
+            return f"a {each} is not closed"
+        if each in _CLOSING.values():
+            opened.append(each)
+        elif each in _CLOSING and _CLOSING[each] not in opened:
+            return f"a {each} closes nothing"
+        elif each in _CLOSING and (last := opened.pop()) != _CLOSING[each]:
+            return f"a {last} is not closed"
+    return f"a {opened[-1]} is not closed" if opened else None
+
+
 # Bytes, as a download and unpacked. One of a thousand columns has less than two million.
 LARGEST = 16 * 10**6
 # The order of elements in a data source, as in `DataSource-CT` of Tableau's schema of workbooks;

@@ -121,3 +121,41 @@ def test_formats(written: str, found: str):
     # Prevents: a format that Tableau takes for another kind of format, and ignores; or one that it
     # completes when somebody saves the data source, so that it looks edited.
     assert tableau_format(written) == found
+
+
+@pytest.mark.parametrize(
+    ("formulas", "message"),
+    [
+        ({"A": "[B] + 1", "B": "[C]", "C": "[A]"}, r"A, B, C, A"),
+        ({"A": "[A] + [net]"}, "A, A"),
+        ({"X": "[A]", "A": "[B]", "B": "[A]"}, "A, B, A"),
+        ({"A": "SUM([net)"}, r"\[ is not closed"),
+        ({"A": "SUM(net])"}, r"\] closes nothing"),
+        ({"A": "SUM([net]"}, r"\( is not closed"),
+        ({"A": "SUM([net]))"}, r"\) closes nothing"),
+        ({"A": "{FIXED [net]: SUM([net])"}, r"\{ is not closed"),
+        ({"A": "([net]}"}, r"\} closes nothing"),
+        ({"A": "'Rome + [net]"}, "' is not closed"),
+        ({"A": " \n\x00"}, "it is empty"),
+        ({"A": "// nothing\n/* at all */"}, "it is empty"),
+    ],
+)
+def test_formulas_that_mean_nothing(formulas: dict[str, str], message: str):
+    """Prevents: a calculation in a ring, with a lost bracket, or empty is published, or silently
+    left out."""
+    with pytest.raises(FieldError, match=message) as caught:
+        values(calculations=[calculation(each, name) for name, each in formulas.items()])
+    assert caught.value.at == ("calculations", "A", "formula")
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "{ FIXED [net] : SUM([gross]) }",
+        "REGEXP_MATCH(STR([net]), '^[(\"]$') // it's (",
+        "/* [ */ IF \"[\" = '{' THEN #2020-01-31# ELSE [a]]b] END",
+    ],
+)
+def test_brackets_in_texts_and_comments(formula: str):
+    """Prevents: a right formula is refused for what stands in its texts and comments."""
+    assert values(calculations=[calculation(formula)])
