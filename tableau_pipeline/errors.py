@@ -38,6 +38,10 @@ class NotListedError(RefreshError):
     """The server has something of this name, but its lists do not show it, or not yet."""
 
 
+class UnreadableError(RefreshError):
+    """The server sent the metadata of a data source in a form that cannot be read."""
+
+
 class RefusedError(RefreshError):
     """The refresh would be wrong or unsafe; it needs a decision, not a retry.
 

@@ -98,6 +98,20 @@ class Held(Frozen):
     source: str | None = None
 
 
+class SavedWork(Frozen):
+    """What people made of a column or calculation that went.
+
+    Attributes:
+        path: the first parts of the paths of its values.
+        work: what it was, in words.
+        file: where the data source was saved before.
+    """
+
+    path: tuple[str, ...]
+    work: str
+    file: str
+
+
 class Checkpoint(Frozen):
     """What is published, as far as known; valid only for this server, site and LUID.
 
@@ -116,6 +130,7 @@ class Checkpoint(Frozen):
             back.
         written: names the values of metadata that the declaration has set; the newest first, if it
             is not known whether a publish took effect.
+        saved: the work of people on what is gone, until that is back.
         late_window: start and end of the job of our last update, if the time stamp had not moved
             by then: where that happens late, it may move still.
         updates: the number of updates since the last full publish.
@@ -143,6 +158,7 @@ class Checkpoint(Frozen):
     adopted: str | None = None
     owner: str | None = None
     written: tuple[str, ...] = ()
+    saved: tuple[SavedWork, ...] = ()
     late_window: tuple[datetime, datetime] | None = None
     updates: int = 0
     size: int | None = None

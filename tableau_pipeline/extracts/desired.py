@@ -20,6 +20,7 @@ from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
+    THEIRS,
     Merge,
     Path,
     Values,
@@ -29,7 +30,7 @@ from tableau_pipeline.metadata.merge import (
     quoted,
     shown,
 )
-from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline.metadata.tds import Tds, merged_into
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]
@@ -275,41 +276,56 @@ class Declared:
             # What the server has made of a file is nobody's work.
             own = {path: value for path, value in found.items() if path in wanted}
             pasts = [{**own, **each} for each in pasts or [{}]]
-        result = merge(
-            wanted,
-            pasts,
-            found | dict(about or {}),
-            on_conflict=self.declaration.metadata.on_conflict,
-        )
+        found |= dict(about or {})
+        policy = self.declaration.metadata.on_conflict
+        result = merge(wanted, pasts, found, on_conflict=policy)
         if held is None or tds is None:
             return replace(result, problem=None if asked[False] else _NOT_ASKED)
         try:
-            edited = tds.edited(result.of_fields, self.tables)
+            tables = self.tables
+            result = merged_into(tds, wanted, pasts, found, on_conflict=policy, tables=tables)
         except ValueError as error:
             return replace(result, problem=str(error))
-        broken = tuple(self._broken(tds, held, result.of_fields))
+        gone = [*self._gone(held, result.of_fields)]
+        broken = tuple(self._broken(tds, gone, result.of_fields))
+        work = {path: ", ".join(tds.work_on(path, pasts)) for path in gone if is_edited}
+        lost = {path: words for path, words in work.items() if words}
         # Nobody edits the relationships of tables in a `.tds`.
         is_other = self.record and self.record.declaration != self.declaration.digest()
         problem = "the declaration changed" if is_other else None
-        return replace(result, tds=edited, problem=problem, broken=broken)
+        return replace(result, problem=problem, broken=broken, lost=lost)
 
     def merged_about(self, found: Values, *, certified: bool | None) -> Merge:
         """Merge what is declared of the data source itself into what the server says of it."""
         past = {path: value for path, value in self.past.items() if is_about(path)}
         wanted = self.about(certified=certified)
+        if self.declaration.certify and CERTIFIED not in wanted:
+            # As long as it is declared, it is withdrawn from rows that differ, whoever gave it.
+            past = {path: value for path, value in past.items() if path[0] != THEIRS}
         return merge(wanted, [past], found, on_conflict=self.declaration.metadata.on_conflict)
 
-    def _broken(
-        self, tds: Tds, held: Metadata, changes: Mapping[Path, str | None]
-    ) -> Iterator[str]:
-        kept = {(table, column) for table, columns in self.tables.items() for column, _ in columns}
-        for table, column in sorted((held.columns or frozenset()) - kept):
-            if users := tds.used_by(table, column, but=changes):
-                yield f'the column "{column}" of "{table}" is gone, which is in {", ".join(users)}'
+    def has(self, path: Path) -> bool:
+        """Whether there is to be a column, or is declared a calculation, with these first parts."""
+        if path[0] != "field":
+            return (*path, "formula") in self.fields
+        return path[2] in (column for column, _ in self.tables.get(path[1], ()))
+
+    def _gone(self, held: Metadata, changes: Mapping[Path, str | None]) -> Iterator[Path]:
+        """The first parts of the paths of columns and calculations that go."""
+        columns = (("field", *each) for each in sorted(held.columns or ()))
+        yield from (path for path in columns if not self.has(path))
         for path, value in changes.items():
-            is_gone = path[2:] == ("formula",) and value is None
-            if is_gone and (users := tds.used_by(path[1], but=changes)):
-                yield f'the calculation "{path[1]}" is gone, which is in {", ".join(users)}'
+            if path[::2] == ("calculation", "formula") and value is None:
+                yield path[:2]
+
+    def _broken(
+        self, tds: Tds, gone: Iterable[Path], changes: Mapping[Path, str | None]
+    ) -> Iterator[str]:
+        for kind, *name in gone:
+            if users := tds.used_by(*name, but=changes):
+                what = f'column "{name[-1]}" of "{name[0]}"' if kind == "field" else ""
+                what = what or f'calculation "{name[0]}"'
+                yield f"the {what} is gone, which is in {', '.join(users)}"
 
 
 def lost(sent: bytes, held: Metadata, declared: Declared) -> list[str]:

@@ -72,9 +72,9 @@ class Following(Document):
                 self._ordinals[parent] = max(self._ordinals[parent], number)
                 self._last[tables.get(local, "")][parent] = each
         # The field of a column that was there before may be left, and is taken up again.
-        made = {name for name, each in self.columns.items() if each.find("calculation") is not None}
         groups = {each.get("name", "") for each in root if plain(each) == "group"}
-        self._used = {*tables, *made, *groups}
+        shown = self.shown()
+        self._used = {*groups, *shown, *map(quoted, shown.values())}
 
     def follow(self, tables: Tables) -> None:
         """Add the columns that are new, remove those that are gone, and change types.

@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -48,6 +49,27 @@ def with_fields(formula: str, new: Callable[[str], str]) -> str:
         return new(match[1]) if match[1] and not match[2] else match[0]
 
     return _TOKEN.sub(of, formula)
+
+
+_CLOSING = MappingProxyType({")": "(", "]": "[", "}": "{"})
+
+
+def fault_in(formula: str) -> str | None:
+    """Return why a formula means nothing, as a phrase: it is empty, or lacks a bracket."""
+    rest = _TOKEN.sub(lambda found: "" if found[0][:2] in ("//", "/*") else "0", formula)
+    if not rest.strip():
+        return "it is empty"
+    opened: list[str] = []
+    for each in rest:
+        if each in ("'", '"'):
+            return f"a {each} is not closed"
+        if each in _CLOSING.values():
+            opened.append(each)
+        elif each in _CLOSING and _CLOSING[each] not in opened:
+            return f"a {each} closes nothing"
+        elif each in _CLOSING and (last := opened.pop()) != _CLOSING[each]:
+            return f"a {last} is not closed"
+    return f"a {opened[-1]} is not closed" if opened else None
 
 
 # Bytes, as a download and unpacked. One of a thousand columns has less than two million.
@@ -259,6 +281,21 @@ class Document:
         """
         lists = (self.items.get(local, ()), *(self.paths.get(e, ()) for e in self.above(local)))
         return next(filter(None, map(folder_of, lists)), "")
+
+    @property
+    def groups(self) -> Mapping[str, Element]:
+        """The elements of groups and sets that people made, by local name."""
+        found = (each for each in self.root if plain(each) == "group" and not is_off(each))
+        return {each.get("name", ""): each for each in found if not is_automatic(each)}
+
+    def shown(self) -> Mapping[str, str]:
+        """The name that people see of each field, by local name."""
+        names = {each.local: unquoted(each.local) for each in self.records}
+        for local, each in chain(self.groups.items(), self.columns.items()):
+            # The element of a column may be left when the column is gone.
+            if local in names or plain(each) == "group" or each.find("calculation") is not None:
+                names[local] = label(each)
+        return names
 
     def add(self, local: str, datatype: str) -> Element:
         """Add the element of a field that has none."""

@@ -3,8 +3,9 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, replace
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -14,7 +15,9 @@ from pydantic.json_schema import SkipJsonSchema
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import NO_TEXT, guess, keyed, mistake, written_as
 from tableau_pipeline.metadata.document import (
+    fault_in,
     field_name,
+    fields_in,
     quoted,
     unquoted,
     with_fields,
@@ -293,9 +296,11 @@ def wanted(
         for each in declared:
             values |= _parts(("field", published(table), each.name), each)
     for each in calculations:
-        formula = names.translated(each.formula, ("calculations", each.name, "formula"))
+        at = ("calculations", each.name, "formula")
+        formula = names.translated(each.formula, at)
         path = ("calculation", each.name)
         values |= _parts(path, each) | {(*path, "caption"): each.name, (*path, "formula"): formula}
+    _check_rings(names, calculations)
     members: dict[str, Sequence[Path]] = {}
     for each in hierarchies:
         members[each.name] = [names.path(one, ("hierarchies", each.name)) for one in each.fields]
@@ -309,6 +314,7 @@ def wanted(
                 raise FieldError(("folders", each.name), problem)
             values[path] = each.name
     clean = {path: NO_TEXT.sub("", value).strip() for path, value in values.items()}
+    _check_names(clean, columns, published, calculations)
     return _in_one_folder({path: value for path, value in clean.items() if value}, members)
 
 
@@ -348,17 +354,50 @@ def _parts(path: Path, declared: FieldMetadata | Calculation) -> dict[Path, str]
     return {(*path, part): value for part, value in parts.items() if value}
 
 
-def _check(
-    table: str, field: FieldMetadata, columns: Sequence[str], captions: Collection[str]
+def _check_names(
+    values: Values,
+    columns: Mapping[str, Sequence[str]],
+    published: Callable[[str], str],
+    calculations: Sequence[Calculation],
 ) -> None:
-    at = ("tables", table, "fields", field.name)
+    """Check that people see each name once, wherever it is declared."""
+    shown: dict[str, str] = {}
+    captions: list[tuple[str, str, tuple[str, ...]]] = []
+    for each in calculations:
+        caption = values["calculation", each.name, "caption"]
+        captions.append((caption, f'the calculation "{each.name}"', ("calculations", each.name)))
+    for table, column in ((name, each) for name, listed in columns.items() for each in listed):
+        what = f"{table}.{column}"
+        if caption := values.get(("field", published(table), column, "caption")):
+            captions.append((caption, what, ("tables", table, "fields", column, "caption")))
+        else:
+            # Of columns of one name in several tables, Tableau shows the table, too.
+            shown.setdefault(column, what)
+    for caption, what, at in captions:
+        if caption in shown:
+            problem = f'{what} has the name "{caption}", which {shown[caption]} has, too: '
+            raise FieldError(at, f"{problem}give one of them another `caption` or name")
+        shown[caption] = what
+
+
+def _check_rings(names: "_Names", calculations: Sequence[Calculation]) -> None:
+    """Check that no calculation uses itself, by whatever others."""
+    uses = {each.name: names.calculations_in(each.formula) for each in calculations}
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        ring = error.args[1][:0:-1]
+        first = ring.index(min(ring))
+        listed = ", ".join([*ring[first:], *ring[: first + 1]])
+        problem = f"it uses itself ({listed}): let one of them use columns alone"
+        raise FieldError(("calculations", ring[first], "formula"), problem) from None
+
+
+def _check(table: str, field: FieldMetadata, columns: Sequence[str]) -> None:
     if field.name not in columns:
         problem = f'"{field.name}" is not a column of the table "{table}": '
         problem += f"{guess(field.name, columns)}Its columns are {', '.join(columns)}"
-        raise FieldError(at, problem)
-    if field.caption in captions:
-        problem = f'two fields have the caption "{field.caption}": they need different ones'
-        raise FieldError((*at, "caption"), problem)
+        raise FieldError(("tables", table, "fields", field.name), problem)
 
 
 class _Names:
@@ -382,12 +421,10 @@ class _Names:
                 problem = f'a column is named "{each.name}": give the calculation another name'
                 raise FieldError(("calculations", each.name), problem)
         self._found |= {each.name: [("calculation", each.name)] for each in calculations}
-        captions = {each.name for each in calculations}
         for table, declared in fields.items():
             for each in declared:
-                _check(table, each, columns[table], captions)
+                _check(table, each, columns[table])
                 if each.caption:
-                    captions.add(each.caption)
                     # A name beats a caption.
                     self._found.setdefault(each.caption, [("field", published(table), each.name)])
 
@@ -407,12 +444,23 @@ class _Names:
             raise FieldError(at, f'several tables have a column "{name}": write {listed}')
         return found[0]
 
+    def calculations_in(self, formula: str) -> list[str]:
+        """The declared calculations that a formula uses, all of whose names are known."""
+        found = (self.path(unquoted(each), ()) for each in fields_in(formula))
+        return [path[1] for path in found if path[0] == "calculation"]
+
     def shown(self, path: Path) -> str:
         """The name of a field in formulas and hierarchies."""
         return field_name(path, single=self._single)
 
     def translated(self, formula: str, at: tuple[str, ...]) -> str:
-        """The formula with the fields' own names."""
+        """The formula with the fields' own names.
+
+        Raises:
+            FieldError: it means nothing, or there is no such field, or several.
+        """
+        if fault := fault_in(NO_TEXT.sub("", formula)):
+            raise FieldError(at, f'the formula "{formula.strip()}" means nothing: {fault}')
         return with_fields(formula, lambda name: quoted(self.shown(self.path(unquoted(name), at))))
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from pathlib import Path as File
@@ -25,7 +25,9 @@ CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 # What is absent is as the products have it by default.
 Values = Mapping[Path, str]
 OnConflict = Literal["keep", "replace", "refuse"]
-# The part of a calculation that marks a field of somebody else with the same caption.
+# Before the path of a written value: a person had set it when it was first declared.
+THEIRS = "theirs"
+# Behind the path of a calculation or caption: a field of somebody else has the same name.
 TAKEN = "taken"
 
 
@@ -45,7 +47,8 @@ class Merge:
             `problem`.
         problem: why what it holds of fields cannot be kept when a file with the desired tables is
             published, as a phrase; None if it can be.
-        broken: phrases for what people have made of columns that go.
+        broken: phrases for what of people names a column or calculation that goes.
+        lost: what people made of these themselves, in words, by the first parts of their paths.
     """
 
     wanted: Values
@@ -57,6 +60,7 @@ class Merge:
     tds: bytes | None = None
     problem: str | None = None
     broken: tuple[str, ...] = ()
+    lost: Mapping[Path, str] = field(default_factory=dict)
 
     @property
     def of_fields(self) -> Mapping[Path, str | None]:
@@ -96,28 +100,32 @@ def merge(
     conflicts: list[Path] = []
     record: dict[Path, str] = {}
     parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
+    newest = written[0] if written else {}
     for unit in _units(wanted, found, written):
         want, here, *pasts = (each.get(unit, {}) for each in parts)
         differing = {
             path: want.get(path) for path in [*here, *want] if want.get(path) != here.get(path)
         }
-        taken = (*unit, TAKEN) in here
-        if not taken and (here == want or here in pasts):
+        taken = (*unit, TAKEN) in found
+        is_theirs = any((THEIRS, *path) in newest for path in here)
+        if here == want and not taken:
+            record |= want | _theirs(want, written)
+        elif here in pasts and not taken and (want or not is_theirs):
             changes |= differing
             record |= want
-        elif not want:
+        elif not want and not (taken and unit[0] == "field"):
             # What a person changed, and we no longer want, is theirs from now on.
             kept |= {} if taken else here
         elif want == pasts[0] and not taken and unit[0] != "permission":
             kept |= {path: here.get(path) for path in differing}
-            record |= want
+            record |= want | _marks(want, newest)
         else:
             # Of who may do what, a person's change is reported, too.
             is_whole = unit[:1] + unit[2:] == ("calculation",)
             conflicts.append((*unit, "formula") if is_whole else unit)
             is_set = on_conflict == "replace" and not taken
             changes |= differing if is_set else {}
-            record |= want if is_set else pasts[0]
+            record |= want if is_set else pasts[0] | _marks(pasts[0], newest)
     if changes.get(CERTIFIED, "yes") is None and NOTE in found and NOTE not in changes:
         # A person's note cannot stay without our certification.
         kept.pop(NOTE, None)
@@ -133,13 +141,31 @@ def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable
     return dict.fromkeys(
         path[:2] if path[0] == "calculation" and path[:2] not in (ours & theirs) - taken else path
         for path in chain(wanted, *written)
+        if path[0] != THEIRS
     )
+
+
+def _theirs(values: Values, written: Sequence[Values]) -> Values:
+    """Marks for those of the values that are there, and that we have not written."""
+
+    def is_ours(path: Path, value: str) -> bool:
+        return any(each.get(path) == value and (THEIRS, *path) not in each for each in written)
+
+    return {(THEIRS, *path): "yes" for path, value in values.items() if not is_ours(path, value)}
+
+
+def _marks(values: Values, before: Values) -> Values:
+    """The marks that the values had before."""
+    marks = ((THEIRS, *path) for path in values)
+    return {mark: before[mark] for mark in marks if mark in before}
 
 
 def _parts(values: Values) -> Mapping[Path, Values]:
     """The values by their paths, and those of a calculation by its path, too."""
     parts: dict[Path, dict[Path, str]] = defaultdict(dict)
     for path, value in values.items():
+        if path[0] == THEIRS:
+            continue
         for unit in (path, path[:2]):
             parts[unit][path] = value
     return parts
@@ -147,14 +173,14 @@ def _parts(values: Values) -> Mapping[Path, Values]:
 
 def is_about(path: Path) -> bool:
     """Whether a value is of the data source itself, and not of what a `.tds` holds."""
-    return path[0] in ("about", "tag", "permission")
+    return path[path[0] == THEIRS] in ("about", "tag", "permission")
 
 
 def shown(path: Path) -> str:
     """Return a path in words: "caption of flights.net_amount", "hierarchy Route"."""
     match path:
-        case ("field", table, column, part):
-            return f"{part} of {column if table == EXTRACT_SCHEMA else f'{table}.{column}'}"
+        case ("field", _, _, part):
+            return f"{part} of {shown_field(path)}"
         case ("hierarchy", name, _):
             return f"hierarchy {name}"
         case ("tag", tag):
@@ -163,6 +189,15 @@ def shown(path: Path) -> str:
             return f'{capability} of group "{group}"'
         case _:
             return " of ".join(reversed(path[1:]))
+
+
+def shown_field(path: Path) -> str:
+    """Return the field of a path in words: "flights.net_amount", "Margin"."""
+    match path:
+        case ("field", table, column, *_):
+            return column if table == EXTRACT_SCHEMA else f"{table}.{column}"
+        case _:
+            return path[1]
 
 
 def shown_value(path: Path, value: str | None) -> str:
@@ -185,15 +220,30 @@ def change_phrases(merged: Merge) -> list[str]:
     ]
 
 
+def lost_phrases(merged: Merge) -> list[str]:
+    """A sentence for each column or calculation with which work of people goes."""
+    return [
+        f"With {shown_field(path)} goes what people made of it: {work}"
+        for path, work in merged.lost.items()
+    ]
+
+
 def conflict_phrases(merged: Merge) -> list[str]:
     """A phrase for each value that both the declaration and a person changed."""
     return [
         f"{shown(path)} is {quoted(path, merged.wanted.get(path))} as declared, and "
         f"{quoted(path, merged.found.get(path))} on the server"
-        + ", which is replaced"
-        * (path in merged.changes)
+        + ", which is replaced" * (path in merged.changes)
+        + _taken_phrase(merged, path)
         for path in merged.conflicts
     ]
+
+
+def _taken_phrase(merged: Merge, path: Path) -> str:
+    name = merged.found.get((*path, TAKEN))
+    if (*path[:2], TAKEN) in merged.found:
+        name = path[1]
+    return f', where another field has the name "{name}"' if name else ""
 
 
 def rows(wanted: Values, merged: Merge) -> list[tuple[str, str, str, str]]:

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path as File
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -33,7 +35,7 @@ from tableau_pipeline.metadata.document import (
     unquoted,
     with_fields,
 )
-from tableau_pipeline.metadata.merge import TAKEN, Path, Values
+from tableau_pipeline.metadata.merge import TAKEN, Merge, OnConflict, Path, Values, merge
 
 _NONE: Values = MappingProxyType({})
 # The feature that brought folders for dimensions and measures alike.
@@ -101,6 +103,41 @@ class Tds(Document):
         local = self.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
         return tuple(dict.fromkeys(_users(self, local, frozenset(but)))) if local else ()
 
+    def shared_names(self) -> set[str]:
+        """The local names of fields whose name another field has, too."""
+        shown = self.shown()
+        count = Counter(shown.values())
+        return {local for local, name in shown.items() if count[name] > 1}
+
+    def taken(self, changes: Iterable[Path]) -> Values:
+        """Mark the changes, which have been made, that gave a field the name of another one."""
+        shared, shown, found = self.shared_names(), self.shown(), {}
+        for path in changes if shared else ():
+            is_calculation = path[0] == "calculation"
+            local = local_name(path[1]) if is_calculation else self.locals.get(path[1:3], "")
+            if path[-1] in ("caption", "formula") and local in shared:
+                found[(*(path[:2] if is_calculation else path), TAKEN)] = shown[local]
+        return found
+
+    def work_on(self, path: Path, written: Sequence[Values]) -> Iterator[str]:
+        """Yield in words what people made of a column or declared calculation itself.
+
+        Args:
+            path: the first parts of the paths of its values.
+            written: what we wrote last, as in `merge`.
+        """
+        of_column = path[0] == "field"
+        local = self.locals.get((path[1], path[2])) if of_column else local_name(path[1])
+        if local is None:
+            return
+        for each, value, usual in self._field(path, local, ""):
+            if value not in ("", usual) and all(value != past.get(each) for past in written):
+                part, (first, *_) = each[-1], value.splitlines()
+                yield part if part == "hidden" else f'{part} "{first}"'
+        column = self.columns.get(local)
+        if column is not None and column.find("aliases") is not None:
+            yield "aliases"
+
     def _values(self, calculations: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
         """Yield path and value, with what the products have by default; "" is absent."""
         names = self.names | {local_name(each): each for each in calculations}
@@ -149,6 +186,34 @@ class Tds(Document):
                 yield (*path, "formula"), shown(formula), ""
                 yield (*path, TAKEN), other, ""
                 return
+
+
+def merged_into(
+    tds: Tds,
+    wanted: Values,
+    written: Sequence[Values],
+    found: Values,
+    *,
+    on_conflict: OnConflict,
+    tables: Tables,
+) -> Merge:
+    """Merge what is wanted into a `.tds`, but nothing that would give two fields one name.
+
+    Args:
+        found: its values, and perhaps those of the data source itself; all else as in `merge` and
+            `Tds.edited`.
+
+    Raises:
+        ValueError: it has other tables.
+    """
+    while True:
+        result = merge(wanted, written, found, on_conflict=on_conflict)
+        edited = tds.edited(result.of_fields, tables)
+        # What is not set, because a name is taken, may leave another name taken.
+        taken = Tds(edited).taken(result.of_fields) if result.of_fields else {}
+        if not taken:
+            return replace(result, tds=edited)
+        found = {**found, **taken}
 
 
 def _description(column: Element | None) -> str:

@@ -21,7 +21,7 @@ from tableauserverclient.server import RequestFactory
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, megabytes, project_path
 from tableau_pipeline.core.drift import Job, JobKind, NoJob, RemoteDatasource
-from tableau_pipeline.errors import NotListedError, RefreshError, RefusedError
+from tableau_pipeline.errors import NotListedError, RefreshError, RefusedError, UnreadableError
 from tableau_pipeline.metadata.document import LARGEST, Metadata, read_metadata
 from tableau_pipeline.publishing import counts, job_list, rest
 from tableau_pipeline.publishing.errors import (
@@ -536,7 +536,7 @@ class TableauSite:
                 tds = tds_of(answer.iter_content(_PIECE), limit=LARGEST)
             return read_metadata(tds)
         except ValueError as error:
-            raise RefreshError(
+            raise UnreadableError(
                 f"The server sent data source {luid} in a form that cannot be read: {error}."
             ) from error
 

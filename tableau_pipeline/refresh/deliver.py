@@ -10,10 +10,11 @@ from tableau_pipeline.core.checkpoint import (
     NEW_METADATA,
     Checkpoint,
     PublishMode,
+    SavedWork,
     TableContent,
 )
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.errors import DriftError, NotListedError, RefreshError
+from tableau_pipeline.errors import DriftError, NotListedError, RefreshError, UnreadableError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.extracts.desired import Declared
@@ -131,10 +132,17 @@ class Delivery:
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             owner=base.owner or owner,
             written=self._written(plan),
+            saved=self._saved,
             # An update is what tries it again.
             no_updates=before.no_updates if before and not isinstance(plan, UpdateTables) else None,
             **history,
         )
+
+    @property
+    def _saved(self) -> tuple[SavedWork, ...]:
+        """The work of people that has been saved, without that on what is back."""
+        known = self.base.checkpoint.saved if self.base.checkpoint else ()
+        return tuple(each for each in known if not self.declared.has(each.path))
 
     def _written(self, plan: NoChange | UpdateTables | Publish) -> tuple[str, ...]:
         """Names the values that will have been set; several, if the request may not succeed."""
@@ -218,7 +226,10 @@ class Delivery:
         """Set the declared metadata in those that the server has made of a file without any."""
         if sent.distrust or sent.merged or not sent.target or not self.declared.fields:
             return sent
-        held = self.sender.server.metadata(sent.remote.luid)
+        try:
+            held = self.sender.server.metadata(sent.remote.luid)
+        except UnreadableError as error:
+            return replace(sent, warnings=(*sent.warnings, f"{error} Its metadata is not set"))
         before = self.base.metadata
         if mode is PublishMode.REPLACE and before and held.digest == before.digest:
             return replace(sent, target=sent.target.reached)

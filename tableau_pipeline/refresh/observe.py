@@ -9,7 +9,7 @@ from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Declaration
 from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window
 from tableau_pipeline.core.journal import Intent, Recovered
 from tableau_pipeline.core.site_record import SiteFacts
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefusedError, UnreadableError
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import SLACK
@@ -48,7 +48,8 @@ class Base:
         checkpoint: the last one that the server is known to hold; None if there is none.
         distrust: why no update may build on `checkpoint`; None if the server holds what it states.
         rows: rows by table; None if they are not known.
-        metadata: the content of its `.tds`; None if the data source is absent or not ours.
+        metadata: the content of its `.tds`; None if the data source is absent, or it is ours and
+            that cannot be read.
         left: digests of the metadata that our refreshes left.
         owner: the LUID of the user who owned it before a refresh that was interrupted; None if our
             user does not own it.
@@ -162,17 +163,18 @@ class Observer:
             remote, strays = self._find_by_tag(project_id)
         if remote is None:
             return Base(remote=None, checkpoint=checkpoint)
-        metadata = self._metadata(remote, recovered)
+        is_ours = named or self.declaration.tag in remote.tags
+        metadata, unread = self._metadata(remote, recovered, is_ours=is_ours)
         base = Base(
             remote=remote,
-            is_ours=named or self.declaration.tag in remote.tags,
+            is_ours=is_ours,
             strays=strays,
             other_instance=self._other_instance(remote),
             other_key=self._other_key(remote),
             metadata=metadata,
             owner=self._owner_before(recovered, remote),
             moved=moved,
-            warnings=_not_kept(recovered, remote, metadata),
+            warnings=(*_not_kept(recovered, remote, metadata), *unread),
         )
         # A request that took effect after a later refresh leaves a record, but not of its rows.
         if not named or checkpoint is None:
@@ -191,14 +193,32 @@ class Observer:
             return replace(base, distrust=recovered.distrust)
         return self._verified(base, checkpoint, recovered, remote)
 
-    def _metadata(self, remote: RemoteDatasource, recovered: Recovered) -> Metadata:
-        """The content of its `.tds`, which is read only if it may have changed."""
+    def _metadata(
+        self, remote: RemoteDatasource, recovered: Recovered, *, is_ours: bool
+    ) -> tuple[Metadata | None, tuple[str, ...]]:
+        """The content of its `.tds`, which is read only if it may have changed.
+
+        Returns:
+            None if what is ours cannot be read, with a sentence that says so.
+        """
         record = recovered.record
         if record and record.held and record.luid == remote.luid and not self.is_look:
             is_known = not (recovered.distrust or record.distrust or recovered.sent)
             if is_known and remote.stamp == (record.updated_at, record.revision):
-                return Metadata(record.held.digest, columns=None, source=record.held.source)
-        return self.server.metadata(remote.luid)
+                held = Metadata(record.held.digest, columns=None, source=record.held.source)
+                return held, ()
+        try:
+            return self.server.metadata(remote.luid), ()
+        except UnreadableError as error:
+            # What nobody can read must not stop the rows for ever; but of others, we keep it all.
+            if not is_ours:
+                raise
+            warning = (
+                f'The metadata of "{remote.name}" cannot be read, so nothing of it changes: '
+                f"{error} To replace it, run once with full: true and accept: [overwrite], which "
+                "saves the data source before"
+            )
+            return None, (warning,)
 
     def _verified(
         self, base: Base, checkpoint: Checkpoint, recovered: Recovered, remote: RemoteDatasource
@@ -334,10 +354,12 @@ class Observer:
         return replace(move, taken=taken)
 
 
-def _not_kept(recovered: Recovered, remote: RemoteDatasource, held: Metadata) -> tuple[str, ...]:
+def _not_kept(
+    recovered: Recovered, remote: RemoteDatasource, held: Metadata | None
+) -> tuple[str, ...]:
     """What an interrupted adoption has not told of the metadata, in sentences."""
     adopted = {each.adopted for each in recovered.published if each.luid == remote.luid} - {None}
-    if adopted <= {held.digest}:
+    if adopted <= ({held.digest} if held else set()):
         return ()
     return (
         f'The refresh that took over "{remote.name}" did not end well, and its metadata has '

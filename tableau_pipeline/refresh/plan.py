@@ -6,14 +6,20 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import ClassVar
 
-from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
+from tableau_pipeline.core.checkpoint import (
+    NEW_METADATA,
+    Checkpoint,
+    PublishMode,
+    TableContent,
+)
 from tableau_pipeline.core.declaration import Declaration, Guard, megabytes, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import Delta, RowCounts
+from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.document import Metadata
-from tableau_pipeline.metadata.merge import Merge, conflict_phrases
+from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases, shown_field
 from tableau_pipeline.refresh.observe import Base
 
 # How many names of each kind, and how many data sources, a message lists.
@@ -200,7 +206,9 @@ def _overwritten(facts: Facts, options: Options) -> Publish | None:
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
         reason = "; ".join(filter(None, [base.distrust, facts.edits]))
-        return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=True)
+        # Without the question, a field of a person would be left with a formula that names nothing.
+        merged = not (facts.metadata and facts.metadata.broken) or facts.keeps_metadata(options)
+        return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=merged)
     return None
 
 
@@ -234,6 +242,9 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         policy = declaration.on_schema_change
         schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
     problems, metadata = guards + schema, facts.metadata
+    if schema and metadata and metadata.lost:
+        lost = "; ".join(lost_phrases(metadata))
+        problems.append(f'{lost}. That run saves the data source in the folder "kept" before')
     refuses = metadata and not problems and declaration.metadata.on_conflict == "refuse"
     if conflicts := conflict_phrases(metadata) if metadata and refuses else []:
         problems = [
@@ -480,6 +491,22 @@ def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
     return (
         f'A publish drops the credentials for {source} that are embedded in "{base.remote.name}": '
         "refresh tasks of its own fail from then on. Delete them, as this pipeline brings its rows",
+    )
+
+
+def lost_work(plan: object, metadata: Merge | None) -> tuple[str, ...]:
+    """What people made that a publish takes along, in sentences."""
+    is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
+    return tuple(lost_phrases(metadata)) if metadata and is_whole else ()
+
+
+def returned_work(base: Base, declared: Declared) -> tuple[str, ...]:
+    """What people had made of columns and calculations that are back, in sentences."""
+    return tuple(
+        f"{shown_field(each.path)} is back. What people had made of it before it went "
+        f"({each.work}) is in {each.file}: copy it back with Tableau Desktop"
+        for each in (base.checkpoint.saved if base.checkpoint else ())
+        if declared.has(each.path)
     )
 
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import obstore
 
-from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode
+from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, PublishMode, SavedWork
 from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
@@ -86,9 +86,12 @@ class Publisher:
         """Publish a file; save what people made before, if it may go."""
         base, server, saved = self.base, self.sender.server, None
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
-        if remote and base.is_edited and (is_bare or not base.is_ours):
+        lost = self.merged.lost if self.merged and plan.mode in NEW_METADATA else {}
+        if remote and base.is_edited and (is_bare or lost or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
             saved = keep(server, remote, location=self.kept, name=name)
+            work = [SavedWork(path=path, work=text, file=saved) for path, text in lost.items()]
+            target = target.model_copy(update={"saved": (*target.saved, *work)})
         sent = self._by_a_road(plan, extract, target, remote)
         if plan.mode is PublishMode.REPLACE and not base.is_ours:
             check_kept(server, sent.remote, base.metadata, saved=saved)

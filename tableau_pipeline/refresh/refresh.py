@@ -49,7 +49,9 @@ from tableau_pipeline.refresh.plan import (
     guard_problems,
     in_full,
     lost_credentials,
+    lost_work,
     not_ours,
+    returned_work,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.recover import recover
@@ -273,7 +275,12 @@ class _Phases:
         report = Report(
             plan=plan,
             remote=base.remote,
-            warnings=(*base.warnings, *lost_credentials(plan, base)),
+            warnings=(
+                *base.warnings,
+                *lost_credentials(plan, base),
+                *lost_work(plan, merged),
+                *returned_work(base, declared),
+            ),
             before=base.rows or {},
             moves=base.move.phrases if base.move else {},
             base=base,

@@ -1,6 +1,7 @@
 """Send, and record enough for the next refresh to find out what became of it."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,6 +20,7 @@ from tableau_pipeline.errors import (
     NoUpdatesError,
     RefreshError,
     RefusedError,
+    UnreadableError,
 )
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.document import Metadata
@@ -426,7 +428,9 @@ class Sender:
         server, target, metadata = self.server, intent.target, None
         if target and intent.mode in NEW_METADATA:
             # Read the metadata before the stamp, which shows whether another user changed it.
-            metadata = server.metadata(remote.luid)
+            # The next refresh tells if it cannot be read: that this one took effect is certain.
+            with suppress(UnreadableError):
+                metadata = server.metadata(remote.luid)
             remote = found(server, remote.luid)
         is_update, facts = intent.mode is None, self.site.facts
         if is_update and before:

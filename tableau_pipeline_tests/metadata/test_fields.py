@@ -61,7 +61,16 @@ def test_a_single_table_needs_no_name():
          'not a column of the table "orders": did you mean "net"'),
         ({"fields": {"orders": [FieldMetadata(name="net", caption="Margin")]},
           "calculations": [calculation("1")]},
-         ("tables", "orders", "fields", "net", "caption"), "two fields have the caption"),
+         ("tables", "orders", "fields", "net", "caption"), 'name "Margin", which .* has, too'),
+        ({"fields": {"orders": [FieldMetadata(name="net", caption=" gross ")]}},
+         ("tables", "orders", "fields", "net", "caption"), 'name "gross", which orders.gross has'),
+        ({"fields": {"orders": [FieldMetadata(name="net", caption="who")]}},
+         ("tables", "orders", "fields", "net", "caption"), 'name "who", which orders.who has'),
+        ({"calculations": [calculation("1"), calculation("2", " Margin")]},
+         ("calculations", " Margin"), 'name "Margin", which the calculation "Margin" has, too'),
+        ({"fields": {"orders": [FieldMetadata(name="net", caption="A")]},
+          "inherited": {("people", "a]b"): FieldMetadata(caption="A\x00")}},
+         ("tables", "people", "fields", "a]b", "caption"), 'name "A", which orders.net has, too'),
         ({"fields": {"orders": [FieldMetadata(name="net", folder="A")]},
           "folders": [Members(name="B", fields=("net",))]}, ("folders", "B"), 'in the folder "A"'),
         ({"hierarchies": [Members(name="R", fields=("net", "x"))]}, ("hierarchies", "R"), '"x"'),
@@ -72,6 +81,12 @@ def test_mistakes(parts: dict[str, Any], at: tuple[str, ...], message: str):
     with pytest.raises(FieldError, match=message) as caught:
         values(**parts)
     assert caught.value.at == at
+
+
+def test_captions_may_swap():
+    """Prevents: a caption is refused that another field has given up, or columns of one name."""
+    fields = [FieldMetadata("net", caption="gross"), FieldMetadata("gross", caption="net")]
+    assert len(values(fields={"orders": fields})) == 2
 
 
 def test_descriptions():
@@ -106,3 +121,41 @@ def test_formats(written: str, found: str):
     # Prevents: a format that Tableau takes for another kind of format, and ignores; or one that it
     # completes when somebody saves the data source, so that it looks edited.
     assert tableau_format(written) == found
+
+
+@pytest.mark.parametrize(
+    ("formulas", "message"),
+    [
+        ({"A": "[B] + 1", "B": "[C]", "C": "[A]"}, r"A, B, C, A"),
+        ({"A": "[A] + [net]"}, "A, A"),
+        ({"X": "[A]", "A": "[B]", "B": "[A]"}, "A, B, A"),
+        ({"A": "SUM([net)"}, r"\[ is not closed"),
+        ({"A": "SUM(net])"}, r"\] closes nothing"),
+        ({"A": "SUM([net]"}, r"\( is not closed"),
+        ({"A": "SUM([net]))"}, r"\) closes nothing"),
+        ({"A": "{FIXED [net]: SUM([net])"}, r"\{ is not closed"),
+        ({"A": "([net]}"}, r"\} closes nothing"),
+        ({"A": "'Rome + [net]"}, "' is not closed"),
+        ({"A": " \n\x00"}, "it is empty"),
+        ({"A": "// nothing\n/* at all */"}, "it is empty"),
+    ],
+)
+def test_formulas_that_mean_nothing(formulas: dict[str, str], message: str):
+    """Prevents: a calculation in a ring, with a lost bracket, or empty is published, or silently
+    left out."""
+    with pytest.raises(FieldError, match=message) as caught:
+        values(calculations=[calculation(each, name) for name, each in formulas.items()])
+    assert caught.value.at == ("calculations", "A", "formula")
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "{ FIXED [net] : SUM([gross]) }",
+        "REGEXP_MATCH(STR([net]), '^[(\"]$') // it's (",
+        "/* [ */ IF \"[\" = '{' THEN #2020-01-31# ELSE [a]]b] END",
+    ],
+)
+def test_brackets_in_texts_and_comments(formula: str):
+    """Prevents: a right formula is refused for what stands in its texts and comments."""
+    assert values(calculations=[calculation(formula)])

@@ -70,6 +70,42 @@ def test_a_history(seed, policy):
                 assert all(found[each] == wanted[each] for each in set(wanted) - theirs)
 
 
+@given(
+    first=VALUES,
+    declared=st.lists(st.tuples(VALUES, st.sampled_from(["as it stands", "drawn"])), max_size=4),
+    policy=POLICIES,
+)
+def test_what_a_person_wrote_first_stays(first, declared, policy):
+    """Prevents: a value of a person goes because it was declared as it stood for a while."""
+    theirs, now, written = dict(first), dict(first), {}
+    # A calculation of ours is one that we have made.
+    theirs = {path: value for path, value in theirs.items() if path[0] != "calculation"}
+    for values, kind in [*declared, ({}, "drawn")]:
+        want = values | (theirs if kind == "as it stands" else {})
+        merged = merge(want, [written], now, on_conflict=policy)
+        if policy == "refuse" and merged.conflicts:
+            continue
+        now |= merged.changes
+        now = {path: value for path, value in now.items() if value is not None}
+        # What the declaration has replaced is its own from then on.
+        theirs = {path: each for path, each in theirs.items() if not merged.changes.get(path)}
+        assert theirs.items() <= now.items()
+        written = merged.written
+
+
+def test_a_value_that_was_declared_as_it_stood():
+    """Prevents: whose a value is gets lost where a person has changed it for a while, and what was
+    taken over does not follow its declaration."""
+    theirs = merge({CAPTION: "Net"}, [{}], {CAPTION: "Net"}, on_conflict="keep")
+    edited = merge({CAPTION: "Net"}, [theirs.written], {CAPTION: "x"}, on_conflict="keep")
+    again = merge({CAPTION: "Net"}, [edited.written], {CAPTION: "Net"}, on_conflict="keep")
+    for written in (theirs.written, again.written):
+        gone = merge({}, [written], {CAPTION: "Net"}, on_conflict="keep")
+        assert (gone.changes, gone.kept, gone.written) == ({}, {CAPTION: "Net"}, {})
+        new = merge({CAPTION: "Netto"}, [written], {CAPTION: "Net"}, on_conflict="keep")
+        assert (new.changes, new.written) == ({CAPTION: "Netto"}, {CAPTION: "Netto"})
+
+
 def test_a_calculation_is_removed_whole_or_not_at_all():
     # Prevents: a calculated field that an analyst has refined goes with the declaration's.
     ours = {FORMULA: "1", FORMAT: "n0"}

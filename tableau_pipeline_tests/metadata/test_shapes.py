@@ -10,7 +10,7 @@ from lxml import etree
 
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.merge import Values, merge
-from tableau_pipeline.metadata.tds import Tds
+from tableau_pipeline.metadata.tds import Tds, merged_into
 from tableau_pipeline_tests.metadata.shapes import (
     SHAPES,
     Shape,
@@ -152,3 +152,57 @@ def test_an_upgrade_of_the_server_changes_nothing(shape: Shape, seed: int, data:
     assert read_metadata(edited[0]) == read_metadata(edited[1])
     assert Tds(edited[0]).values(values) == Tds(edited[1]).values(values)
     assert Tds(by_a_server(edited[0])).values(values) == Tds(edited[0]).values(values)
+
+
+# What people call the kinds of work, as in `Metadata.work`, of a single column.
+KINDS = {"captions": "caption", "formats": "format", "aliases": "aliases", "folders": "folder"}
+KINDS |= {"descriptions": "description", "hidden fields": "hidden", "hierarchies": "hierarchy"}
+
+
+@given(shape=ANY, data=st.data())
+@settings(max_examples=80)
+def test_a_column_that_goes_takes_nothing_along_untold(shape: Shape, data: st.DataObject):
+    """Prevents: work of people goes with a column, and no refusal and no warning names it."""
+    want = wanted(shape)
+    made = {path: want[path] for path in data.draw(st.sets(st.sampled_from([*want])))}
+    made |= {path: want[path] for path in want if path[0] == "calculation"}
+    file = Tds(Tds(shape.content).edited(made, shape.tables))
+    name = data.draw(st.sampled_from([*shape.tables]))
+    column, _ = data.draw(st.sampled_from(shape.tables[name]))
+    tables = {**shape.tables, name: [each for each in shape.tables[name] if each[0] != column]}
+    edited = file.edited({}, tables)
+    told = str([*file.work_on(("field", name, column), ()), *file.used_by(name, column)])
+    before, after = read_metadata(file.content).work, read_metadata(edited).work
+    for kind, names in before.items():
+        for gone in {*names} - {*after.get(kind, ())}:
+            assert KINDS[kind] in told, (kind, gone)
+    values = Tds(edited).values()
+    for path, value in file.values().items():
+        if values.get(path) != value and path[0] == "field":
+            assert (path[1:3], path[-1] in told) == ((name, column), True), path
+    # What we wrote ourselves is nobody's work.
+    ours = file.values(file.values())
+    assert {*file.work_on(("field", name, column), [ours])} <= {"aliases"}
+
+
+@given(shape=ANY, data=st.data())
+@settings(max_examples=80)
+def test_no_two_fields_get_one_name(shape: Shape, data: st.DataObject):
+    """Prevents: what is declared gives a field the name of another one, of whomever it is."""
+    file, name = Tds(shape.content), data.draw(st.sampled_from([*shape.tables]))
+    columns = st.sampled_from([column for column, _ in shape.tables[name]])
+    names = st.sampled_from(["Twice", "Large", "Net amount", "net", "city", "A", "Lines"])
+    want = {
+        ("field", name, column, "caption"): caption
+        for column, caption in data.draw(st.dictionaries(columns, names)).items()
+    }
+    made = data.draw(names)
+    want |= {("calculation", made, "caption"): made, ("calculation", made, "formula"): "1"}
+    new = data.draw(names.filter(lambda each: each not in ("net", "city")))
+    tables = {**shape.tables, name: [*shape.tables[name], (new, "TEXT")]}
+    merged = merged_into(file, want, [], file.values(want), on_conflict="replace", tables=tables)
+    assert merged.tds is not None
+    assert Tds(merged.tds).shared_names() == set()
+    for path in want.keys() - merged.changes.keys() - Tds(merged.tds).values(want).keys():
+        unit = path if path[0] == "field" else (*path[:2], "formula")
+        assert unit in merged.conflicts

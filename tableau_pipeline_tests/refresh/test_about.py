@@ -203,6 +203,44 @@ def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
     assert said(pipeline)["description"].startswith("Flights")
 
 
+def test_declared_as_it_stands_and_then_no_more(new_pipeline: NewPipeline):
+    """Prevents: a description, tag, certification or permission of a person is removed, because it
+    was declared as it stood for a while."""
+    pipeline = new_pipeline(reconcile=Reconcile())
+    plain = pipeline.declaration
+    pipeline.run()
+    luid, text = str(item_of(pipeline).id), "Hers\n\nBuilt from flights."
+    certified = {"isCertified": "true", "certificationNote": "Hers"}
+    about.describe(pipeline.eyes, luid, description=text, **certified)
+    pipeline.eyes.tag(luid, ["finance"])
+    before = said(pipeline)
+    pipeline.declare(
+        description="Hers",
+        tags=("finance", "board"),
+        certify="after_reconcile",
+        certification_note="Hers",
+        permissions=({"group": "All Users", "allow": ["Read"]},),
+    )
+    assert pipeline.run().problems == ()
+    assert said(pipeline) == before | {"tags": {"finance", "board"}}
+    pipeline.declaration = plain
+    assert pipeline.run().problems == ()
+    assert said(pipeline) == before
+
+
+def test_a_certification_of_a_person_that_is_declared(new_pipeline: NewPipeline):
+    """Prevents: rows that differ from the models stay certified, as a person had certified them."""
+    pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6))
+    pipeline.run()
+    about.describe(pipeline.eyes, str(item_of(pipeline).id), isCertified="true")
+    pipeline.declare(certify="after_reconcile")
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    with pipeline.sandbox.armed(HideRows(rows=2)), pytest.raises(ReconciliationError):
+        pipeline.run(around={"sleep": lambda _: None})
+    assert said(pipeline)["certified"] is None
+
+
 def test_certified_while_equal(new_pipeline: NewPipeline):
     """Prevents: a seal of approval on rows that differ from the models."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile(max_mb=1e-6))

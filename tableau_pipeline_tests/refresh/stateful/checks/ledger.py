@@ -28,6 +28,7 @@ class Ledger:
         people: by LUID and place, what people have set, "" if they took it away, and the moment;
             None if that is not known, or no longer there.
         agreed: by LUID and place, what was declared when a refresh last settled it.
+        first: what a person had set when it was first declared so.
         counts: how many rows each table may have had, ever; so `schemas`.
     """
 
@@ -43,6 +44,7 @@ class Ledger:
     meddled_at: int = 0
     people: dict[tuple[str, Place], tuple[str | None, int]] = field(default_factory=dict)
     agreed: dict[tuple[str, Place], str] = field(default_factory=dict)
+    first: set[tuple[str, Place]] = field(default_factory=set)
     counts: dict[str, set[int]] = field(default_factory=dict)
     schemas: list[Any] = field(default_factory=list)
     _before: Look | None = None

@@ -155,7 +155,11 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
         is_, be, key = shows.get(place, ""), want.get(place, ""), (found.luid, place)
         was = ledger.agreed.get(key, "")
         if is_ == be:
-            ledger.people.pop(key, None)
+            # What a person had set before it was declared stays theirs.
+            if be and be != was and ledger.people.get(key, ("", 0))[0] == be:
+                ledger.first.add(key)
+            elif be != was or key not in ledger.first:
+                ledger.people.pop(key, None)
         elif key not in ledger.people:
             require(False, f"{place} is declared as {be!r}, and shown as {is_!r}; {told}")
         elif be and be != was and ledger.people[key][0] == is_ and not history.unclear:

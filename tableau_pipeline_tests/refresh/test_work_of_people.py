@@ -1,0 +1,211 @@
+"""What people made of a data source is kept; where it cannot be, it is saved, and they are told."""
+
+import re
+import zipfile
+
+import pytest
+
+from tableau_pipeline.core.declaration import ReplaceAll
+from tableau_pipeline.errors import RefreshError, UnreadableError
+from tableau_pipeline.foresee import foresee
+from tableau_pipeline.metadata.document import Metadata, local_name
+from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, MetadataPolicy
+from tableau_pipeline.refresh.plan import Accept, NoChange
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_pipeline_tests.refresh.support.shipping import refused
+
+ALIASES = b"<aliases><alias key='&quot;AA&quot;' value='American' /></aliases></column>"
+FOLDER = (
+    b"<folders-common><folder name='Lines'><folder-item name='[carrier]' type='field' /></folder>"
+    b"</folders-common><layout"
+)
+
+
+def captions(pipeline: Pipeline, **captions: str) -> None:
+    """Declare these captions, and no others."""
+    fields = tuple(FieldMetadata(name, caption=text) for name, text in captions.items())
+    pipeline.policy(ReplaceAll(), fields=fields)
+
+
+def saved(pipeline: Pipeline) -> list[str]:
+    """The metadata in the copies that refreshes have saved."""
+    found = []
+    for path in sorted((pipeline.folder / "kept").glob("*")):
+        with zipfile.ZipFile(path) as package:
+            (name,) = (each for each in package.namelist() if each.endswith(".tds"))
+            found.append(package.read(name).decode())
+    return found
+
+
+def works_on_a_column(pipeline: Pipeline) -> None:
+    """Give a column a caption, aliases and a folder of its own."""
+    other_users.captions_a_column(pipeline, "carrier", "Line")
+    column = rb"(<column [^>]*name=.\[carrier\].[^>]*?) ?/>"
+    other_users.edits(pipeline, lambda tds: re.sub(column, rb"\1>" + ALIASES, tds))
+    other_users.edits(pipeline, lambda tds: tds.replace(b"<layout", FOLDER, 1))
+
+
+def test_a_column_goes_and_returns(pipeline: Pipeline):
+    """Prevents: what people made of a column goes with it, saved nowhere and told to nobody; or
+    nobody remembers it when the column is back."""
+    pipeline.policy(ReplaceAll())
+    pipeline.run()
+    works_on_a_column(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights(7).drop_columns("carrier"))
+    work = 'With carrier goes what people made of it: caption "Line", folder "Lines", aliases'
+    refused(pipeline.run, "accept: [schema]", work)
+    assert saved(pipeline) == []
+    pipeline.declare(on_schema_change="publish")
+    with session(pipeline.sandbox) as site:
+        assert work in str(foresee(pipeline.refresh(), site).notes)
+    report = pipeline.run()
+    assert work in str(report.warnings)
+    assert ["Line" in each and "American" in each for each in saved(pipeline)] == [True]
+    assert "Delayed" in pipeline.tds()
+    assert "Line" not in pipeline.tds()
+    pipeline.model("flights", flights(8).drop_columns("carrier"))
+    assert pipeline.run().warnings == ()
+    pipeline.model("flights", flights(8))
+    (warning,) = pipeline.run().warnings
+    (file,) = (pipeline.folder / "kept").iterdir()
+    for part in ("carrier is back", 'caption "Line"', str(file)):
+        assert part in warning
+    report = pipeline.run()
+    assert isinstance(report.plan, NoChange)
+    assert report.warnings == ()
+
+
+def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
+    """Prevents: what was declared of a column passes for the work of people, and is saved."""
+    fields = (FieldMetadata("carrier", caption="Airline"), FieldMetadata("delay", caption="Late"))
+    pipeline.policy(ReplaceAll(), fields=fields)
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.policy(ReplaceAll(), fields=fields[1:])
+    pipeline.model("flights", flights().drop_columns("carrier"))
+    assert pipeline.run(Accept.SCHEMA).warnings == ()
+    assert saved(pipeline) == []
+
+
+def test_a_caption_that_was_declared_as_it_stood(pipeline: Pipeline):
+    """Prevents: a person's caption is removed, because it was declared as it stood for a while."""
+    pipeline.run()
+    other_users.captions_a_column(pipeline, "carrier", "Line")
+    for fields in ((FieldMetadata("carrier", caption="Line"),), ()):
+        pipeline.policy(ReplaceAll(), fields=fields)
+        pipeline.run()
+        assert other_users.captions(pipeline) == {"carrier": "Line"}
+
+
+def test_a_caption_that_another_field_has(pipeline: Pipeline):
+    """Prevents: two fields of one name, of which one is an analyst's."""
+    captions(pipeline, delay="Delay")
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    captions(pipeline, delay="Delayed", flight_id="Flight")
+    told = 'caption of delay is "Delayed" as declared, and "Delay" on the server, where another '
+    told += 'field has the name "Delayed"'
+    for _ in range(2):
+        assert told in str(pipeline.run().warnings)
+        assert other_users.captions(pipeline) == {"delay": "Delay", "flight_id": "Flight"}
+    pipeline.declare(metadata=MetadataPolicy(on_conflict="refuse"))
+    refused(pipeline.run, told)
+    other_users.edits(pipeline, lambda tds: tds.replace(b"'Delayed'", b"'Late'"))
+    other_users.edits(pipeline, lambda tds: tds.replace(b'"Delayed"', b'"Late"'))
+    assert pipeline.run().warnings == ()
+    assert other_users.captions(pipeline) == {"delay": "Delayed", "flight_id": "Flight"}
+
+
+def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
+    """Prevents: two fields of one name, as a model has a new column."""
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights(Delayed=flights()["delay"]))
+    pipeline.run()
+    assert "<local-name>[Delayed (Extract)]<" in pipeline.tds()
+    assert isinstance(pipeline.run().plan, NoChange)
+    assert pipeline.wrong() == []
+
+
+def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
+    """Prevents: a refusal promises a copy that the accepted run does not make, and a field of a
+    person stays whose formula names nothing."""
+    captions(pipeline, delay="Delay")
+    pipeline.declare(calculations=(Calculation(name="Half", formula="[delay] / 2"),))
+    pipeline.run()
+    local = local_name("Half").encode()
+    other_users.adds_a_calculated_field(pipeline)
+    other_users.edits(pipeline, lambda tds: tds.replace(b"[flight_id] &gt; 1", local + b" &gt; 1"))
+    pipeline.declare(calculations=())
+    told = 'the calculation "Half" is gone, which is in calculated field "Delayed"'
+    refused(pipeline.run, told, "saves the data source")
+    pipeline.run(Accept.OVERWRITE)
+    assert ["Delayed" in each and "Half" in each for each in saved(pipeline)] == [True]
+    assert "Delayed" not in pipeline.tds()
+    assert other_users.captions(pipeline) == {"delay": "Delay"}
+
+
+def test_a_change_that_breaks_nothing_drops_nothing(pipeline: Pipeline):
+    """Prevents: a change of captions drops the work of people, as an overwrite is accepted."""
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    captions(pipeline, delay="Delay")
+    pipeline.run(Accept.OVERWRITE)
+    assert "Delayed" in pipeline.tds()
+    assert saved(pipeline) == []
+
+
+def unreadable(pipeline: Pipeline) -> None:
+    """Give the data source a `.tds` that this pipeline does not read."""
+    deep = b"<deep>" * 300 + b"</deep>" * 300 + b"<layout"
+    other_users.edits(pipeline, lambda tds: tds.replace(b"<layout", deep, 1))
+
+
+@pytest.mark.parametrize("killed", ["", "closing"])
+def test_a_document_that_cannot_be_read(pipeline: Pipeline, killed: str):
+    """Prevents: a data source of ours gets no rows any more, whatever is accepted, as nobody can
+    read its `.tds`."""
+    captions(pipeline, delay="Delay")
+    assert killed_before(pipeline, killed) if killed else pipeline.run()
+    unreadable(pipeline)
+    told = "cannot be read, so nothing of it changes"
+    for rows in (8, 9):
+        pipeline.model("flights", flights(rows))
+        assert told in str(pipeline.run().warnings)
+        assert pipeline.wrong() == []
+    pipeline.model("flights", flights(9).drop_columns("carrier"))
+    refused(lambda: pipeline.run(Accept.SCHEMA), "accept: [overwrite]")
+    pipeline.run(Accept.SCHEMA, Accept.OVERWRITE)
+    assert ["<deep" in each for each in saved(pipeline)] == [True]
+    assert pipeline.run().warnings == ()
+    assert other_users.captions(pipeline) == {"delay": "Delay"}
+
+
+def test_a_document_of_others_that_cannot_be_read(pipeline: Pipeline):
+    """Prevents: a data source is adopted, and whether its metadata was kept cannot be told."""
+    other_users.publishes(pipeline, flights())
+    unreadable(pipeline)
+    pipeline.declare(adopt=True)
+    refused(pipeline.run, "cannot be read", error=RefreshError)
+
+
+class Mangling(Proxy):
+    """A server that makes a `.tds` which cannot be read of each file without one."""
+
+    def metadata(self, luid: str) -> Metadata:
+        raise UnreadableError(f"The server sent {luid} in a form that cannot be read.")
+
+
+def test_a_server_that_makes_documents_that_cannot_be_read(pipeline: Pipeline):
+    """Prevents: a data source is created, and its first refresh fails all the same."""
+    captions(pipeline, delay="Delay")
+    for rows in (7, 8):
+        pipeline.model("flights", flights(rows))
+        report = pipeline.run(around={"around_server": Mangling})
+        assert "cannot be read" in str(report.warnings)
+        assert pipeline.wrong() == []
