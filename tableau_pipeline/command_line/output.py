@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import sys
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -24,6 +26,17 @@ _WIDE = 200
 _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "=": "dim"}
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Write no more, and go on: the exit code still tells what was found."""
+        end_output()
+
+
+def end_output() -> None:
+    """Drop all further output, as nobody reads it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Output:
     """Writes results to the standard output, and progress and errors to the standard error.
 
@@ -32,7 +45,11 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._console = Console(
+        for stream in (sys.stdout, sys.stderr):
+            # What a terminal of few characters lacks must not end a command.
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        self._console = _Console(
             width=None if sys.stdout.isatty() else _WIDE, highlight=False, emoji=False, markup=False
         )
         self._errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
@@ -40,7 +57,13 @@ class Output:
     def result(self, data: Mapping[str, Any], *shown: RenderableType | None) -> None:
         """Write what a command found, in one of the two ways."""
         if self.as_json:
-            sys.stdout.write(f"{json.dumps(data, default=_plain, ensure_ascii=False, indent=2)}\n")
+            is_plain = "utf" not in str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+            text = json.dumps(data, default=_plain, ensure_ascii=is_plain, indent=2)
+            try:
+                sys.stdout.write(f"{text}\n")
+                sys.stdout.flush()
+            except BrokenPipeError:
+                end_output()
             return
         for each in shown:
             if each is not None:

@@ -48,6 +48,8 @@ def plan(
     Exit code: 0 nothing would change, 2 something would, 1 one would be refused or fail.
     """
     left_out: Sequence[str] = ()
+    if base is not None and not base.strip():
+        raise click.UsageError("--base is empty: name a revision of git, or leave it out")
     with opened(module, without_records=offline) as project:
         declared = project.named(names)
         past = revision(base, project.definitions) if base else None
@@ -57,7 +59,8 @@ def plan(
                 left_out = past.left_out(declared)
             else:
                 found = [look(each) for each in declared.values()]
-    said = [f"Nothing is declared otherwise than in {base}."] if past and not found else []
+    is_same = past and not found and not past.unread
+    said = [f"Nothing is declared otherwise than in {base}."] if is_same else []
     said += [f"Not compared: {each}" for each in left_out] + [_OFFLINE] * offline
     said += [_NO_HOME] * (not os.environ.get("DAGSTER_HOME"))
     kinds = {kind: sum(each.kind == kind for each in found) for kind in _KINDS}
@@ -72,8 +75,10 @@ def plan(
     output.result({"datasources": found, **totals}, *shown)
     if kinds["refused"] or kinds["failed"]:
         return 1
-    # As in Terraform. Whatever is declared otherwise is a change.
-    return 2 if len(found) > (0 if past else kinds["unchanged"]) else 0
+    # As in Terraform. Whatever is declared otherwise is a change, and so may be what is not known.
+    if past:
+        return 2 if found or past.unread else 0
+    return 2 if len(found) > kinds["unchanged"] else 0
 
 
 @contextmanager

@@ -112,7 +112,12 @@ def declared_otherwise(
     gone = {key: each for key, each in past.datasources.items() if key not in today}
     for key, each in declared.items():
         (_, before), file = past.datasources.get(key, ("", None)), past.now.get(key)
-        if file is None or before == each or (before is None and file in past.unread):
+        if file is None or before == each:
+            continue
+        if before is None and file in past.unread:
+            found = look(each)
+            note = Note("unknown", f"how {file} declared it: {past.unread[file]}")
+            yield replace(found, notes=(note, *found.notes))
             continue
         if before:
             yield _changed(before, each, look)

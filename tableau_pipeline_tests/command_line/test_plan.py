@@ -1,5 +1,6 @@
 """The command `plan` for who reviews: offline, and compared with a revision in git."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import yaml
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from tableau_pipeline.command_line.main import tableau_pipeline
+from tableau_pipeline.command_line.main import WRONG_USAGE, tableau_pipeline
 from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.command_line.conftest import World, asked, documented, files, masked
@@ -147,6 +148,50 @@ def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
     assert seats == "Seats is declared in Python"
     git(review, "reset", "--quiet", "--soft", "HEAD~")
     git(review, "reset", "--quiet")
+
+
+def test_a_declaration_that_could_not_be_read(review: World):
+    """Prevents: "nothing is declared otherwise" of what was cured, or of what nobody could read."""
+    file = review.root / review.name / "defs" / "flights" / "defs.yaml"
+    text = file.read_text("utf-8")
+    file.write_text(f"{text}: {{", "utf-8")
+    git(review, "commit", "--quiet", "--message", "Break it", "--", str(file))
+    file.write_text(text, "utf-8")
+    told = review.run("plan", "--base", "main", "--offline", "--json", "flights")
+    git(review, "reset", "--quiet", "--soft", "HEAD~")
+    git(review, "reset", "--quiet")
+    assert told.code == 2
+    assert [each["key"] for each in told.data["datasources"]] == ["flights"]
+    assert "today's code cannot read it" in told.data["datasources"][0]["notes"][0]["text"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_output_that_nobody_reads(review: World, option: list[str]):
+    """Prevents: a step of CI that is red because of `| head`, or of a terminal without Unicode."""
+    command = [str(Path(sys.executable).with_name("tableau-pipeline")), "plan", "--offline"]
+    expected = review.run("plan", "--offline").code
+    assert expected
+    with subprocess.Popen(
+        [*command, *option], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(60) == expected, errors
+        assert "Traceback" not in errors
+        assert "BrokenPipe" not in errors
+    in_ascii = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    found = subprocess.run([*command, *option], env=in_ascii, capture_output=True, check=False)
+    assert found.returncode == expected
+    assert b"Traceback" not in found.stderr
+    assert found.stdout
+
+
+def test_an_empty_base(review: World):
+    """Prevents: a variable of CI that is not set, and a plan of something else."""
+    assert review.run("plan", "--offline", "--base", "").code == WRONG_USAGE
 
 
 def test_nothing(review: World):
