@@ -31,13 +31,6 @@ class Section:
             found += [dict(zip(head, row, strict=True)) for row in rows]
         return found
 
-    def batches(self) -> dict[int, str]:
-        """The blocks of JSON that are said to be the batch of a refresh, by its number."""
-        batches = re.findall(
-            r"batch of refresh (\d+):\n\n```json\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL
-        )
-        return {int(number): text for number, text in batches}
-
 
 @dataclass(frozen=True)
 class Page:

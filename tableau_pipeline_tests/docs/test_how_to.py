@@ -1,6 +1,5 @@
 """Guides whose scenes and examples are played on the sandbox."""
 
-import json
 import runpy
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -29,25 +28,12 @@ from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.docs.scenes import SCENES, Step
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows, session
-from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_sandbox.testing import Sandbox
 
 SECTIONS = page("how-to/ship-changes.md").sections
 
 
-class Batches(Proxy):
-    """A session that keeps the batches that it sends."""
-
-    def __init__(self, site: TableauSite, sent: list[str]) -> None:
-        super().__init__(site)
-        self._sent = sent
-
-    def update(self, luid: str, *, batch: str, **more: Any) -> str | None:
-        self._sent.append(batch)
-        return self.behind.update(luid, batch=batch, **more)
-
-
-def ship(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
+def ship(pipeline: Pipeline, step: Step) -> Report:
     """Give the models their new content, and refresh."""
     for model, parts in step.models.items():
         for part in parts:
@@ -59,9 +45,7 @@ def ship(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
                 span=part.span,
             )
     noon = datetime.combine(step.today, time(12), UTC)
-    return refresh(
-        pipeline.refresh(around_server=lambda site: Batches(site, sent), now=noon), Options()
-    )
+    return refresh(pipeline.refresh(now=noon), Options())
 
 
 @pytest.mark.slow
@@ -71,11 +55,9 @@ def test_scene(heading: str, tableau_sandbox: Sandbox, site: TableauSite, tmp_pa
     declaration = replace(declared(SECTIONS[heading]), republish=Republish(growth=10))
     pipeline = Pipeline(tableau_sandbox, site, tmp_path, declaration)
     documented = {int(row["refresh"]): row for row in SECTIONS[heading].rows()}
-    batches = SECTIONS[heading].batches()
     numbers: list[int] = []
     for number, step in enumerate(SCENES[heading](), start=1):
-        sent: list[str] = []
-        report = ship(pipeline, step, sent)
+        report = ship(pipeline, step)
         numbers.append(number)
         assert pipeline.wrong() == []
         assert report.plan is not None
@@ -89,10 +71,7 @@ def test_scene(heading: str, tableau_sandbox: Sandbox, site: TableauSite, tmp_pa
             (table,) = report.checkpoint.tables.values()
             decided["rows then"] = f"{table.content.rows:,}"
         assert decided == {name: documented[number][name] for name in decided}
-        if number in batches:
-            assert [json.loads(batches.pop(number))] == [json.loads(batch) for batch in sent]
     assert numbers == [1, *documented]
-    assert not batches
 
 
 def test_every_declaration_of_the_page_is_tested():
