@@ -32,8 +32,14 @@ _EVENTS = (
     "query($id: ID!, $after: String) {runOrError(runId: $id) {...on Run {status "
     "eventConnection(afterCursor: $after, limit: 1000) {cursor events {__typename "
     "...on LogMessageEvent {level message} ...on ExecutionStepFailureEvent "
-    "{stepKey error {message} failureMetadata {description}}}}} ...on Error {message}}}"
+    "{stepKey error {message} failureMetadata {description}} "
+    "...on MaterializationEvent {assetKey {path} metadataEntries "
+    "{label ...on TextMetadataEntry {text}}} "
+    "...on ObservationEvent {assetKey {path} metadataEntries "
+    "{label ...on TextMetadataEntry {text}}}}}} ...on Error {message}}}"
 )
+# What a run tells of a data source in the metadata of its asset.
+_TOLD = ("summary", "decision", "reason")
 
 
 @click.command()
@@ -128,7 +134,7 @@ def _executed(work: _Work, output: Output) -> dict[str, Any]:
         found = event.asset_materialization or event.asset_observation
         if found and found.asset_key == dg.AssetKey.from_user_string(work.key):
             said = {name: str(value.value) for name, value in found.metadata.items()}
-            told |= {name: said[name] for name in ("summary", "decision", "reason") if name in said}
+            told |= {name: said[name] for name in _TOLD if name in said}
     return {"run_id": done.run_id, "success": done.success, **told}
 
 
@@ -150,7 +156,7 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
         raise RefreshError(f"{url} did not start the run: {launched.get('message')}")
     run_id = launched["run"]["runId"]
     output.progress(f"Run {run_id}: {url.rstrip('/')}/runs/{run_id}")
-    status, reason, summary, cursor = "", "", "", None
+    status, reason, cursor, told = "", "", None, dict[str, str]()
     while status not in _ENDED:
         time.sleep(_POLL_SECONDS if status else 0)
         run = _asked(url, _EVENTS, id=run_id, after=cursor)["runOrError"]
@@ -162,10 +168,12 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
                 said = event["failureMetadata"] or {}
                 reason = said.get("description") or event["error"]["message"]
             elif event["__typename"] == "LogMessageEvent" and event["level"] != "DEBUG":
-                summary = event["message"]
-                output.progress(summary)
+                output.progress(event["message"])
+            elif (event.get("assetKey") or {}).get("path") == work.key.split("/"):
+                found = {each["label"]: each.get("text") for each in event["metadataEntries"]}
+                told |= {name: found[name] for name in _TOLD if found.get(name)}
     if status == "SUCCESS":
-        return {"run_id": run_id, "success": True, "summary": summary}
+        return {"run_id": run_id, "success": True, **told}
     return {"run_id": run_id, "success": False, "reason": reason or f"the run ended as {status}"}
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 import dagster as dg
+from dagster._core import errors as dg_errors
 
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.published_datasource import PublishedDatasource, step_name
@@ -206,6 +207,9 @@ def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended
     )
 
 
+_INTERRUPTED = dg_errors.DagsterExecutionInterruptedError.__name__
+
+
 def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
     """Return why the step of a data source failed, or the first one before it; "" if none did."""
     step = step_name(key)
@@ -215,7 +219,12 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
     for name, data in sorted(failed.items(), key=lambda item: item[0] != step):
         said = data.user_failure_data.description if data.user_failure_data else None
         error = data.error.cause or data.error if data.error else None
-        text = said or (error.message.strip() if error else "") or "it says not why"
+        if (
+            data.error
+            and data.error.cls_name == dg_errors.DagsterExecutionInterruptedError.__name__
+        ):
+            said = "It was interrupted, by Ctrl-C or by the end of its host. Run it again"
+        text = said or (error.message.strip() if error else "") or "no reason was recorded"
         # The web UI shows where to type it, which is not here.
         lines = [each for each in text.splitlines() if "goes into the launchpad" not in each]
         where = "" if name == step else f"the step {name} {_BEFORE}"

@@ -400,7 +400,7 @@ def test_in_a_deployment(morning: World, tmp_path: Path):
     with dg_dev(morning.root, environment, tmp_path / "log") as server:
         told = morning.run("refresh", "arrivals", "--webserver", server.url)
         assert told.code == 0, told.errors
-        assert "Arrivals: update" in told.text
+        assert told.text.startswith("= Arrivals: update")
         refused = morning.run("refresh", "delays", "--webserver", server.url)
         assert refused.code == 1
         assert "guard.max_shrink" in refused.text

@@ -1,5 +1,8 @@
-"""What dbt says of columns, whichever assets a run has."""
+"""The command `refresh`: which assets it knows, and its end by Ctrl-C."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from tableau_pipeline_tests.command_line.conftest import World, environment, project
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.testing import running_sandbox
 
 MODELS = """import dagster as dg
@@ -75,3 +79,24 @@ def test_columns_of_dbt_stay(world: World):
     ):
         assert done.success
     assert world.run("plan").code == 0
+
+
+@pytest.mark.slow
+def test_interrupted(world: World):
+    """Prevents: a class of Dagster's as the answer to Ctrl-C, which status repeats all day."""
+    command = [str(Path(sys.executable).with_name("tableau-pipeline")), "refresh", "flights"]
+    pipe = subprocess.PIPE
+    with (
+        world.sandbox.armed(HoldJobs()),
+        subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process,
+    ):
+        assert process.stderr
+        while "Decision" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        told, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert told.startswith("x It was interrupted, by Ctrl-C or by the end of its host.")
+    assert "DagsterExecutionInterruptedError" not in told + errors
+    (shown,) = world.run("status", "flights", "--json").data["datasources"]
+    assert "It was interrupted" in shown["why"], shown
