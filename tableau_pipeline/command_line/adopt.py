@@ -32,7 +32,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
     with (
         opened(module, without_records=True) as project,
         project.resources() as resources,
-        resources.tableau.session() as site,
+        resources.tableau.session(output.waits()) as site,
     ):
         place, hyper = project.folder / "defs", resources.hyper.process
         for each in proposals(site, hyper, path, project.datasources, largest=max_mb):

@@ -29,7 +29,7 @@ def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
         ((key, declared),) = project.named([name]).items()
         with (
             project.resources() as resources,
-            resources.tableau.session() as site,
+            resources.tableau.session(output.waits()) as site,
             output.bar() as bar,
         ):
             setup = project.setup(declared, resources)

@@ -96,7 +96,7 @@ def doctor(
             look(found, "spark", () if no_spark else _spark(resources.spark))
             output.progress("Asking the server")
             with looking(found, "server"):
-                _server(found, resources.tableau, project, upload=upload)
+                _server(found, resources.tableau, project, output, upload=upload)
     signs = [each.sign for each in found]
     rows = [(e.sign, e.about, e.text + f"\n-> {e.remedy}" * bool(e.remedy)) for e in found]
     table = columns(("", "WHAT", "FOUND"), rows)
@@ -187,12 +187,14 @@ def _record(facts: SiteFacts) -> Iterator[Finding]:
     yield Finding("ok", "site", f"{found}; seen until {facts.learnt_at:%Y-%m-%d}")
 
 
-def _server(found: list[Finding], tableau: Any, project: Project | None, *, upload: bool) -> None:
+def _server(
+    found: list[Finding], tableau: Any, project: Project | None, output: Output, *, upload: bool
+) -> None:
     declared = project.datasources if project else {}
     records = standings(project.instance, declared.values()) if project else {}
     root, counts = tableau_project_root(), any(each.needs_counts for each in declared.values())
     places = [below(each, root) for each in declared.values()]
-    with tableau.session(counts=counts) as site:
+    with tableau.session(output.waits(), counts=counts) as site:
         found.extend(rights.on_site(site))
         look(found, "site", _record(record_of(site, sites_beside(shared_place("kept"))).facts), "!")
         look(found, "token", rights.on_token(site, tableau.token_name or ""), "!")

@@ -89,6 +89,10 @@ class Output:
 
             yield tell
 
+    def waits(self) -> "LogLines":
+        """A log that shows waits: a token may be in use by a refresh, which takes its time."""
+        return LogLines(self, lambda text: text.startswith("Waiting"))
+
     def problem(self, text: str) -> None:
         """Tell what went wrong with the command itself."""
         self._errors.print(text, style="red", soft_wrap=True)

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
-from tableau_pipeline.command_line.output import LogLines, Output, markdown_text, reports, signed
+from tableau_pipeline.command_line.output import Output, markdown_text, reports, signed
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.loading import misspelled
 from tableau_pipeline.components.published_datasource import PublishedDatasource
@@ -84,13 +84,11 @@ def plan(
 @contextmanager
 def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Look]:
     """A way to look at each data source as its refresh would, in one session."""
-    # A token may be in use by a refresh, which takes its time.
-    waiting = LogLines(output, lambda text: text.startswith("Waiting"))
     counts = any(each.needs_counts for each in project.datasources.values())
     with project.resources() as resources, ExitStack() as stack:
         site, newest = None, newest_records(project.instance) if offline else None
         if not offline and project.datasources:
-            site = stack.enter_context(resources.tableau.session(waiting, counts=counts))
+            site = stack.enter_context(resources.tableau.session(output.waits(), counts=counts))
 
         def look(each: PublishedDatasource) -> Foreseen:
             if site:

@@ -26,7 +26,7 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
     with (
         opened(module) as project,
         project.resources() as resources,
-        resources.tableau.session() as site,
+        resources.tableau.session(output.waits()) as site,
     ):
         found = [*published_below(project.instance, site, root)]
         for key, remote in found:

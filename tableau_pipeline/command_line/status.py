@@ -59,7 +59,7 @@ def status(
         then = {key: next_of(each) for key, each in declared.items()}
         if not offline:
             try:
-                lines, others, site = _looked(project, lines, everything=not names)
+                lines, others, site = _looked(project, lines, output, everything=not names)
             except RefreshError as error:
                 problem = str(error)
         past = {key: standing.history(project.instance, key) for key in declared} if names else {}
@@ -103,10 +103,10 @@ def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[M
 
 
 def _looked(
-    project: Project, lines: Sequence[Standing], *, everything: bool
+    project: Project, lines: Sequence[Standing], output: Output, *, everything: bool
 ) -> tuple[list[Standing], list[dict[str, str]], SiteFacts]:
     """Compare with the server, by one list of its data sources; add what nothing declares."""
-    with project.resources() as resources, resources.tableau.session() as site:
+    with project.resources() as resources, resources.tableau.session(output.waits()) as site:
         listed = {each.luid: each for each in site.tagged(TAG_PREFIX, revisions=False)}
         looked = []
         for line in lines:

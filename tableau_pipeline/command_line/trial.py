@@ -24,7 +24,7 @@ def tried_out(project: str, *, wait: float, resume: bool, output: Output) -> int
     given = resources_from_env()
     with (
         dg.build_resources({name: given[name] for name in ("hyper", "tableau")}) as resources,
-        resources.tableau.session(counts=True, people=True) as site,
+        resources.tableau.session(output.waits(), counts=True, people=True) as site,
         output.bar() as bar,
     ):
 

@@ -1,15 +1,19 @@
-"""The command `refresh`: which assets it knows, and its end by Ctrl-C."""
+"""Commands beside others: which assets a refresh knows, its end by Ctrl-C, and a token in use."""
 
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import dagster as dg
 import pytest
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
+from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 from tableau_pipeline_tests.command_line.conftest import World, environment, project
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_sandbox.faults import HoldJobs
@@ -100,3 +104,25 @@ def test_interrupted(world: World):
     assert "DagsterExecutionInterruptedError" not in told + errors
     (shown,) = world.run("status", "flights", "--json").data["datasources"]
     assert "It was interrupted" in shown["why"], shown
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("command", [("status",), ("diff", "flights"), ("plan",)])
+def test_a_token_in_use(world: World, command: tuple[str, ...]):
+    """Prevents: a command that says nothing for as long as a refresh takes."""
+    assert world.run("refresh", "flights").code == 0
+    token = PersonalAccessToken(world.sandbox.token_name, world.sandbox.token_secret)
+    taken = Event()
+
+    def hold() -> None:
+        with signed_in(world.sandbox.url, credentials=token):
+            taken.set()
+            time.sleep(1.5)
+
+    with ThreadPoolExecutor() as pool:
+        held = pool.submit(hold)
+        taken.wait()
+        told = world.run(*command)
+        held.result()
+    assert told.code == 0
+    assert f'Waiting for token "{world.sandbox.token_name}"' in told.errors
