@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -22,6 +23,8 @@ from rich.text import Text
 
 # Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
 _WIDE = 200
+# A terminal of fewer columns wraps lines itself: a table of this width still has its names.
+_NARROW = 80
 # How the signs of a line look.
 _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "=": "dim"}
 
@@ -49,9 +52,8 @@ class Output:
             # What a terminal of few characters lacks must not end a command.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
-        self._console = _Console(
-            width=None if sys.stdout.isatty() else _WIDE, highlight=False, emoji=False, markup=False
-        )
+        shown = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
+        self._console = _Console(width=shown, highlight=False, emoji=False, markup=False)
         self._errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
     def result(self, data: Mapping[str, Any], *shown: RenderableType | None) -> None:

@@ -322,6 +322,16 @@ def test_a_bar(morning: World):
         assert "Comparing" not in told.getvalue()
 
 
+def test_a_narrow_terminal(morning: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a list of data sources without their names."""
+    monkeypatch.setenv("COLUMNS", "20")
+    screen, terminal = pty.openpty()
+    with open(terminal, "w") as shown, redirect_stdout(shown):  # noqa: PTH123
+        run(["status", "--offline"])
+    assert "Arrivals" in os.read(screen, 100_000).decode()
+    os.close(screen)
+
+
 def test_mistakes_in_code(morning: World, caplog: pytest.LogCaptureFixture):
     """Prevents: a mistake in code that looks like one of the host, and shows no traceback."""
     file = morning.root / morning.name / "definitions.py"
