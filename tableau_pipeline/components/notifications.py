@@ -113,7 +113,8 @@ def notification_sensor(
             after[place] = before
             if not news or _send(url, news):
                 # While a data source is being refreshed, its incident is not over.
-                after[place] = before | {each.about: each.id for each in now}
+                seen = (e for e in now if e.occasion is None or e.occasion in notify.on)
+                after[place] = before | {each.about: each.id for each in seen}
                 count += len(news)
             else:
                 context.log.error("URL %d of notify did not take the message", number)
@@ -131,7 +132,9 @@ def _incidents(
         if now.state in (State.FAILED, State.REFUSED, State.LATE):
             verb = {State.LATE: "is", State.REFUSED: "was"}.get(now.state, "has")
             text = f'"{now.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'
-            yield Incident(now.key, now.state, now.state, text, now.run_id)
+            # Until a refresh succeeds: it may be refused by day, and fail by night.
+            id_ = "late" if now.state is State.LATE else "stopped"
+            yield Incident(now.key, now.state, id_, text, now.run_id)
         elif now.state is not State.RUNNING:
             yield Incident(now.key)
 

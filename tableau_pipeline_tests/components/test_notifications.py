@@ -127,6 +127,28 @@ def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.Monk
         assert len(web.got) == len(mail.got) == 2
 
 
+def test_refused_and_failed_in_turns(location: Location):
+    """Prevents: a message each time that a data source is stopped for another reason."""
+    with telling(location, Web) as (tick, web):
+        location.model(flights(1))
+        for _ in range(2):
+            location.refresh("busy")
+            tick()
+            location.sandbox.stop()
+            location.refresh("busy")
+            tick()
+            location.sandbox.start()
+        (told,) = web.got
+        assert told["message"].startswith('"Busy" was refused')
+        assert location.refresh("busy", accept=["shrink"]).success
+        tick()
+        location.sandbox.stop()
+        location.refresh("busy", full=True)
+        tick()
+        location.sandbox.start()
+        assert '"Busy" has failed' in web.got[1]["message"]
+
+
 @pytest.mark.slow
 def test_who_does_not_answer_is_asked_again(location: Location):
     """Prevents: a message that is lost, or that everybody else gets twice."""
