@@ -45,7 +45,9 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
     written = [*files] if write else []
     tasks = [(each, task) for each in found for task in each.tasks or ()]
     left = sum(1 for each in found if each.why_not)
-    rows = [(e.name, sum(e.rows.values()), e.megabytes, e.owner, _when(e)) for e in found]
+    # Without rows, its file was not read.
+    counts = {e.name: sum(e.rows.values()) if e.rows else None for e in found}
+    rows = [(e.name, counts[e.name], e.megabytes, e.owner, _when(e)) for e in found]
     output.result(
         {"datasources": [asdict(each) | {"written": each.name in written} for each in found]},
         columns(("DATA SOURCE", ">ROWS", ">MB", "OWNER", "REFRESHED"), rows),

@@ -106,9 +106,10 @@ def _selected(project: Project, key: str, *, models: bool, output: Output) -> Se
     found = dg.AssetSelection.assets(*keys).upstream().materializable().resolve(graph)
     parted = {each for each in found if graph.get(each).is_partitioned}
     if parted:
-        names = ", ".join(sorted(each.to_user_string() for each in parted))
+        names = ",".join(sorted(each.to_user_string() for each in parted))
         output.progress(
-            f"Not run, because they are partitioned: {names}. Run their partitions from the web UI"
+            "Not run, because they are partitioned. Run their partitions before: dg launch "
+            f"--assets {names} --partition-range FIRST...LAST"
         )
     return [*(found - parted)]
 

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import unwrap
@@ -126,7 +126,11 @@ def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> I
     models = _other_assets(definitions)
     listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
     snapshots, pickled = _snapshots(definitions), {*_pickled(definitions)}
-    problems = {key: unsupported(each.partitions_def) for key, each, _ in _frames(definitions)}
+    problems = {
+        key: unsupported(asset.partitions_def)
+        for key, asset, io_manager in _frames(definitions)
+        if isinstance(_given(definitions, asset).get(io_manager), SnapshotIOManager)
+    }
     for each in datasources:
         for keys, model in each.models:
             # A stored snapshot shows that another code location makes the model.
@@ -269,9 +273,13 @@ def _pickled(definitions: dg.Definitions) -> Iterator[str]:
     """Yield assets that return a DataFrame to Dagster's own IO manager, which cannot store it."""
     default = "io_manager"
     for key, asset, io_manager in _frames(definitions):
-        given = {**(definitions.resources or {}), **asset.resource_defs}
-        if io_manager == default and default not in given:
+        if io_manager == default and default not in _given(definitions, asset):
             yield key
+
+
+def _given(definitions: dg.Definitions, asset: dg.AssetsDefinition) -> Mapping[str, object]:
+    """The resources that an asset may name."""
+    return {**(definitions.resources or {}), **asset.resource_defs}
 
 
 def _frames(definitions: dg.Definitions) -> Iterator[tuple[str, dg.AssetsDefinition, str]]:

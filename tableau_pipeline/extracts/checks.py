@@ -341,8 +341,9 @@ def check_rows(
         # The many side may repeat its values.
         if edge.one in tables and (problem := key_problem(hyper, tables[edge.one], edge.key)):
             problems.append(
-                f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
-                "fix the model; if only its other side is unique, turn the relationship round"
+                f"Relationship {edge}: {problem}. The key of the one side may be neither NULL "
+                "nor repeated: fix the model; if only its other side is unique, turn the "
+                "relationship round"
             )
     for table in declaration.tables:
         if table.name in tables:

@@ -78,11 +78,12 @@ class AboutOnServer:
             if luid:
                 self._luids[kind, name] = luid
             elif (kind, name) in asked:
-                unknown.append(f'{kind} "{name}"')
+                key = "permissions" if kind == "group" else "owner"
+                unknown.append(f'{kind} "{name}", which `{key}` names')
         if unknown:
             raise RefusedError(
-                f"The site has no {', no '.join(unknown)}, which `permissions` or `owner` names: "
-                "correct the name, or create it. Nothing was sent"
+                f"The site has no {'; and no '.join(unknown)}: correct the name, or create it. "
+                "Nothing was sent"
             )
         self._rules: Rules = {}
         self.found: Values = {}

@@ -162,8 +162,11 @@ def test_unknown_names(new_pipeline: NewPipeline):
     """Prevents: a data source without its permissions is open to all who may see its project."""
     permissions = ({"group": "Analyts", "allow": ["Read"]}, READ)
     pipeline = new_pipeline(owner="bob", permissions=permissions)
+    unknown = (
+        'no group "Analyts", which `permissions` names; and no user "bob", which `owner` names'
+    )
     for dry_run in (True, False):
-        with pytest.raises(RefusedError, match='no group "Analyts", no user "bob"'):
+        with pytest.raises(RefusedError, match=unknown):
             pipeline.run(dry_run=dry_run)
     assert pipeline.found() == []
     group = pipeline.eyes.tsc.groups.create(TSC.GroupItem(uuid4().hex))
