@@ -64,9 +64,11 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     base = f"{tsc.server_address}/{_BASE}/"
     session = tsc.session
     # Requests go where those of the REST API go, and are repeated by rules of their own.
-    wire = cast(WireAdapter, session.get_adapter(base)).wire
-    retry = CountedRetry(budget=wire.budget, **_RETRY)
-    session.mount(base, WireAdapter(wire, retry=retry, is_rest=False))
+    adapter = cast(WireAdapter, session.get_adapter(base))
+    wire = adapter.wire
+    if adapter.is_rest:
+        retry = CountedRetry(budget=wire.budget, **_RETRY)
+        session.mount(base, WireAdapter(wire, retry=retry, is_rest=False))
     try:
         response = session.post(
             f"{base}{endpoint}",

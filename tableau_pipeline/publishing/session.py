@@ -9,10 +9,9 @@ import os
 import re
 import threading
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 from uuid import uuid4
@@ -279,31 +278,33 @@ def _session(
             tsc.auth.sign_in(auth)
 
     clock = ServerClock()
-    with translate_errors(doing, url=url, hide=hide):
-        tsc = TSC.Server(
-            url,
-            http_options={"verify": str(ca_bundle) if ca_bundle else True},
-            session_factory=partial(rest_session, wire, log, clock.hear),
-        )
-        release = _use_newest_version(tsc)
-        sign_in()
-    try:
-        yield TableauSite(
-            tsc,
-            url=url,
-            site=site,
-            sign_in=sign_in,
-            clock=clock,
-            log=log,
-            hide=hide,
-            release=release,
-            may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
-            budget=wire.budget,
-        )
-    finally:
-        # The work is done, or has raised its own error, which this one must not hide.
-        with suppress(TableauError, BudgetSpentError, *UNREADABLE, requests.RequestException):
-            tsc.auth.sign_out()
+    # TSC has a session for each thread, and another one after it has signed out.
+    with ExitStack() as sessions:
+        with translate_errors(doing, url=url, hide=hide):
+            tsc = TSC.Server(
+                url,
+                http_options={"verify": str(ca_bundle) if ca_bundle else True},
+                session_factory=lambda: sessions.enter_context(rest_session(wire, log, clock.hear)),
+            )
+            release = _use_newest_version(tsc)
+            sign_in()
+        try:
+            yield TableauSite(
+                tsc,
+                url=url,
+                site=site,
+                sign_in=sign_in,
+                clock=clock,
+                log=log,
+                hide=hide,
+                release=release,
+                may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
+                budget=wire.budget,
+            )
+        finally:
+            # The work is done, or has raised its own error, which this one must not hide.
+            with suppress(TableauError, BudgetSpentError, *UNREADABLE, requests.RequestException):
+                tsc.auth.sign_out()
 
 
 def _use_newest_version(tsc: TSC.Server) -> str:

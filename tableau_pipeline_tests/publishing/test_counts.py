@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -88,6 +90,22 @@ def test_tables_are_counted(counted: Counted):
     """Prevents: rows of one table that are counted by the rows of another."""
     assert counted.site.count(counted.star, tables(None, None)) == ALL
     assert counted.site.count(counted.star, tables("id", None)) == ALL
+
+
+def test_connections_are_used_again_and_closed(counted: Counted, sign_in: SignIn):
+    """Prevents: a handshake for each question, and connections that stay until the process ends."""
+    port = urlsplit(counted.sandbox.url).port
+
+    def connections() -> int:
+        found = psutil.Process().net_connections("tcp")
+        return sum(bool(each.raddr) and each.raddr.port == port for each in found)
+
+    before = connections()
+    with sign_in() as site:
+        for _ in range(3):
+            assert site.count(counted.single, {"Extract": None})["Extract"] == ORDERS.num_rows
+        assert connections() - before <= 2, "one for the REST API, one for the data service"
+    assert connections() == before
 
 
 @pytest.mark.parametrize("schema", ["20251", "20252", "20253"])
