@@ -413,6 +413,13 @@ class WireAdapter(HTTPAdapter):
             manager.pool_classes_by_scheme = _POOLS
         return manager
 
+    def close(self) -> None:
+        """Close its connections, which urllib3 leaves to the garbage collector."""
+        for manager in (self.poolmanager, *self.proxy_manager.values()):
+            for key in manager.pools.keys():  # noqa: SIM118 - urllib3 lets nobody iterate over them
+                manager.pools[key].close()
+        super().close()
+
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
     ) -> requests.Response:
