@@ -79,6 +79,7 @@ def wrong(sandbox: Sandbox, declaration: Declaration, snapshots: Path) -> list[s
     return differences_on(sandbox, declaration, models)
 
 
+@pytest.mark.slow
 def test_the_example(spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Path):
     # Prevents: an example that does not run, or that publishes other rows than those of its file.
     example = runpy.run_path(str(EXAMPLE))

@@ -63,6 +63,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         world.forget()
 
 
+@pytest.mark.slow
 def test_columns_of_dbt_stay(world: World):
     """Prevents: descriptions that come with one kind of run and go with the next one, each time
     as a whole publish."""

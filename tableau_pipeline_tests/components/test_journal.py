@@ -276,6 +276,7 @@ def test_a_record_of_a_later_release_stops_a_refresh(location: Location, record:
     assert len(location.jobs("busy")) == jobs
 
 
+@pytest.mark.slow
 def test_a_record_of_a_later_release_keeps_all_snapshots(location: Location):
     """Prevents: snapshots that only the newer release knows to be published are removed."""
     for _ in range(3):

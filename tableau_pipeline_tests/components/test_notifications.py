@@ -100,6 +100,7 @@ def telling(
         yield tick, *(server for server, _ in servers)
 
 
+@pytest.mark.slow
 def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a team that hears of a refused data source from its readers, or every minute."""
     monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")

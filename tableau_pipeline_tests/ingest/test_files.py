@@ -54,6 +54,7 @@ def test_append_to_what_is_gone(files, store: SnapshotStore):
     assert store.numbers("model") == [1]
 
 
+@pytest.mark.slow
 def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     """Prevents: one bad file that blocks all later ones."""
     files("a.csv", "id,v", "1,a", mode="append").newest("model")
@@ -65,6 +66,7 @@ def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     assert len(list((store.folder("model").path / "@data").iterdir())) == 1
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("mode", ["append", "replace"])
 def test_a_file_that_changes_while_it_is_read(files, tmp_path: Path, mode: str):
     """Prevents: half of the old file and half of the new one, by the name of both."""

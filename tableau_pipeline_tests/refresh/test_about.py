@@ -96,6 +96,7 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_a_plan_tells_what_follows(new_pipeline: NewPipeline):
     """Prevents: a description or permission that changes although `plan` said that nothing will;
     numbers that are not those of the refresh that follows."""
@@ -341,6 +342,7 @@ def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: 
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
     """Prevents: a refresh that fails halfway takes a data source from its owner for good."""
     pipeline = new_pipeline(

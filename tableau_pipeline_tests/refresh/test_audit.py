@@ -186,6 +186,7 @@ def look(
     return layout, found["flights"]
 
 
+@pytest.mark.slow
 def test_by_key(pipeline: Pipeline):
     """Prevents: a change of one value that shows as a row gone and a row new; "equal" for what was
     never published."""
@@ -204,7 +205,7 @@ def test_by_key(pipeline: Pipeline):
     assert found.percent_equal == {"carrier": 66.67, "delay": 100.0}
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [Diff(("flight_id",)), Append("flight_id")])
 def test_whole_rows(pipeline: Pipeline, policy: Policy):
     """Prevents: a row that is there twice counts as one, or pairs with two."""

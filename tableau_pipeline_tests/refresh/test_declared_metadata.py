@@ -200,6 +200,7 @@ class Upgrading(Proxy):
         self.is_old &= name != "publish"
 
 
+@pytest.mark.slow
 def test_a_server_that_rewrites_old_documents(pipeline: Pipeline):
     """Prevents: an adoption that ends with an error, as the work of people looks changed after
     it."""
@@ -229,6 +230,7 @@ def test_a_server_that_drops_what_was_sent(pipeline: Pipeline):
     assert told in str(report.warnings)
 
 
+@pytest.mark.slow
 def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
     """Prevents: where packages are refused, nobody knows why one was sent, or what to do."""
     pipeline = new_pipeline(on={"packages": False})
@@ -269,7 +271,7 @@ def test_interrupted(pipeline: Pipeline, step: str):
         assert_at_rest(pipeline, delay=f"Lateness by {line}", carrier=line)
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "killed", ["publish 2", "publish", "job", "outcome", "tag", "closing", "job 2", "outcome 2"]
 )
@@ -283,6 +285,7 @@ def test_first_refresh_is_interrupted(pipeline: Pipeline, killed: str):
     assert_at_rest(pipeline, delay="Delay")
 
 
+@pytest.mark.slow
 def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
     """Prevents: the second publish of a first refresh replaces what somebody published between."""
     captions(pipeline, delay="Delay")
@@ -320,6 +323,7 @@ def test_they_come_back_where_replace_drops_them(new_pipeline: Callable[..., Pip
     assert_at_rest(pipeline, delay="Delay")
 
 
+@pytest.mark.slow
 def test_metadata_of_other_tables(pipeline: Pipeline):
     """Prevents: captions for a data source whose metadata name other tables stop its refreshes."""
     other_users.publishes(pipeline, flights(5), user=ADMIN)

@@ -130,7 +130,7 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
     assert ships(pipeline, table(rows, **types)) == RowCounts(deleted=2, inserted=2)
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "type_"),
     [
@@ -161,6 +161,7 @@ UNFIT = [
 ]
 
 
+@pytest.mark.slow
 def test_rows_that_nothing_identifies(pipeline: Pipeline):
     """Prevents: the wrong one of two rows is deleted, or one without a key is never updated."""
     publish(pipeline, ROWS, BY_ID)
@@ -173,7 +174,7 @@ def test_rows_that_nothing_identifies(pipeline: Pipeline):
     assert pipeline.journal.all_intents() == sent
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "rows", "phrases"), UNFIT[1:], ids=["twice", "null", "cursor"])
 def test_policy_that_comes_after_unfit_rows(
     pipeline: Pipeline, policy: Policy, rows: list[tuple], phrases: tuple[str, ...]

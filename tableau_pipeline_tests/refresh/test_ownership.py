@@ -206,6 +206,7 @@ def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
     left_alone(pipeline, hers.id, refusal="is to be renamed")
 
 
+@pytest.mark.slow
 def test_tag_that_no_record_names_makes_no_twin(pipeline: Pipeline):
     """Prevents: after a wipe, a renamed data source is left behind, stale, with its dashboards; the
     takeover of one of two copies, whichever the server lists first."""
@@ -428,6 +429,7 @@ def test_work_is_kept_in_an_object_store(
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 
+@pytest.mark.slow
 def test_column_that_another_user_published_is_not_dropped_unasked(pipeline: Pipeline):
     """Prevents: a column that somebody added by publishing is gone, and nobody was asked."""
     pipeline.run()

@@ -99,7 +99,7 @@ def test_partitions_come_and_go(windows: Pipeline):
     assert ships(windows) == RowCounts(deleted=1, inserted=0)
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("is_null", [False, True], ids=["beside", "null"])
 def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
     """Prevents: a row that lies in another partition's window is deleted with it; one without a
@@ -157,7 +157,7 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 ]
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_", "values"), VALUES, ids=str)
 def test_partitions_by_value(pipeline: Pipeline, type_: pa.DataType, values: list[Any]):
     """Prevents: partitions by value need a time, or one value is taken for another."""
@@ -282,7 +282,7 @@ def parted(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("retain", [None, Retain("day", 5)], ids=["all", "window"])
 def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
     """Prevents: an update that costs as much as the model is large, however little changed."""

@@ -78,6 +78,7 @@ def test_changes_of_columns(pipeline: Pipeline):
             assert pipeline.decide(Accept.SCHEMA).startswith("publish (overwrite): full publish: ")
 
 
+@pytest.mark.slow
 def test_changes_of_tables(star: Pipeline):
     """Prevents: leaving a table out of the YAML drops it from dashboards without consent."""
     both = star.declaration.tables
@@ -223,7 +224,7 @@ def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
 UNREADABLE = Reconcile(max_mb=1e-6, by="download")
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "parts"),
     [
@@ -486,7 +487,7 @@ def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Pa
     assert star.run().decision == "no change"
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [cut, newer_release, zeros])
 def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
     """Prevents: a manifest that was cut off makes each refresh fail, without a word which; older

@@ -151,6 +151,7 @@ def test_missing_project_is_named(pipeline: Pipeline, path: str):
             site.project(top, create=True)
 
 
+@pytest.mark.slow
 def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline):
     """Prevents: each refresh that is killed leaves a file behind until the disk is full."""
     pipeline.run()

@@ -80,7 +80,7 @@ def test_killed_for_real(pipeline: Pipeline):
     assert_at_rest(pipeline)
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
 @pytest.mark.parametrize("step", ["update", "job"])
 def test_nothing_is_sent_beside_a_job_that_may_run(
@@ -136,7 +136,7 @@ SITES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("on", SITES.values(), ids=SITES)
 def test_updates_go_on_whatever_a_site_shows_of_them(
     new_pipeline: Callable[..., Pipeline], on: dict[str, Any]
@@ -203,7 +203,7 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
     assert pipeline.run().decision == "update"
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [new_file, first])
 def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before):
     """Prevents: a cancelled job passes for done, or for one that may still take effect."""

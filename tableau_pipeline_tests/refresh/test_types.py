@@ -75,6 +75,7 @@ def test_floats_are_kept_when_asked(new_pipeline: Callable[..., Pipeline]):
         assert published(pipeline, "speed") == speed.to_pylist()
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("values", "floats", "limit", "phrase"),
     [
@@ -162,7 +163,7 @@ def rows(keys: Sequence[Any], type_: pa.DataType, *, new: str) -> pa.Table:
     return table([(key, new) for key in keys], id=type_, word=pa.string())
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type_", "keys"),
     [

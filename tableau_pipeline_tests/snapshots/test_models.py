@@ -55,7 +55,7 @@ def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> N
     assert snapshot.size == sum(path.stat().st_size for path in stored)
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("emptied", ["no rows", "no partitions", "all filtered out"])
 def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, storage: Storage) -> None:
     """Prevents a hang or a failure where Spark optimizes the whole job away, or readers that fail
@@ -189,6 +189,7 @@ def test_a_materialization_tells_what_was_stored(frame: DataFrame, tmp_path: Pat
     ]
 
 
+@pytest.mark.slow
 def test_the_newest_snapshot_is_loaded(
     frame: DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_model_without_a_snapshot_says_so(frame: DataFrame, tmp_path: Path) ->
     assert "materialize it first" in str(failure.value.description)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("value", [7, [1], None], ids=repr)
 def test_what_is_not_a_frame_is_refused(value: Any, spark: SparkSession, tmp_path: Path) -> None:
     """Prevents an attribute error deep in the writer when a model forgets to return its frame, and
@@ -251,6 +253,7 @@ def test_what_is_not_a_frame_is_refused(value: Any, spark: SparkSession, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["first"]
 
 
+@pytest.mark.slow
 def test_an_asset_without_an_output_stores_nothing(tmp_path: Path) -> None:
     """Prevents that assets which store elsewhere cannot use our IO manager as their default."""
 
@@ -266,7 +269,7 @@ def test_an_asset_without_an_output_stores_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a b [x] 50% %20", "{a,b}*?", "it's#1:é", "year=2024", "a\\b"])
 def test_the_data_directory_may_have_any_name(
     name: str, spark: SparkSession, tmp_path: Path
@@ -285,6 +288,7 @@ def test_the_data_directory_may_have_any_name(
     }
 
 
+@pytest.mark.slow
 def test_the_data_directory_may_be_relative(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +332,7 @@ def texts(frame: DataFrame) -> list[str]:
 TABLE = TableName("Extract", "Extract")
 
 
+@pytest.mark.slow
 def test_an_extract_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:
     """Prevents: a model that starts from an extract and gets other values, or other types."""
     rows = {
@@ -415,6 +420,7 @@ def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStor
     assert objects.newest("area/model") == stored
 
 
+@pytest.mark.slow
 def test_rows_that_fill_their_last_row_group(
     spark: SparkSession, objects: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
@@ -457,6 +463,7 @@ def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore
         )
 
 
+@pytest.mark.slow
 def test_a_stray_row_is_refused(spark: SparkSession, objects: SnapshotStore):
     """Prevents: rows of no partition that are stored in none, without a word."""
     frame = spark.range(3).withColumn("day", F.expr("date'2024-03-01' + CAST(id * 10 AS int)"))

@@ -109,6 +109,7 @@ def test_a_column_may_have_any_name(name: str, spark: SparkSession) -> None:
     assert len(set(hashes(frame))) == 3
 
 
+@pytest.mark.slow
 def test_equal_rows_have_equal_hashes(spark: SparkSession) -> None:
     """Prevents hashes that depend on the order of rows, on partitions or on the way of computing.
 
@@ -196,6 +197,7 @@ def test_fingerprints_are_equal_just_when_the_rows_are(
             assert (found[i] == found[j]) == (contents[i] == contents[j]), (groups[i], groups[j])
 
 
+@pytest.mark.slow
 def test_what_a_model_draws_at_random_is_hashed_as_stored(
     spark: SparkSession, tmp_path: Path
 ) -> None:

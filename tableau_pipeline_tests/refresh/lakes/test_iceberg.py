@@ -327,6 +327,7 @@ def test_an_empty_table(pipeline: Pipeline, catalog: SqlCatalog):
     assert is_published(pipeline, made)
 
 
+@pytest.mark.slow
 def test_wider_types(pipeline: Pipeline, catalog: SqlCatalog):
     """Prevents: files that cannot be read any more once the type of a column is wider."""
     narrow = {

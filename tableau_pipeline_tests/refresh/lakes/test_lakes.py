@@ -173,7 +173,7 @@ def _kept(rows: pa.Table, window: Retain | None, today: datetime) -> pa.Table:
     return rows.filter(pc.invert(pc.fill_null(is_old, False)))
 
 
-@pytest.mark.few_variants(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("lake", [Delta, Iceberg], indirect=True)
 def test_a_base_that_is_gone_costs_a_whole_publish(pipeline: Pipeline, lake: Any):
     """Prevents: a refresh that fails for ever once the published files or snapshots are gone."""
@@ -213,6 +213,7 @@ def test_columns_that_are_mapped(pipeline: Pipeline, catalog: SqlCatalog, tmp_pa
     assert published(pipeline) == in_order(rows)
 
 
+@pytest.mark.slow
 @only_delta
 def test_another_table_in_its_place(pipeline: Pipeline, lake: Delta):
     """Prevents: an update against a version of another table that has the same number."""
@@ -295,6 +296,7 @@ def test_types_and_partitions(
         assert published(pipeline) == in_order(held()), by
 
 
+@pytest.mark.slow
 def test_a_change_of_any_column(pipeline: Pipeline, tmp_path: Path):
     """Prevents: a change of a value that no comparison of columns sees."""
     values = ROWS.drop_columns("id")
