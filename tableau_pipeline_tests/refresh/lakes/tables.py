@@ -135,7 +135,7 @@ class Iceberg:
                 _schema(table, lambda schema: schema.rename_column(added, f"c{number}"))
             case "widen" if added:
                 _schema(table, lambda schema: schema.update_column(added, LongType()))
-            case "again":
+            case "again" if self._free:
                 field = self._free[number % len(self._free)]
                 _schema(table, lambda schema: schema.delete_column(field.name))
                 _schema(table, lambda schema: schema.add_column(field.name, field.field_type))
