@@ -32,10 +32,10 @@ _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "gre
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Write no more, and go on: the exit code still tells what was found."""
-        end_output()
+        _end_output()
 
 
-def end_output() -> None:
+def _end_output() -> None:
     """Drop all further output, as nobody reads it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -65,7 +65,7 @@ class Output:
                 sys.stdout.write(f"{text}\n")
                 sys.stdout.flush()
             except BrokenPipeError:
-                end_output()
+                _end_output()
             return
         for each in shown:
             if each is not None:

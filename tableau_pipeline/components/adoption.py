@@ -159,8 +159,8 @@ def _proposed(
 
 
 def _short(key: str) -> str:
-    """Cut an asset key: it names a folder, and is part of a tag, which have an end."""
-    return key[:_LONGEST_KEY].rstrip("_") or key[:_LONGEST_KEY]
+    """Cut an asset key if it is too long: it names a folder, and is part of a tag."""
+    return key if len(key) <= _LONGEST_KEY else key[:_LONGEST_KEY].rstrip("_")
 
 
 def _unused(key: str, used: set[str]) -> str:

@@ -28,4 +28,5 @@ def location_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) ->
     location = context.get_step_execution_context().job.get_repository_definition()
     if location is not None:
         return location.asset_graph
-    return _in_process.get() or context.job_def.asset_layer.asset_graph
+    given = _in_process.get()
+    return context.job_def.asset_layer.asset_graph if given is None else given

@@ -219,10 +219,7 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
     for name, data in sorted(failed.items(), key=lambda item: item[0] != step):
         said = data.user_failure_data.description if data.user_failure_data else None
         error = data.error.cause or data.error if data.error else None
-        if (
-            data.error
-            and data.error.cls_name == dg_errors.DagsterExecutionInterruptedError.__name__
-        ):
+        if data.error and data.error.cls_name == _INTERRUPTED:
             said = "It was interrupted, by Ctrl-C or by the end of its host. Run it again"
         text = said or (error.message.strip() if error else "") or "no reason was recorded"
         # The web UI shows where to type it, which is not here.

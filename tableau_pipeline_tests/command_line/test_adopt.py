@@ -148,12 +148,14 @@ def test_names_that_folders_and_tags_do_not_take(world: World, tmp_path: Path):
     no file system and no tag can hold."""
     with session(world.sandbox) as site:
         data = hyper(tmp_path / "sales.hyper", SALES)
-        for name in ("Tableau", "Sales of " + "very " * 48 + "old"):
+        for name in ("Tableau", "Sales of " + "very " * 48 + "old", "Sales (2)"):
             publish(site.tsc, data, name)
     world.run("adopt", "--project", "Default", "--write")
     assert declared(world, "tableau_datasource")["name"] == "Tableau"
     shown = world.run("status", "--json").data["datasources"]
-    assert [len(each["key"]) <= 80 for each in shown] == [True, True]
+    assert [len(each["key"]) <= 80 for each in shown] == [True] * 3
+    # As it is derived from the name, so that nobody has to declare it.
+    assert "key" not in declared(world, "sales_2_")
     again = world.run("adopt", "--project", "Default", "--json").data["datasources"]
     assert all("it is declared already" in each["why_not"] for each in again)
 

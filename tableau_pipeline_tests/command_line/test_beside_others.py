@@ -86,6 +86,15 @@ def test_columns_of_dbt_stay(world: World):
     assert world.run("plan").code == 0
 
 
+def test_partitioned_models(world: World):
+    """Prevents: a model that is left out, and a remedy that a terminal does not have."""
+    daily = "partitions_def=dg.DailyPartitionsDefinition('2026-01-01'), deps"
+    models = MODELS.replace("@dg.asset(deps", f"@dg.asset({daily}")
+    (world.root / "lineage" / "defs" / "models.py").write_text(models, "utf-8")
+    errors = world.run("refresh", "flights", "--models", "--dry-run").errors
+    assert "dg launch --assets model_flights --partition-range FIRST...LAST" in errors
+
+
 @pytest.mark.slow
 def test_interrupted(world: World):
     """Prevents: a class of Dagster's as the answer to Ctrl-C, which status repeats all day."""

@@ -181,6 +181,7 @@ def test_the_scaffold(tmp_path: Path):
     assert settings == (ROOT / "dagster_home" / "dagster.yaml").read_text("utf-8")
     env = tmp_path / ".env"
     assert f"DAGSTER_HOME=${{DAGSTER_HOME:-{tmp_path}/dagster_home}}" in env.read_text("utf-8")
+    assert "docs/" not in env.read_text("utf-8"), "an installed package has no pages"
     with pytest.raises(ValueError, match="a project needs this component once"):
         TableauPipelineScaffolder().scaffold(request)
     (tmp_path / "src" / "tableau" / "defs.yaml").unlink()
