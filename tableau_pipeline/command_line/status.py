@@ -16,6 +16,7 @@ from tableau_pipeline.components import standing
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import next_refreshes
 from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.reporting import Ended
 from tableau_pipeline.components.standing import Month, Standing, State
 from tableau_pipeline.core.declaration import (
@@ -55,6 +56,8 @@ def status(
             output.result({"savings": months}, _savings(declared, months))
             return 0
         lines = [*standing.standings(project.instance, declared.values()).values()]
+        if not names:
+            lines += standing.standings_of_files(project.instance).values()
         next_of = next_refreshes(project.definitions, project.instance)
         then = {key: next_of(each) for key, each in declared.items()}
         if not offline:
@@ -65,7 +68,7 @@ def status(
         past = {key: standing.history(project.instance, key) for key in declared} if names else {}
     lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
     needing = [each for each in lines if each.needs_attention]
-    told = [_told(each) | {"next": then[each.key]} for each in lines]
+    told = [_told(each) | {"next": then.get(each.key)} for each in lines]
     counted = {"need_attention": len(needing), **({"error": problem} if problem else {})}
     data = {"datasources": told, "undeclared": others, "history": past, "site": site, **counted}
     shown = [*_shown(lines, others, past, then), Text(_closing(lines, needing))]
@@ -119,7 +122,8 @@ def _looked(
             return looked, [], facts
         anybody = DagsterJournal(project.instance, "any").instance
         ours = [each for each in listed.values() if anybody in each.instances]
-        others = undeclared(project.instance, ours, project.datasources)
+        known = {*project.datasources, *published_files(project.instance)}
+        others = undeclared(project.instance, ours, known)
     return looked, [{"name": each.name, "why": each.note} for each in others], facts
 
 
@@ -143,7 +147,7 @@ def _shown(
 ) -> list[RenderableType]:
     heads = ("", "DATA SOURCE", "STATE", "LAST REFRESH", "DECISION", ">ROWS", ">SENT")
     heads = (*heads, "COMPARED", "NEXT")
-    rows = [(*_row(each), then[each.key]) for each in lines]
+    rows = [(*_row(each), then.get(each.key)) for each in lines]
     shown: list[RenderableType] = [columns(heads, rows)] if lines else []
     for each in lines:
         if not each.needs_attention:

@@ -13,6 +13,7 @@ from pydantic import Field
 from tableau_pipeline.components.freshness import data_age
 from tableau_pipeline.components.journal import DagsterJournal, setup_of
 from tableau_pipeline.components.location import location_graph
+from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
 from tableau_pipeline.components.reporting import escaped, markdown_table
 from tableau_pipeline.components.triggers import Cron, default_status
@@ -259,7 +260,8 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
         found: list[Audited] = []
         counts = any(each.needs_counts for each in declarations)
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
-            for declaration in declarations:
+            files = [each for each, _ in published_files(context.instance).values()]
+            for declaration in (*declarations, *files):
                 models = snapshots_of(declaration, snapshots, graph)
                 journal = DagsterJournal(context.instance, declaration.key, context)
                 setup = setup_of(
@@ -269,7 +271,7 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
                 found.append(replace(seen, warnings=(*seen.warnings, *aged)))
                 snapshots.copies.release()
                 _log(context, found[-1])
-            others = _others(context, server, declarations)
+            others = _others(context, server, [*declarations, *files])
         _conclude(context, found, others)
 
     @dg.job(

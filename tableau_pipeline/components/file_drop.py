@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
-from tableau_pipeline.components.publish_file import PublishFileConfig, publish_files
+from tableau_pipeline.components.publish_file import FROM_FILES, PublishFileConfig, publish_files
 from tableau_pipeline.components.triggers import default_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import RefusedError
@@ -64,6 +64,7 @@ class FileDrop(YamlComponent):
         @dg.job(
             name=f"{self.sensor}_publish_file",
             description=f"Publishes a file that was dropped into {self.folder}.",
+            tags=FROM_FILES,
         )
         def publish_dropped() -> None:
             publish_files()

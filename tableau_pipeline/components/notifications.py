@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from tableau_pipeline.components.audit import AUDIT
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.standing import State, failure_of, standings
+from tableau_pipeline.components.standing import State, failure_of, standings, standings_of_files
 from tableau_pipeline.keys import keyed
 
 Occasion = Literal["failed", "refused", "drifted", "late"]
@@ -98,7 +98,7 @@ def notification_sensor(
         description="Tells people which data sources need them, once for each incident.",
     )
     def notifications(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        now = [*_incidents(context.instance, datasources), *_audits(context.instance)]
+        now = [*incidents(context.instance, datasources), *_audits(context.instance)]
         told: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
         after, count = {}, 0
         for number, url in enumerate(notify.urls, 1):
@@ -124,11 +124,11 @@ def notification_sensor(
     return notifications
 
 
-def _incidents(
+def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
     """Yield how each data source is that is not being refreshed."""
-    for now in standings(instance, datasources).values():
+    for now in (*standings(instance, datasources).values(), *standings_of_files(instance).values()):
         if now.state in (State.FAILED, State.REFUSED, State.LATE):
             verb = {State.LATE: "is", State.REFUSED: "was"}.get(now.state, "has")
             text = f'"{now.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'

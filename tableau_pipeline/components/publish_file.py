@@ -1,13 +1,14 @@
 """A job that publishes files without any code."""
 
 import hashlib
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import dagster as dg
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
@@ -22,13 +23,14 @@ from tableau_pipeline.core.declaration import (
     below,
 )
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
-from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
+from tableau_pipeline.ingest.errors import READ_ERRORS, BadRows, Reading, reason
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -40,6 +42,8 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.spark import runs_here
 
+# The newest runs of files that are looked at.
+_RUNS = 1000
 _CHOICES = {
     "format": get_args(Format),
     "mode": ("replace", "append"),
@@ -126,7 +130,7 @@ class PublishFileConfig(RefreshConfig):
         """Return the data source that the files become, with a key that no declared one has."""
         # The hash separates names that differ only in special characters or in the project.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
-        key, policy = f"files/{asset_key_of(self.name)}_{place}", ReplaceAll()
+        key, policy = f"{FILES}{asset_key_of(self.name)}_{place}", ReplaceAll()
         if self.key:
             policy = Diff(tuple(self.key))
         elif self.file_column:
@@ -142,7 +146,30 @@ class PublishFileConfig(RefreshConfig):
         )
 
 
-@dg.op(pool=POOL)
+# Marks the runs that publish files: what they publish is declared by their config alone.
+FROM_FILES = {"tableau/from": "files"}
+# The step, and how the keys of such data sources begin.
+STEP, FILES = "publish_files", "files/"
+
+
+def published_files(instance: dg.DagsterInstance) -> Mapping[str, tuple[Declaration, dg.RunRecord]]:
+    """Return the data sources that files became or were to become, by asset key.
+
+    Each comes with the newest run that was to publish it.
+    """
+    found: dict[str, tuple[Declaration, dg.RunRecord]] = {}
+    for record in instance.get_run_records(dg.RunsFilter(tags=FROM_FILES), limit=_RUNS):
+        # What the launchpad was given may be no valid config.
+        with suppress(LookupError, TypeError, ValidationError):
+            given: Any = record.dagster_run.run_config
+            config = PublishFileConfig(**given["ops"][STEP]["config"])
+            if config.options().sends:
+                declaration = config.declaration()
+                found.setdefault(declaration.key, (declaration, record))
+    return found
+
+
+@dg.op(name=STEP, pool=POOL)
 def publish_files(
     context: dg.OpExecutionContext,
     config: PublishFileConfig,
@@ -175,12 +202,25 @@ def publish_files(
         )
         try:
             report = refresh(setup, config.options())
-        except RefusedError as error:
-            raise RefusedError(f"{config.path}: {error}") from error
+        except RefreshError as error:
+            tag_run(context, declaration, error.decision)
+            # Refused credentials say nothing about a file.
+            if isinstance(error, RefusedError) and not isinstance(error, CredentialsError):
+                raise RefusedError(f"{config.path}: {error}") from error
+            raise
         finally:
             if not config.options().sends:
                 rows.forget()
     bad = rows.read_rows.bad if rows.read_rows else None
+    _tell(context, config, report, bad)
+    if report.checkpoint and not config.dry_run:
+        collect_snapshots(context, snapshots)
+
+
+def _tell(
+    context: dg.OpExecutionContext, config: PublishFileConfig, report: Report, bad: BadRows | None
+) -> None:
+    declaration = config.declaration()
     if bad:
         left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"
         # The closing line is above, and the last one is what is read.
@@ -192,11 +232,10 @@ def publish_files(
         found = published_result(context, declaration, report).metadata or {}
         metadata = {**found, "bad rows": bad.total if bad else 0}
         context.log_event(dg.AssetMaterialization(declaration.key.split("/"), metadata=metadata))
-        collect_snapshots(context, snapshots)
 
 
 # The launchpad opens with the two keys that every run has to set.
-@dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
+@dg.job(config={"ops": {STEP: {"config": {"name": "", "path": ""}}}}, tags=FROM_FILES)
 def publish_file() -> None:
     """Publish CSV, JSON or Parquet files. See the run config for options."""
     publish_files()

@@ -10,6 +10,7 @@ import dagster as dg
 from dagster._core import errors as dg_errors
 
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
+from tableau_pipeline.components.publish_file import FILES, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource, step_name
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
@@ -42,6 +43,7 @@ class Standing:
         checkpoint: None if the last one is not certain: a request for it is open.
         why: what is wrong; "" if nothing is.
         run_id: the run that was stopped, or that refreshes it now.
+        of_files: files became this data source; nothing declares it.
     """
 
     key: str
@@ -51,6 +53,7 @@ class Standing:
     state: State = State.FRESH
     why: str = ""
     run_id: str | None = None
+    of_files: bool = False
 
     @property
     def needs_attention(self) -> bool:
@@ -60,6 +63,9 @@ class Standing:
     @property
     def remedy(self) -> str:
         """The command that helps; "" if nothing is wrong."""
+        if self.of_files and self.needs_attention:
+            accept = ", ".join(_accepted(self.why))
+            return "publish the file again" + f", with accept: [{accept}]" * bool(accept)
         look = f"tableau-pipeline diff {self.key}, then " * (self.state is State.DRIFTED)
         return look + remedy(self.key, self.why) if self.needs_attention else ""
 
@@ -100,6 +106,27 @@ def standings(
             why = each.freshness.late(last.at, datetime.now(UTC))
             now = replace(now, state=State.LATE, why=why) if why else now
         judged[each.key] = now
+    return judged
+
+
+def standings_of_files(instance: dg.DagsterInstance) -> Mapping[str, Standing]:
+    """Return how the data sources are that files became, or were to become, by asset key.
+
+    Raises:
+        RefusedError: as `standings`.
+    """
+    found = published_files(instance)
+    newest = newest_records(instance) if found else {}
+    judged = {}
+    for key, (declaration, run) in found.items():
+        journal = DagsterJournal(instance, key)
+        claim, request = newest.get(journal.key, (None, None))
+        last = ended(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
+        certain = _certain(journal, request)
+        now = Standing(key, declaration.name, last, certain, of_files=True)
+        if not (last and run.dagster_run.run_id == last.run_id):
+            now = _latest(instance, now, run, claim)
+        judged[key] = now
     return judged
 
 
@@ -212,7 +239,7 @@ _INTERRUPTED = dg_errors.DagsterExecutionInterruptedError.__name__
 
 def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
     """Return why the step of a data source failed, or the first one before it; "" if none did."""
-    step = step_name(key)
+    step = STEP if key.startswith(FILES) else step_name(key)
     log = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [each.event_log_entry.dagster_event for each in log.records]
     failed = {str(each.step_key): each.step_failure_data for each in events if each}
@@ -232,7 +259,10 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
 def remedy(key: str, reason: str = "") -> str:
     """The command that lets a refused or failed refresh through, or tries it again."""
     models = " --models" if _BEFORE in reason else ""
-    accept = "".join(
-        f" --accept {each}" for each in dict.fromkeys(re.findall(r"accept: \[(\w+)\]", reason))
-    )
+    accept = "".join(f" --accept {each}" for each in _accepted(reason))
     return f"tableau-pipeline refresh {key}{models}{accept}"
+
+
+def _accepted(reason: str) -> list[str]:
+    """What a refusal asks to be accepted."""
+    return list(dict.fromkeys(re.findall(r"accept: \[(\w+)\]", reason)))

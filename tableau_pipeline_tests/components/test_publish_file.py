@@ -16,7 +16,15 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import TableName
 
 from tableau_pipeline.components import publish_file as job
-from tableau_pipeline.components.publish_file import PublishFileConfig, publish_file
+from tableau_pipeline.components.audit import undeclared
+from tableau_pipeline.components.notifications import incidents
+from tableau_pipeline.components.publish_file import (
+    PublishFileConfig,
+    publish_file,
+    published_files,
+)
+from tableau_pipeline.components.standing import State, standings_of_files
+from tableau_pipeline.core.declaration import TAG_PREFIX
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest.errors import Reading
 from tableau_pipeline.ingest.options import Files
@@ -77,6 +85,42 @@ def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp
         {"id": 3, "day": date(2024, 3, 1), "note": "x", "ratio": 1.0},
     ]
     assert metadata_of(publish(path=str(tmp_path), name=name))["decision"] == "no change"
+
+
+@pytest.mark.slow
+def test_how_they_are(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: five failed runs, and "all are fresh"; what files became passes for something that
+    nobody knows."""
+    config = {"path": str(write(tmp_path / "a.csv", "id,n", "1,1", "2,2")), "name": name}
+    key = PublishFileConfig(**config).declaration().key
+
+    def state() -> tuple[State, str, str]:
+        found = standings_of_files(shipped.instance)[key]
+        assert found.name == name
+        return found.state, found.why, found.remedy
+
+    broken = {**config, "columns": "id date, n int"}
+    assert not publish(**broken).success
+    found, why, remedy = state()
+    assert (found, remedy) == (State.REFUSED, "publish the file again")
+    assert "a.csv" in why
+    assert publish(**config).success
+    assert publish(**broken, dry_run=True, accept=["shrink"]) is not None
+    assert state() == (State.FRESH, "", "")
+    write(tmp_path / "a.csv", "id,n", "1,1")
+    assert not publish(**config).success
+    found, why, remedy = state()
+    assert (found, remedy) == (State.REFUSED, "publish the file again, with accept: [shrink]")
+    (incident,) = [e for e in incidents(shipped.instance, ()) if e.about == key]
+    assert incident.text.startswith(f'"{name}" was refused: ')
+    with session(shipped.sandbox) as site:
+        tagged = [each for each in site.tagged(TAG_PREFIX) if each.name == name]
+        assert undeclared(shipped.instance, tagged, ()) != []
+        assert undeclared(shipped.instance, tagged, published_files(shipped.instance)) == []
+    audited = shipped.definitions.resolve_job_def("audit").execute_in_process(
+        instance=shipped.instance, raise_on_error=False
+    )
+    assert re.search(rf"\| \[{name}\]\([^)]+\) \| equal \|", str(audited.all_events))
 
 
 @pytest.mark.slow
