@@ -70,7 +70,8 @@ class Merge:
     @property
     def phrase(self) -> str:
         """The same in words: "metadata: caption of flights.delay"; "" for nothing."""
-        named = ", ".join(map(shown, self.of_fields))
+        changed = self.of_fields.items()
+        named = ", ".join(shown(path) + " removed" * (value is None) for path, value in changed)
         return f"metadata: {named}" if named and not self.problem else ""
 
     @property

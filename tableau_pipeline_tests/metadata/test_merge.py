@@ -164,3 +164,10 @@ def test_rows():
         "2",
         "conflict, to be replaced",
     )
+
+
+def test_what_goes_is_said_to_go():
+    """Prevents: a full publish whose reason names a caption, where it has taken it away."""
+    past = {CAPTION: "Net", FORMULA: "1"}
+    merged = merge({FORMULA: "2"}, [past], past, on_conflict="keep")
+    assert merged.phrase == "metadata: formula of Margin, caption of flights.net removed"
