@@ -4,7 +4,7 @@ import click
 
 from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.output import Output, reports, signed
-from tableau_pipeline.components.removal import delete, published_below
+from tableau_pipeline.components.removal import delete, projects_below, published_below
 from tableau_pipeline.core.declaration import root_from
 
 
@@ -15,8 +15,8 @@ from tableau_pipeline.core.declaration import root_from
 def remove(module: str | None, *, project_root: str, yes: bool, output: Output) -> int:
     """Delete the data sources that this Dagster instance has published below a project.
 
-    It deletes only what has the tags of this instance and project: not what people published
-    there. Projects stay.
+    It deletes only what a record of this instance names, and what is still below that project: not
+    what people published there. Projects stay.
 
     Exit code: 0 all of them are gone, 1 some are not.
     """
@@ -33,10 +33,11 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
             output.progress(f'{key}: "{remote.name}", {remote.link or remote.luid}')
         if found and not yes:
             click.confirm(f"Delete {len(found)} of them?", abort=True, err=True)
+        projects = projects_below(site, root) if found else frozenset()
         done = [
             {"key": key, "name": remote.name, "luid": remote.luid, "problem": problem}
             for key, remote in found
-            for problem in [delete(project.instance, site, key, remote.luid)]
+            for problem in [delete(project.instance, site, key, remote, projects=projects)]
         ]
     left = [each for each in done if each["problem"]]
     output.result(

@@ -1,8 +1,9 @@
 """Take away what this instance has published in an environment."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import dagster as dg
+import tableauserverclient as TSC
 
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, root_of
@@ -24,16 +25,47 @@ def published_below(
             yield key, remote
 
 
-def delete(instance: dg.DagsterInstance, site: TableauSite, key: str, luid: str) -> str:
-    """Delete a data source, unless a run refreshes it; return why it is left, "" if it is gone."""
+def projects_below(site: TableauSite, root: str) -> Set[str]:
+    """Return the ids of an environment's project and of all projects in it."""
+    top = site.find_project(root)
+    parents = site.ask(
+        f'Listing the projects below "{root}"',
+        lambda: {str(each.id): each.parent_id for each in TSC.Pager(site.tsc.projects)},
+    )
+
+    def is_below(project: str | None) -> bool:
+        return project is not None and (project == top or is_below(parents.get(project)))
+
+    return {each for each in parents if is_below(each)}
+
+
+def delete(
+    instance: dg.DagsterInstance,
+    site: TableauSite,
+    key: str,
+    remote: RemoteDatasource,
+    *,
+    projects: Set[str],
+) -> str:
+    """Delete a data source of an environment; return why it is left, "" if it is gone.
+
+    Its tags do not suffice: people move data sources, and copy tags.
+
+    Args:
+        projects: those of the environment.
+    """
     name, _, root = key.partition("@")
     journal = DagsterJournal(instance, name, root=root)
-    claims = read_history(journal.records()).open_claims
-    running = [each.owner.run_id for each in claims if not journal.has_ended(each.owner)]
+    history = read_history(journal.records())
+    running = [e.owner.run_id for e in history.open_claims if not journal.has_ended(e.owner)]
     if running:
         return f"run {running[0]} is refreshing it: terminate that run first"
+    if remote.project_id not in projects:
+        return f'somebody has moved it out of "{root}": delete it by hand if nobody needs it there'
+    if remote.luid not in {history.recovered.luid, *(each.luid for each in history.intents)}:
+        return "it has our tags, but no record of this instance names it: delete it by hand"
     try:
-        site.delete(luid)
+        site.delete(remote.luid)
     except RefreshError as error:
         return str(error)
     return ""

@@ -4,6 +4,7 @@ from io import StringIO
 
 import dagster as dg
 import pytest
+import tableauserverclient as TSC
 from dagster._core.test_utils import create_run_for_test
 
 from tableau_pipeline.components.journal import journal_event
@@ -63,3 +64,30 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
     monkeypatch.setenv("TABLEAU_PROJECT_ROOT", ROOT)
     assert world.run("refresh", "arrivals").code == 0
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
+
+
+def test_what_people_have_moved_or_tagged(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a data source in production deleted, because somebody has moved it there, or has
+    given it the tags of a pull request."""
+    monkeypatch.setenv("TABLEAU_PROJECT_ROOT", ROOT)
+    for key in ("moved", "tagged"):
+        world.declare(key)
+        world.model(key, flights(8))
+        assert world.run("refresh", key).code == 0
+    with session(world.sandbox) as site:
+        mine = {str(each.name): each for each in site.tsc.datasources.all()}
+        default = site.project("Default", create=False)
+        site.move(str(mine["Moved"].id), name="Moved", project_id=default)
+        # Another one gets its name, its place and its tags.
+        tags, place = set(mine["Tagged"].tags), mine["Tagged"].project_id
+        package = site.download(str(mine["Tagged"].id), world.root)
+        site.delete(str(mine["Tagged"].id))
+        item = TSC.DatasourceItem(place, name="Tagged")
+        copy = site.tsc.datasources.publish(item, package, "CreateNew")
+        site.tag(str(copy.id), tags)
+    monkeypatch.delenv("TABLEAU_PROJECT_ROOT")
+    told = world.run("remove", "--yes", "--project-root", ROOT)
+    assert told.code == 1
+    assert f'Moved: somebody has moved it out of "{ROOT}"' in told.text
+    assert "Tagged: it has our tags, but no record of this instance names it" in told.text
+    assert {"Moved", "Tagged"} <= {*published(world)}
