@@ -7,9 +7,12 @@ import dagster as dg
 
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.core.declaration import tags_of
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, tags_of
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.jobs import Jobs
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.recover import recover
@@ -17,6 +20,8 @@ from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.resources import TableauServerResource, shared_place
 from tableau_pipeline.resources.services import as_failure
+
+_PREFIXES = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
 
 
 def send_batch(
@@ -46,26 +51,41 @@ def send_batch(
     """
     log, timeouts = context.log, tableau.timeouts
     journal = DagsterJournal(context.instance, datasource, context)
+    ours = tags_of(journal.key, journal.instance)
     alone = claimed(journal, what=datasource, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with as_failure(log), alone as claim, tableau.session(log) as site:
         jobs = Jobs(site, timeouts, time.sleep, log)
         sender = Sender(
             claim,
             jobs,
-            tags_of(journal.key, journal.instance),
+            ours,
             record_of(site, shared_place("sites")),
             # Its rows are those of no model, with which they could be compared.
             Effects(site, lambda checkpoint, remote: None),
             seconds={},
         )
         record = recover(claim.history, sender, sender.effects).record
-        remote = site.find_by_luid(record.luid) if record and record.luid else None
-        if remote is None:
-            why = f'"{record.name}" no longer exists on the server' if record else ""
-            why = why or "no record shows what is published"
-            raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
+        remote = _remote(site, record, datasource=datasource, ours=ours)
         distrust = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
     job_id = sent.intent.job_id if sent.intent else None
     log.info("Job %s of the server changed the data of %s", job_id, datasource)
+
+
+def _remote(
+    site: TableauSite, record: Checkpoint | None, *, datasource: str, ours: frozenset[str]
+) -> RemoteDatasource:
+    """Return the data source that a batch may change; `ours` are the tags that mark it as ours."""
+    remote = site.find_by_luid(record.luid) if record and record.luid else None
+    if remote is None:
+        why = f'"{record.name}" no longer exists on the server' if record else ""
+        why = why or "no record shows what is published"
+        raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
+    if others := sorted(each for each in remote.tags - ours if each.startswith(_PREFIXES)):
+        raise RefusedError(
+            f'{datasource}: "{remote.name}" is now published by somebody else (tag "{others[0]}"). '
+            "Nothing was sent. To take it back, refresh it with accept: [takeover], then send the "
+            "batch."
+        )
+    return remote

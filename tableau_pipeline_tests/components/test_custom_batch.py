@@ -1,0 +1,51 @@
+"""Batches of one's own, and whose data source they may change."""
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.actions.batch import Batch, Delete, target
+from tableau_pipeline.components import send_batch
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.resources import TableauServerResource
+from tableau_pipeline_tests.components.support.location import Location, failure, rows_on
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+THEIRS = f"{INSTANCE_TAG_PREFIX}of-others"
+
+
+@dg.asset
+def forget(context: dg.AssetExecutionContext, tableau: TableauServerResource) -> None:
+    """Deletes a row."""
+    leaving = Delete(target="Extract", where=target("flight_id") == 1)
+    send_batch(context, "shared", batch=Batch([leaving]), tableau=tableau)
+
+
+@pytest.fixture
+def sent(location: Location):
+    """Runs the asset."""
+    return lambda: dg.materialize(
+        [forget],
+        instance=location.instance,
+        resources={"tableau": location.resources()["tableau"]},
+        raise_on_error=False,
+    )
+
+
+def test_what_others_have_taken_over(location: Location, sent):
+    """Prevents: rows of another deployment's data source changed, and its tag taken away."""
+    location.model()
+    assert location.refresh("shared").success
+    with session(location.sandbox) as site:
+        (item,) = (each for each in site.tsc.datasources.all() if each.name == "shared")
+        ours = {tag for tag in item.tags if tag.startswith(INSTANCE_TAG_PREFIX)}
+        site.untag(str(item.id), ours)
+        site.tag(str(item.id), {THEIRS})
+    before = rows_on(location.sandbox, "shared")
+    assert f'is now published by somebody else (tag "{THEIRS}"). Nothing was sent' in failure(
+        sent()
+    )
+    assert rows_on(location.sandbox, "shared") == before
+    with session(location.sandbox) as site:
+        remote = site.find_by_luid(str(item.id))
+    assert remote
+    assert remote.instances == {"of-others"}
