@@ -25,6 +25,7 @@ from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
 from tableau_pipeline.components.loading import component_of, evaluated, specs_of
 from tableau_pipeline.components.published_datasource import inherited_fields, snapshots_of
+from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
 from tableau_pipeline.refresh.setup import Setup
@@ -67,6 +68,12 @@ class Project:
             found[key] = self.datasources[key]
         return found
 
+    @cached_property
+    def rejected(self) -> Mapping[str, Sequence[str]]:
+        """The checks that rejected the newest rows of a model, by model: read once for all."""
+        models = {model for each in self.datasources.values() for model in each.models}
+        return rejected_models(self.instance, self.definitions.resolve_asset_graph(), models)
+
     def setup(
         self, declared: PublishedDatasource, resources: Any, newest: Newest | None = None
     ) -> Setup:
@@ -79,6 +86,7 @@ class Project:
             hyper=resources.hyper,
             tableau=resources.tableau,
             inherited=inherited_fields(declared, graph, declared.trigger),
+            rejected=lambda: self.rejected,
         )
 
     @contextmanager

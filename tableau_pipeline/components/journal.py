@@ -10,7 +10,7 @@ the data sources apart.
 import logging
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -315,12 +315,14 @@ def setup_of(
     hyper: HyperResource,
     tableau: TableauServerResource,
     inherited: Inherited = NOTHING,
+    rejected: Callable[[], Mapping[str, Sequence[str]]] = dict,
     keep_files: bool = False,
 ) -> Setup:
     """The refresh of a data source in this environment, with the resources of a code location.
 
     Args:
         inherited: what is said of the models' columns elsewhere, by model and column.
+        rejected: returns the names of the checks that rejected a model's newest rows, by model.
         keep_files: let the files that it builds outlive the run.
     """
     web, log = os.environ.get("PIPELINE_WEB_URL"), journal.log
@@ -342,6 +344,7 @@ def setup_of(
         takeover=tableau.takeover,
         link=f"{web.rstrip('/')}/assets/{declaration.key}" if web else None,
         inherited=inherited,
+        rejected=rejected,
     )
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import isclass
 from pathlib import Path
 from string import Template
@@ -22,6 +23,7 @@ from upath import UPath
 from tableau_pipeline.components.freshness import Freshness, data_age
 from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
 from tableau_pipeline.components.location import location_graph
+from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.components.reporting import (
     check_results,
     check_specs,
@@ -41,6 +43,7 @@ from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -191,7 +194,7 @@ class RefreshConfig(dg.Config):
     accept: list[str] = Field(
         default_factory=list,
         description="What to accept once instead of refusing it: shrink, schema, overwrite, "
-        "takeover.",
+        "takeover, checks.",
     )
 
     @field_validator("accept")
@@ -257,6 +260,7 @@ def refresh_assets(
                 hyper=hyper,
                 tableau=tableau,
                 inherited=inherited_fields(declaration, graph, trigger),
+                rejected=partial(rejected_models, context.instance, graph, declaration.models),
                 keep_files=config.build_only,
             )
             try:
@@ -273,13 +277,20 @@ def refresh_assets(
         if config.dry_run:
             context.log_event(dry_run_observation(declaration, report))
             return
-        if report.extract:
-            yield extract_result(declaration, report)
+        yield from _materialized(context, declaration, report)
         if report.checkpoint:
-            yield published_result(context, declaration, report)
             collect_snapshots(context, snapshots)
 
     return refresh_step
+
+
+def _materialized(
+    context: dg.AssetExecutionContext, declaration: Declaration, report: Report
+) -> Iterator[dg.MaterializeResult]:
+    if report.extract:
+        yield extract_result(declaration, report)
+    if report.checkpoint:
+        yield published_result(context, declaration, report)
 
 
 def _outputs(extract: dg.AssetSpec, published: dg.AssetSpec) -> dict[str, Any]:

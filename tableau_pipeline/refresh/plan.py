@@ -37,6 +37,7 @@ class Accept(StrEnum):
     SCHEMA = "schema"
     OVERWRITE = "overwrite"
     TAKEOVER = "takeover"
+    CHECKS = "checks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ class Facts:
         differences: in what the tables of a data source that another user or another key made
             differ from ours; () if it is ours.
         metadata: what becomes of the metadata on the server; None if there is none to keep or set.
+        rejected: the checks that rejected the newest rows of a model, by model.
     """
 
     declaration: Declaration
@@ -145,6 +147,7 @@ class Facts:
     base: Base
     differences: Sequence[str] = ()
     metadata: Merge | None = None
+    rejected: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def edits(self) -> str:
@@ -233,6 +236,10 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     declaration, base = facts.declaration, facts.base
     if refused := not_ours(declaration, base, options):
         return Refuse(refused)
+    checks: list[str] = []
+    if Accept.CHECKS not in options.accept:
+        published = base.checkpoint.tables if base.checkpoint else {}
+        checks = check_problems(facts.desired, published, facts.rejected)
     guards: list[str] = []
     if Accept.SHRINK not in options.accept:
         # What another user deleted from the server may come back with fewer rows.
@@ -241,7 +248,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     if base.remote and base.checkpoint and Accept.SCHEMA not in options.accept:
         policy = declaration.on_schema_change
         schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
-    problems, metadata = guards + schema, facts.metadata
+    problems, metadata = checks + guards + schema, facts.metadata
     if schema and metadata and metadata.lost:
         lost = "; ".join(lost_phrases(metadata))
         problems.append(f'{lost}. That run saves the data source in the folder "kept" before')
@@ -433,6 +440,34 @@ def guard_problems(
         if problem:
             has = f'Table "{table.name}": model "{table.model}" has {problem}'
             problems.append(f"{has}. If that is right, run again with accept: [shrink]")
+    return problems
+
+
+def check_problems(
+    desired: Mapping[str, TableContent],
+    published: Mapping[str, TableContent],
+    rejected: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return a sentence for each model whose rejected rows would be published.
+
+    Args:
+        published: what was sent of each table; rows that were accepted once are among it.
+        rejected: the checks that rejected the newest rows of a model, by model.
+    """
+    problems = []
+    for name, table in desired.items():
+        names, before = rejected.get(table.model, ()), published.get(name)
+        # A window over the same version moves on from day to day.
+        is_known = before and (before.model, before.version) == (table.model, table.version)
+        if not names or is_known or (before and table.same_content(before)):
+            continue
+        listed = ", ".join(f'"{each}"' for each in names)
+        which = f"blocking check{'s' * (len(names) > 1)} {listed}"
+        problems.append(
+            f'Table "{name}": the {which} of the model "{table.model}" rejected its newest rows. '
+            "Correct the model, and run it again with its checks. To publish these rows all the "
+            "same, run once with accept: [checks]"
+        )
     return problems
 
 

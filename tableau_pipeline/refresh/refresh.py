@@ -45,6 +45,7 @@ from tableau_pipeline.refresh.plan import (
     Refuse,
     UpdateTables,
     by_size,
+    check_problems,
     decide,
     guard_problems,
     in_full,
@@ -259,6 +260,7 @@ class _Phases:
                 base=base,
                 differences=self._differences(desired, base),
                 metadata=merged,
+                rejected=self._setup.rejected(),
             )
             plan, deltas = decide(facts, self._options), []
         if isinstance(plan, Changed):
@@ -504,14 +506,17 @@ class _Phases:
 
     def build(self) -> Report:
         """Only build the file."""
-        builder, options = self._builder, self._options
+        builder, accept = self._builder, self._options.accept
         with phase(self._seconds, "build"):
             desired = builder.desired(None)
             # Nothing is replaced here, so no table can shrink, and only guard.min_rows counts.
-            problems = guard_problems(self._declaration, desired, {})
-            if problems and Accept.SHRINK not in options.accept:
-                found = "\n".join(problems)
-                raise RefusedError(found, {Check.GUARD: found})
+            guards = guard_problems(self._declaration, desired, {})
+            guards = [] if Accept.SHRINK in accept else guards
+            checks = check_problems(desired, {}, self._setup.rejected())
+            checks = [] if Accept.CHECKS in accept else checks
+            if problems := checks + guards:
+                failed = {Check.GUARD: "\n".join(guards)} if guards else {}
+                raise RefusedError("\n".join(problems), failed)
             extract = builder.file(desired)
         return self._ended(Report(plan=None, extract=extract))
 

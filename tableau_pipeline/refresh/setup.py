@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,6 +36,8 @@ class Setup:
         takeover: take over data sources that another deployment publishes.
         link: the address of the asset in Dagster's web UI; None if that is not known.
         inherited: what is said of the models' columns elsewhere, by model and column.
+        rejected: returns the names of the checks that rejected a model's newest rows, by model.
+            Like the rows, it is read only once the claim is held.
     """
 
     declaration: Declaration
@@ -52,6 +54,7 @@ class Setup:
     takeover: bool = False
     link: str | None = None
     inherited: Inherited = field(default_factory=dict)
+    rejected: Callable[[], Mapping[str, Sequence[str]]] = dict
 
     @property
     def written(self) -> Path | str:

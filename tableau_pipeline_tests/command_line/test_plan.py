@@ -37,6 +37,13 @@ def seats(context: dg.ComponentLoadContext) -> PublishedDatasource:
     attributes = {"name": "Seats", "project": "Default", "tables": tables}
     return PublishedDatasource.from_attributes_dict(attributes=attributes)
 """
+_CHECK = """import dagster as dg
+
+
+@dg.asset_check(asset="model_arrivals", blocking=True)
+def plausible() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=False)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -257,3 +264,24 @@ def test_an_open_sending(review: World):
     assert note.endswith(f"became job {intent.job_id}, and how that ended is not known here")
     review.sandbox.wait_until_idle()
     assert review.run("refresh", "arrivals").code == 0
+
+
+def test_rejected_rows(review: World):
+    """Prevents: a plan that publishes rows which a blocking check of their model has rejected."""
+    file = review.root / review.name / "defs" / "checks.py"
+    file.write_text(_CHECK, "utf-8")
+    review.model("arrivals", flights(10))
+    rejected = dg.AssetCheckEvaluation(
+        dg.AssetKey("model_arrivals"), "plausible", passed=False, blocking=True
+    )
+    with dg.DagsterInstance.get() as instance:
+        instance.report_runless_asset_event(rejected)
+    try:
+        told = review.run("plan", "--offline", "arrivals").text
+        assert review.run("refresh", "arrivals").code == 1
+        (later,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
+    finally:
+        file.unlink()
+    assert 'the blocking check "plausible" of the model "model_arrivals" rejected' in told
+    assert "fix: tableau-pipeline refresh arrivals --accept checks" in told
+    assert later["remedy"] == "tableau-pipeline refresh arrivals --accept checks"

@@ -208,7 +208,7 @@ def test_unknown_acceptance_is_refused(story: Story):
     """Prevents: `accept: [shrnk]` that accepts nothing, in silence."""
     result = refresh(story, accept=["shrnk"])
     (event,) = result.get_step_failure_events()
-    known = "shrink, schema, overwrite, takeover"
+    known = "shrink, schema, overwrite, takeover, checks"
     assert f"'shrnk' is not one of {known}" in str(event.step_failure_data.error)
 
 

@@ -112,6 +112,29 @@ def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
     assert pipeline.decide(Accept.SCHEMA, Accept.SHRINK).startswith("publish (overwrite)")
 
 
+def test_rows_that_a_check_rejected(pipeline: Pipeline):
+    """Prevents: rejected rows that a dry run, a build or a first publish lets through; an
+    acceptance that must be given every night, or that lasts for the next rejected rows."""
+    pipeline.rejected = {"flights": ["plausible", "complete"]}
+    assert pipeline.decide().startswith(
+        'refuse: Table "flights": the blocking checks "plausible", "complete" of the model '
+        '"flights" rejected its newest rows. '
+    )
+    with pytest.raises(RefusedError, match=r"run once with accept: \[checks\]"):
+        pipeline.run(build_only=True)
+    pipeline.run(Accept.CHECKS)
+    assert pipeline.decide().startswith("no change")
+    assert pipeline.decide(full=True).startswith("publish")
+    pipeline.model("flights", flights(9))
+    assert pipeline.decide().startswith("refuse")
+    # All is told at once.
+    pipeline.model("flights", flights(1))
+    assert len(pipeline.decide().splitlines()) == 2
+    assert "rejected" not in pipeline.decide(Accept.CHECKS)
+    # The rows are those of the last refresh.
+    assert pipeline.decide(metadata_only=True).startswith("no change")
+
+
 SIZES: list[tuple[dict[str, Any], str]] = [
     ({}, "update: new content in flights: flights -8 +8 rows"),
     ({"republish": {"growth": 0.5}}, "since the last full publish would total 0.07 MB"),

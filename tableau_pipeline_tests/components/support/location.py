@@ -16,8 +16,10 @@ from sqlalchemy import text
 
 from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal_event
+from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.published_datasource import (
     PublishedDatasource,
+    asset_keys,
     refresh_assets,
     step_name,
 )
@@ -62,6 +64,7 @@ class Location:
 
     Attributes:
         partitions: how models are partitioned that are.
+        checks: of the models, which no refresh runs.
         by_app: sign in as a connected app.
         takeover: take over what another deployment publishes.
     """
@@ -70,6 +73,7 @@ class Location:
     root: Path
     instance: dg.DagsterInstance
     partitions: dict[str, dg.PartitionsDefinition] = field(default_factory=dict)
+    checks: list[dg.AssetChecksDefinition] = field(default_factory=list)
     by_app: bool = False
     takeover: bool = False
 
@@ -140,6 +144,7 @@ class Location:
         deadline = getattr(declaration, "freshness", None)
         definitions = dg.Definitions(
             assets=[refresh_assets(declaration, None, deadline), *models],
+            asset_checks=self.checks,
             jobs=[again] if retries else [],
             resources=self.resources(keep_days=keep_days, claim=claim),
             executor=dg.in_process_executor,
@@ -149,11 +154,13 @@ class Location:
             if retries
             else definitions.resolve_implicit_global_asset_job_def()
         )
-        return job.execute_in_process(
-            instance=self.instance,
-            raise_on_error=False,
-            run_config={"ops": {step_name(key): {"config": config}}},
-        )
+        with in_location(definitions):
+            return job.execute_in_process(
+                instance=self.instance,
+                asset_selection=[*asset_keys(key)] if self.checks else None,
+                raise_on_error=False,
+                run_config={"ops": {step_name(key): {"config": config}}},
+            )
 
     def publish(self, key: str, **more: Any) -> None:
         """Give the model new content, and refresh the data source."""

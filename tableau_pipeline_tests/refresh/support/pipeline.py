@@ -108,6 +108,7 @@ class Pipeline:
         missing: models of which nothing was ever written.
         dropped: partitions that models had once, and have no longer.
         folder: of snapshots, extracts, locks and the journal.
+        rejected: the checks that rejected the newest rows of a model, by model.
         user: who refreshes, by name and password; an administrator, unless told otherwise.
         sessions: how often a refresh asked for a server.
     """
@@ -118,6 +119,7 @@ class Pipeline:
     declaration: Declaration
     missing: set[str] = field(default_factory=set)
     dropped: dict[str, set[str]] = field(default_factory=dict)
+    rejected: dict[str, list[str]] = field(default_factory=dict)
     user: tuple[str, str] = ("", "")
     sessions: int = 0
 
@@ -226,6 +228,7 @@ class Pipeline:
             timeouts=timeouts,
             now=lambda: now or datetime.now(UTC),
             sleep=sleep,
+            rejected=lambda: self.rejected,
         )
 
     def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:
