@@ -54,7 +54,7 @@ def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipelin
     assert report.sent > report.extract.size
     assert_at_rest(pipeline, delay="Delay", carrier="Airline")
     captions(pipeline, delay="Departure delay")
-    told = "full publish: metadata: caption of delay, caption of carrier"
+    told = "full publish: metadata: caption of delay, caption of carrier removed"
     assert pipeline.run().plan == Publish(PublishMode.OVERWRITE, told, merged=True)
     pipeline.model("flights", flights(9))
     assert isinstance(pipeline.run().plan, UpdateTables)
