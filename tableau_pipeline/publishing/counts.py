@@ -69,13 +69,13 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     if adapter.is_rest:
         retry = CountedRetry(budget=wire.budget, **_RETRY)
         session.mount(base, WireAdapter(wire, retry=retry, is_rest=False))
+    response = session.post(
+        f"{base}{endpoint}",
+        json=body,
+        headers={"X-Tableau-Auth": str(tsc.auth_token)},
+        **tsc.http_options,
+    )
     try:
-        response = session.post(
-            f"{base}{endpoint}",
-            json=body,
-            headers={"X-Tableau-Auth": str(tsc.auth_token)},
-            **tsc.http_options,
-        )
         answer = response.json()
     except (LookupError, RecursionError, requests.JSONDecodeError) as error:
         # Gateways answer in HTML, servers without the service with the page of their web client.
@@ -201,8 +201,11 @@ def _captions(tsc: TSC.Server, luid: str) -> dict[str, str]:
     """The captions of tables by their ids; none before 2025.3, which does not tell them."""
     try:
         answer = ask(tsc, "get-datasource-model", {"datasource": {"datasourceLuid": luid}})
+    except RefreshError:
+        return {}
+    try:
         return {str(e["logicalTableId"]): str(e["caption"]) for e in answer["logicalTables"]}
-    except (KeyError, RefreshError, TypeError):
+    except (KeyError, TypeError):
         return {}
 
 

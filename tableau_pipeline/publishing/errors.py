@@ -164,6 +164,7 @@ def translate_errors(
         RefusedError: the server refused the call; nothing happened.
         SignInError: the server does not accept the session; nothing happened either.
         RefreshError: the server failed or did not answer; the outcome is not known.
+        Exception: as raised, if the code of this package raised it, which no answer explains.
     """
     try:
         yield
@@ -176,12 +177,22 @@ def translate_errors(
         requests.RequestException,
         *UNREADABLE,
     ) as error:
+        if _is_our_fault(error):
+            raise
         words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
         # The address of a redirect may hold what only its reader is to know.
         said = hide(_QUERY.sub("?...", str(error)))
         message = words.format(url=url, error=error, said=said, kind=type(error).__name__)
         found = RefusedError if isinstance(error, _REFUSED) else RefreshError
         raise found(f"{doing} failed: {message}") from _shown(error, hide)
+
+
+def _is_our_fault(error: Exception) -> bool:
+    """Whether an error that reads like an answer nobody can read was raised by our own code."""
+    if not isinstance(error, UNREADABLE) or isinstance(error, requests.RequestException):
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == __name__.partition(".")[0]
 
 
 def _shown(error: Exception, hide: Callable[[str], str]) -> Exception | None:

@@ -150,7 +150,7 @@ def revisions(site: TableauSite, luid: str) -> Sequence[RevisionInfo]:
 
     def listed() -> Sequence[RevisionInfo]:
         found = rest.revisions(site.tsc, luid)
-        return [RevisionInfo(int(e.revision_number), e.created_at) for e in found if not e.deleted]
+        return [RevisionInfo(rest.revision_number(e), e.created_at) for e in found if not e.deleted]
 
     return site.ask("Listing its revisions", listed)
 

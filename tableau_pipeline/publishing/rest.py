@@ -23,7 +23,7 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.http import downloads_up_to
+from tableau_pipeline.publishing.http import BadAnswerError, downloads_up_to
 
 # The largest page that Tableau returns.
 _PAGE_SIZE = 1000
@@ -130,7 +130,7 @@ def remote_datasource(
         owner_id=str(item.owner_id),
         created_at=valid_time(item, "createdAt", item.created_at),
         updated_at=valid_time(item, "updatedAt", item.updated_at),
-        revision=int(newest.revision_number or 0) if newest else None,
+        revision=revision_number(newest) if newest else None,
         published=published,
         megabytes=item.size,
         tags=frozenset(item.tags or ()),
@@ -181,8 +181,20 @@ def revisions(server: TSC.Server, luid: str) -> Sequence[Any]:
         return found, TSC.PaginationItem.from_response(answer, names)
 
     found = list(every(page))
-    found.sort(key=lambda each: (bool(each.current), int(each.revision_number)))
+    found.sort(key=lambda each: (bool(each.current), revision_number(each)))
     return found
+
+
+def revision_number(revision: TSC.RevisionItem) -> int:
+    """Return the number of a revision.
+
+    Raises:
+        BadAnswerError: the server tells none.
+    """
+    number = str(revision.revision_number)
+    if not number.isdecimal():
+        raise BadAnswerError(f"does not answer like a Tableau Server: it has a revision {number}.")
+    return int(number)
 
 
 _FINISHED = {

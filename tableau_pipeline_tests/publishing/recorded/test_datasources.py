@@ -157,6 +157,17 @@ def test_revisions(server: Server, answer: Any, revision: int | None, published:
     assert (published or "") in (found.published or "")
 
 
+def test_a_revision_without_a_number(server: Server):
+    """Prevents: a mistake of ours is reported where the server answers what nobody can read."""
+    odd = page("revisions", REVISION.format("new", AT.format(6), ""))
+    with (
+        server.saying("GET", f"{ITEM}/revisions", odd),
+        server.saying("GET", ITEM, xml(BY_ID)),
+        pytest.raises(RefreshError, match="like a Tableau Server: it has a revision new"),
+    ):
+        server.site.find_by_luid(LUID)
+
+
 def test_pages_that_are_smaller_than_asked_for(server: Server):
     """Prevents: what stands on a second page is overlooked, as a server has a limit of its own."""
     first, second = (

@@ -7,9 +7,11 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing import rest
 from tableau_pipeline_tests.publishing.conftest import CLEAR, fresh
 from tableau_pipeline_tests.publishing.hostile import Answer
-from tableau_pipeline_tests.publishing.recorded.support import ITEM, LUID, Server, error, raw
+from tableau_pipeline_tests.publishing.recorded.support import ITEM, LUID, Server, error, raw, xml
+from tableau_pipeline_tests.publishing.recorded.test_datasources import BY_ID, NONE
 
 HTML = b"<!DOCTYPE html><html><head><title>Too Many Requests</title><body><p>Please wait<br></html>"
 # It can be parsed, and is no answer of Tableau.
@@ -186,3 +188,15 @@ def test_server_that_asks_to_wait_for_long(server: Server):
         server.site.find_by_luid(LUID)
     assert len(asked) == 1
     assert too_busy(caught)
+
+
+def test_a_mistake_of_ours(server: Server, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a mistake in this package sends people to look at their server, night after night,
+    as such errors are tried again."""
+    monkeypatch.setattr(rest, "valid_time", None)
+    with (
+        server.saying("GET", ITEM, xml(BY_ID)),
+        server.saying("GET", f"{ITEM}/revisions", NONE),
+        pytest.raises(TypeError, match="not callable"),
+    ):
+        server.site.find_by_luid(LUID)
