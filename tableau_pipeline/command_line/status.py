@@ -55,7 +55,9 @@ def status(
             months = {key: standing.savings(project.instance, key) for key in declared}
             output.result({"savings": months}, _savings(declared, months))
             return 0
-        lines = [*standing.standings(project.instance, declared.values()).values()]
+        now = standing.standings(project.instance, declared.values())
+        models = {key: each.models for key, each in declared.items()}
+        lines = standing.with_rejected(project.instance, now.values(), models, project.rejected)
         if not names:
             lines += standing.standings_of_files(project.instance).values()
         next_of = next_refreshes(project.definitions, project.instance)

@@ -12,9 +12,11 @@ from dagster._core import errors as dg_errors
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.publish_file import FILES, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource, step_name
+from tableau_pipeline.components.rejected import rejected_since
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
+from tableau_pipeline.refresh.plan import rejection
 
 _STOPPED = ("refuse", "failed")
 _LISTED = 20
@@ -106,6 +108,31 @@ def standings(
             why = each.freshness.late(last.at, datetime.now(UTC))
             now = replace(now, state=State.LATE, why=why) if why else now
         judged[each.key] = now
+    return judged
+
+
+def with_rejected(
+    instance: dg.DagsterInstance,
+    standings: Collection[Standing],
+    models: Mapping[str, Collection[str]],
+    rejected: Mapping[str, Sequence[str]],
+) -> list[Standing]:
+    """Return data sources as refused whose next refresh is, as a check has rejected its rows.
+
+    Args:
+        models: of each data source, by asset key.
+        rejected: the checks that rejected the newest rows of a model, by model.
+    """
+    written = rejected_since(instance, rejected)
+    judged = []
+    for now in standings:
+        # Rows that were refreshed since were accepted.
+        since = now.last.at.timestamp() if now.last else 0.0
+        found = [each for each in models.get(now.key, ()) if written.get(each, 0.0) > since]
+        if found and now.state in (State.FRESH, State.LATE, State.NEVER):
+            why = "; ".join(rejection(each, rejected[each]) for each in found)
+            now = replace(now, state=State.REFUSED, why=f"its next refresh is refused: {why}")
+        judged.append(now)
     return judged
 
 

@@ -461,14 +461,18 @@ def check_problems(
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue
-        listed = ", ".join(f'"{each}"' for each in names)
-        which = f"blocking check{'s' * (len(names) > 1)} {listed}"
-        problems.append(
-            f'Table "{name}": the {which} of the model "{table.model}" rejected its newest rows. '
-            "Correct the model, and run it again with its checks. To publish these rows all the "
-            "same, run once with accept: [checks]"
-        )
+        problems.append(f'Table "{name}": {rejection(table.model, names)}')
     return problems
+
+
+def rejection(model: str, checks: Sequence[str]) -> str:
+    """Say that these checks rejected the newest rows of a model, and what to do."""
+    which = f"check{'s' * (len(checks) > 1)} " + ", ".join(f'"{each}"' for each in checks)
+    return (
+        f'the blocking {which} of the model "{model}" rejected its newest rows. Correct the model, '
+        "and run it again with its checks. To publish these rows all the same, run once with "
+        "accept: [checks]"
+    )
 
 
 def _lost_too_many(guard: Guard, now: int, before: int) -> bool:

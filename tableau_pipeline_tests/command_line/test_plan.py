@@ -278,10 +278,13 @@ def test_rejected_rows(review: World):
         instance.report_runless_asset_event(rejected)
     try:
         told = review.run("plan", "--offline", "arrivals").text
+        (before,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
         assert review.run("refresh", "arrivals").code == 1
         (later,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
     finally:
         file.unlink()
     assert 'the blocking check "plausible" of the model "model_arrivals" rejected' in told
     assert "fix: tableau-pipeline refresh arrivals --accept checks" in told
-    assert later["remedy"] == "tableau-pipeline refresh arrivals --accept checks"
+    for each in (before, later):
+        assert each["state"] == "refused"
+        assert each["remedy"] == "tableau-pipeline refresh arrivals --accept checks"
