@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -18,6 +19,8 @@ _T = TypeVar("_T")
 # Twice as many take a fifth more memory, which larger files then fill.
 _BLOCK = 1 << 21
 _SEPARATORS = (";", "\t", "|", ",")
+# The first line by which a file tells Excel its separator.
+_OWN_SEPARATOR = re.compile(r'("?)sep=([^\r\n"])\1[\r\n]*', re.IGNORECASE)
 _BLANK_LINE = 'a blank line, which may be NULL or no row: write "" for an empty text'
 _REMEDY = (
     'A quote inside quotes is doubled (""); if this file has \\" instead, set reader: '
@@ -90,7 +93,10 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
 
 def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
     """Return the names of the columns by the first record."""
-    records = (record for block in _blocks(path, options) for _, record in block.records())
+    own = _own_separator(path, options)
+    options = own or options
+    blocks = _blocks(path, options, skip_line=own is not None)
+    records = (record for block in blocks for _, record in block.records())
     if not (first := next(filter(None, records), "")):
         what = "header" if options.header else "rows"
         raise RefusedError(f"{path.name} is empty: it has no {what}")
@@ -99,12 +105,18 @@ def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
     read = pa_csv.ReadOptions(autogenerate_column_names=True)
     values = [each[0].as_py() for each in _split(f"{first}\n", options, expected, read, {})]
     # With the wrong separator a whole file would be published as one column of text.
-    others = [each for each in _SEPARATORS if check_sep and len(values) == 1 and each in first]
-    if others:
+    is_unsure = check_sep and own is None and len(values) == 1
+    if others := [each for each in _SEPARATORS if is_unsure and each in first]:
         raise RefusedError(
             f"{path.name} has only one column with the separator {options.sep!r}, "
             f'"{first[:80]}": set reader: {{sep: {others[0]!r}}}, or, if that is right, '
             f"reader: {{sep: {options.sep!r}}}"
+        )
+    if options.header and (twice := [each for each in values if values.count(each) > 1 and each]):
+        raise RefusedError(
+            f'{path.name}: its first line has "{printable(twice[0])}" more than once. If it is a '
+            'row, and no header, set reader: {header: "false"}; if it is the header, give each '
+            "column a name of its own"
         )
     # Spark's names for unnamed columns; pandas, for example, writes its index without a name.
     names = values if options.header else [None] * len(values)
@@ -117,7 +129,9 @@ def csv_chunks(path: Path, options: Options, width: int) -> Iterator[Chunk]:
     A quote out of place refuses the file, as nothing tells where its record ends.
     """
     names, header = [str(number) for number in range(width)], options.header
-    for block in ahead(_blocks(path, options)):
+    own = _own_separator(path, options)
+    options = own or options
+    for block in ahead(_blocks(path, options, skip_line=own is not None)):
         counts: dict[int, int] = {}
         read = pa_csv.ReadOptions(column_names=names, use_threads=False)
         columns = _split(block.text, options, names, read, counts)
@@ -175,9 +189,18 @@ def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipp
     return Chunk(columns, problems, places)
 
 
-def _blocks(path: Path, options: Options) -> Iterator[_Block]:
-    line, rest, grammar = 1, "", None
+def _own_separator(path: Path, options: Options) -> Options | None:
+    """Return the options with the separator that the first line tells; None if it tells none."""
     with open_text(path, options.encoding) as text:
+        found = _OWN_SEPARATOR.fullmatch(text.readline(10))
+    return replace(options, sep=found[2]) if found else None
+
+
+def _blocks(path: Path, options: Options, *, skip_line: bool) -> Iterator[_Block]:
+    line, rest, grammar = 1 + skip_line, "", None
+    with open_text(path, options.encoding) as text:
+        if skip_line:
+            text.readline()
         while True:
             # A block ends with a line, so it never parts a carriage return from its line feed.
             more = text.read(max(_BLOCK, len(rest))) + text.readline()
@@ -211,7 +234,14 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
     opened = grammar.opened.match(text, at)
     stop = opened.end() if opened else at
     sign, sep = text[stop : stop + 1], grammar.options.sep
-    if not sign:
+    following = text[stop + 1 : stop + 2]
+    if line == 1 and following in _SEPARATORS and "\n" not in text[:stop]:
+        # In the first line, quotes are rarely out of place.
+        problem = (
+            f"{following!r} follows a value in quotes, and the separator is {sep!r}: set reader: "
+            f"{{sep: {following!r}}}. {_REMEDY}"
+        )
+    elif not sign:
         stop = at
         problem = f"a quote opens a value and nothing closes it up to the file's end. {_REMEDY}"
     elif sign in "\r\n":

@@ -207,6 +207,48 @@ def test_other_habits(file: Path):
     assert read(written(file, "v\tw\n1\t2\n").rename(file.with_suffix(".tsv"))) == [(1, 2)]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;", "\ufeffsep=;"])
+def test_the_separator_that_a_file_tells_excel(file: Path, first: str, end: str):
+    """Prevents: the real header is published as a row, below the column "sep="."""
+    written(file, end.join([first, "id;name", "1;a", "2;b,c", ""]))
+    table, _ = read_all(file)
+    assert table.column_names == ["id", "name"]
+    assert read(file) == [(1, "a"), (2, "b,c")]
+    # It counts more than what is declared, as for Excel.
+    assert read(file, reader={"sep": ","}) == read(file)
+    assert read(file, reader={"header": "false"}, columns="a string, b string")[0] == ("id", "name")
+    written(file, end.join([first, "id;n", "x;y", ""]))
+    with pytest.raises(RefusedError, match="line 3: column"):
+        read(file, columns="id bigint, n string")
+
+
+def test_a_column_of_that_name(file: Path):
+    """Prevents: a column that is called "sep=" or "sep" is taken for a separator."""
+    assert read_all(written(file, "sep\n1\n"))[0].column_names == ["sep"]
+    assert read_all(written(file, "sep=a,b\n1,2\n"))[0].column_names == ["sep=a", "b"]
+
+
+def test_the_wrong_separator_between_quotes(file: Path):
+    """Prevents: whoever has another separator is told to look for stray quotes."""
+    written(file, '"a";"b"\n"1";"2"\n')
+    with pytest.raises(RefusedError) as caught:
+        read(file)
+    assert str(caught.value).startswith(
+        "x.csv, line 1: ';' follows a value in quotes, and the separator is ',': set reader: "
+        "{sep: ';'}."
+    )
+
+
+def test_a_file_without_a_header(file: Path):
+    """Prevents: a first row whose values repeat is refused as a header, and nothing says how to
+    read it."""
+    written(file, "1,a,a\n2,b,c\n")
+    with pytest.raises(RefusedError, match=r'set reader: \{header: "false"\}'):
+        read(file)
+    assert read(file, reader={"header": "false"}) == [(1, "a", "a"), (2, "b", "c")]
+
+
 def test_a_pandas_index(file: Path):
     """Prevents: a file that cannot be read because one of its columns has no name."""
     table, _ = read_all(written(file, ",v\n0,a\n"))
