@@ -64,6 +64,31 @@ _CAUSES = (
         "Use one that has conditional writes (If-None-Match)",
     ),
     (
+        r"InvalidCertificate\(\s*Expired",
+        "the certificate of the store has expired",
+        "Have it renewed, or set the clock of this machine",
+    ),
+    (
+        r"InvalidCertificate\(\s*NotValidYet",
+        "the certificate of the store is not valid yet",
+        "Wait until it is, or set the clock of this machine",
+    ),
+    (
+        r"InvalidCertificate\(\s*NotValidForName",
+        "the certificate of the store is for another host",
+        "Correct {endpoint}",
+    ),
+    (
+        r"InvalidContentType",
+        "the store does not encrypt",
+        "Correct {endpoint}: it may have to begin with http://",
+    ),
+    (
+        r"ProxyAuthRequired|407 Proxy",
+        "the proxy asks for a user and password",
+        "Put them into the variable that names it, such as HTTPS_PROXY",
+    ),
+    (
         r"InvalidCertificate|certificate",
         "the certificate of the store is not trusted",
         "Let SSL_CERT_FILE name the certificate of the authority that signed it",

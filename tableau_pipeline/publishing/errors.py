@@ -25,6 +25,7 @@ from tableau_pipeline.errors import (
     RefreshError,
     RefusedError,
 )
+from tableau_pipeline.publishing.connections import why_not_connected
 from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
 
 SIGN_IN_REFUSED = "401001"
@@ -117,12 +118,6 @@ _WORDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
         "{url} is too old for that: {said}.",
     ),
     (BadAnswerError, "{url} {said}"),
-    # It is also a ConnectionError, and would get the wrong remedy below.
-    (
-        requests.exceptions.SSLError,
-        "the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at the certificate of "
-        "the authority that signed it.",
-    ),
     (
         requests.exceptions.ConnectionError,
         "no connection to {url}, or it broke off. Is a Tableau Server running there? Correct "
@@ -182,7 +177,9 @@ def translate_errors(
         words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
         # The address of a redirect may hold what only its reader is to know.
         said = hide(_QUERY.sub("?...", str(error)))
-        message = words.format(url=url, error=error, said=said, kind=type(error).__name__)
+        message = why_not_connected(error, url) or words.format(
+            url=url, error=error, said=said, kind=type(error).__name__
+        )
         found = RefusedError if isinstance(error, _REFUSED) else RefreshError
         raise found(f"{doing} failed: {message}") from _shown(error, hide)
 

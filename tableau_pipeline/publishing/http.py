@@ -51,18 +51,18 @@ def server_address(url: str) -> str:
     """Return the URL of the server without a last slash.
 
     Raises:
-        RefusedError: the URL holds credentials, or is none.
+        RefusedError: the URL holds credentials, lacks http:// or https://, or is none.
     """
     # It stands in messages, records and the web UI.
     if not set("@?#") & set(url):
         with suppress(LocationParseError):
-            if parse_url(url).scheme in (None, *_PORTS):
+            if parse_url(url).scheme in _PORTS:
                 # Checkpoints name the server by this text; a slash would make it another server.
                 return url.rstrip("/")
     raise RefusedError(
         f"TABLEAU_SERVER_URL ({scheme_and_host(url)}) is not the address of a server alone: set it "
-        'to one such as https://tableau.example.com, without "@", "?" and "#", and sign in by the '
-        "variables of a token, a user or a connected app."
+        'to one such as https://tableau.example.com, with https:// or http://, without "@", "?" '
+        'and "#", and sign in by the variables of a token, a user or a connected app.'
     )
 
 
@@ -70,9 +70,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port; the client library takes no scheme for http."""
+    """Return scheme, host and port."""
     parts = parse_url(url)
-    scheme = parts.scheme or "http"
+    scheme = parts.scheme or ""
     return scheme, parts.host, parts.port or _PORTS.get(scheme)
 
 
@@ -291,7 +291,7 @@ def _late(seconds: float) -> BadAnswerError:
     return BadAnswerError(f"does not answer as it should: it was not done within {seconds:g} s.")
 
 
-_TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 413, 429, 503
+_TOO_LARGE, _TOO_MANY, _UNAVAILABLE, _PROXY_ASKS = 413, 429, 503, 407
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
 # The pipeline uses PATCH only for data updates, which have a RequestID.
 _UPDATE = "PATCH"
@@ -476,6 +476,8 @@ class WireAdapter(HTTPAdapter):
                 "lets no requests of this size through, or a proxy in front of it does not. Raise "
                 "the limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
             )
+        if status == _PROXY_ASKS:
+            raise requests.exceptions.ProxyError("407 Proxy Authentication Required")
         # Whether an earlier attempt was left unanswered, or answered only by a gateway.
         may_have_arrived = any(
             past.error is not None or past.status in _GATEWAY_FAILED

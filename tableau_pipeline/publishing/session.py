@@ -24,6 +24,7 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.objects.stores import temporary_folder
+from tableau_pipeline.publishing.connections import check_bundle
 from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, translate_errors
 from tableau_pipeline.publishing.http import (
     RetryTimes,
@@ -240,11 +241,12 @@ def signed_in(
         times: how long requests are waited for, and tried again.
 
     Raises:
-        RefusedError: the server rejects the credentials, the URL holds some, or this thread
-            already has a session with this token.
+        RefusedError: the server rejects the credentials, the URL holds some, the certificates to
+            trust cannot be read, or this thread already has a session with this token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
     url = server_address(url)
+    check_bundle(ca_bundle)
     turn = (
         only_session(url, token=credentials.name, timeout=session_timeout, log=log)
         if isinstance(credentials, PersonalAccessToken)

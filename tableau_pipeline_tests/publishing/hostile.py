@@ -49,7 +49,7 @@ class Call(BaseHTTPRequestHandler):
                 return answer(self)
         return self.pass_back(self.handed_on())
 
-    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_CONNECT = do_GET  # noqa: N815
 
     def begin(self, status: int, **headers: str) -> None:
         self.send_response(status)

@@ -1,0 +1,169 @@
+"""Certificates and proxies that are in the way: each cause has a message of its own."""
+
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.session import Password
+from tableau_pipeline_tests.publishing import hostile
+from tableau_pipeline_tests.publishing.conftest import SignIn
+
+HOST, DAY = "127.0.0.1", timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def failure(sign_in: SignIn, url: str, bundle: Path | None = None) -> str:
+    """What who signs in there is told."""
+    session = sign_in(Password("ann", "hush"), url=url, ca_bundle=bundle)
+    with pytest.raises(RefreshError) as caught, session:
+        pass
+    return str(caught.value)
+
+
+def presenting(
+    authority: trustme.CA, *, host: str = HOST, since: timedelta = -DAY, until: timedelta = DAY
+) -> ssl.SSLContext:
+    """What a server presents."""
+    now = datetime.now(UTC)
+    issued = authority.issue_cert(host, not_before=now + since, not_after=now + until)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issued.configure_cert(context)
+    return context
+
+
+CERTIFICATES = {
+    "has expired. Have it renewed, or set the clock": {"since": -2 * DAY, "until": -DAY},
+    "is not valid yet. Wait until it is, or set the clock": {"since": DAY, "until": 2 * DAY},
+    "is for another host. Correct TABLEAU_SERVER_URL": {"host": "tableau.example"},
+}
+
+
+@pytest.mark.parametrize("told", CERTIFICATES)
+def test_certificate_that_is_not_valid(
+    sign_in: SignIn,
+    authority: trustme.CA,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    told: str,
+):
+    """Prevents: somebody sends for the certificate of an authority that is trusted already."""
+    trusted = tmp_path / "trusted.pem"
+    authority.cert_pem.write_to_path(trusted)
+    settings: Mapping[str, object] = CERTIFICATES[told]
+    with hostile.front_of("", tls=presenting(authority, **settings)) as server:  # ty: ignore
+        said = failure(sign_in, server.url, trusted)
+    assert f"the certificate of {server.url} {told}" in said
+    assert "trying again" not in str(caplog.messages)
+
+
+def test_certificate_of_an_unknown_authority(
+    sign_in: SignIn, authority: trustme.CA, tmp_path: Path
+):
+    """Prevents: a certificate that nobody knows is trusted, or refused without a remedy."""
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    with hostile.front_of("", tls=presenting(authority)) as server:
+        for bundle in (None, other):
+            said = failure(sign_in, server.url, bundle)
+            assert "is not trusted. Point TABLEAU_CA_BUNDLE" in said
+
+
+def test_server_without_tls(sign_in: SignIn):
+    """Prevents: somebody looks for certificates where http:// is what is missing."""
+    with hostile.front_of("") as server:
+        url = server.url.replace("http", "https")
+        said = failure(sign_in, url)
+    assert (
+        f"{url} does not encrypt. If that is meant, TABLEAU_SERVER_URL begins with http:/" in said
+    )
+    assert "certificate" not in said
+
+
+BUNDLES = {
+    "cannot be read: No such file": None,
+    "which is empty": b"\n",
+    "which has no certificate": b"-----BEGIN PRIVATE KEY-----\n",
+    "but DER. Convert it: openssl x509 -inform der": b"",
+}
+
+
+@pytest.mark.parametrize("variable", ["TABLEAU_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
+@pytest.mark.parametrize("told", BUNDLES)
+def test_certificates_that_cannot_be_read(
+    sign_in: SignIn,
+    authority: trustme.CA,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: str,
+    variable: str,
+):
+    """Prevents: the server is blamed for a file of this host; a bare OSError."""
+    content, bundle = BUNDLES[told], tmp_path / "trusted.crt"
+    if content is not None:
+        pem = authority.cert_pem.bytes().decode()
+        bundle.write_bytes(content or ssl.PEM_cert_to_DER_cert(pem))
+    own = variable.startswith("TABLEAU")
+    if not own:
+        monkeypatch.setenv(variable, str(bundle))
+    session = sign_in(Password("ann", "hush"), ca_bundle=bundle if own else None)
+    with pytest.raises(RefusedError) as caught, session:
+        pass
+    assert str(caught.value).startswith(f"{variable} is {str(bundle)!r}, ")
+    assert told in str(caught.value)
+
+
+CLOSED = "http://127.0.0.1:1"
+PROXIES = {
+    "http://ann:hush@{asks}": "it asks for a user and password (407)",
+    CLOSED: "it does not answer",
+    "http://proxy.invalid:3128": "its name is not known",
+    "htp://127.0.0.1:3128": "its URL has to begin with http:// or https://",
+    "https://{asks}": "it is reached by http",
+    "http://{refuses}": "it refuses (403)",
+}
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_proxy(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch, scheme: str, proxy: str):
+    """Prevents: somebody looks at a Tableau Server where a proxy is in the way; its password in a
+    log."""
+
+    def asks(call: hostile.Call) -> None:
+        call.whole(407, b"<html/>", Proxy_Authenticate="Basic")
+
+    def refuses(call: hostile.Call) -> None:
+        call.whole(403, b"<html/>")
+
+    with (
+        hostile.front_of("") as first,
+        hostile.front_of("") as second,
+        first.answering(".*", ".*", asks),
+        second.answering(".*", ".*", refuses),
+    ):
+        named = proxy.format(asks=first.url[7:], refuses=second.url[7:])
+        monkeypatch.setenv(f"{scheme}_proxy", named)
+        said = failure(sign_in, f"{scheme}://tableau.example")
+    assert "hush" not in said
+    if scheme == "http" and "refuses" in proxy:
+        # Nothing tells it from an answer of the server.
+        assert "no proxy in between" in said
+        return
+    shown = named.replace("ann:hush@", "")
+    by = f"no connection to {scheme}://tableau.example by the proxy {shown} ({scheme}_proxy): "
+    assert by + PROXIES[proxy] in said
+
+
+def test_socks(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a proxy that takes a package, of which nobody tells the name."""
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    assert 'pip install "requests[socks]"' in failure(sign_in, "https://tableau.example")
