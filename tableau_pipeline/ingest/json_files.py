@@ -19,6 +19,9 @@ from tableau_pipeline.ingest.values import STRINGS, TIMES, Guess, check_names
 
 # Objects that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
 _AT_ONCE = 20_000
+# Levels of arrays and objects within each other. Python ends at some more.
+_DEEPEST = 200
+_TOO_DEEP = f"arrays or objects are nested more than {_DEEPEST} times"
 _BLANKS = " \t\r\n"
 _START = re.compile(rf"[{_BLANKS}]*\[[{_BLANKS}]*(\]?)[{_BLANKS}]*")
 _NEXT = re.compile(rf"[{_BLANKS}]*(,|\])[{_BLANKS}]*")
@@ -115,6 +118,8 @@ def _of_lines(text: TextIO) -> Iterator[tuple[str, Any]]:
         if line.strip(_BLANKS):
             try:
                 yield f"line {number}", _whole(_DECODER.decode(line), line)
+            except RecursionError:
+                yield f"line {number}", ValueError(_TOO_DEEP)
             except ValueError as error:
                 problem = f"{_problem(error)}; objects may span lines only in an array"
                 yield f"line {number}", ValueError(problem)
@@ -131,6 +136,8 @@ def _of_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             found = _NEXT.match(text, at)
         if not found or found.end() < len(text):
             raise JSONDecodeError("the array has no end, or goes on after it", text, at)
+    except RecursionError as error:
+        raise RefusedError(f"{path.name}, object {number}: {_TOO_DEEP}") from error
     except ValueError as error:
         raise RefusedError(f"{path.name}, object {number}: {_problem(error)}") from error
 
@@ -143,12 +150,23 @@ def _problem(error: ValueError) -> str:
 
 
 def _whole(value: Any, text: str) -> Any:
+    if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
+        raise ValueError(_TOO_DEEP)
     if "\\u" in text and isinstance(value, dict):
         for name, each in value.items():
             if _SURROGATE.search(shown := _json(each)):
                 problem = f'column "{name}": {printable(shown[:80])} has half of a character'
                 raise ValueError(problem)
     return value
+
+
+def _depth(value: Any) -> int:
+    """Count how many arrays and objects are within each other; without recursion."""
+    depth, level = 0, [value]
+    while level := [each for each in level if isinstance(each, (dict, list))]:
+        depth += 1
+        level = [e for each in level for e in (each.values() if isinstance(each, dict) else each)]
+    return depth
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -24,7 +24,8 @@ _LOG = logging.getLogger(__name__)
 _LISTED = 10
 Format = Literal["csv", "json", "parquet"]
 _FORMATS: Mapping[str, Format] = {
-    ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"
+    ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".parquet": "parquet",
 }  # fmt: skip
 
 

@@ -28,9 +28,9 @@ from tableau_pipeline.ingest.options import (
     ending,
     format_of,
     found_files,
-    is_passed_over,
     text_options,
 )
+from tableau_pipeline.ingest.parquet_files import readable
 from tableau_pipeline.ingest.values import (
     STRINGS,
     Guess,
@@ -208,17 +208,6 @@ def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -
     return T.StructType([T.StructField(*each) for each in zip(names, types, strict=True)])
 
 
-# Parquet files are read by Spark; pyarrow first rewrites those that Spark cannot read.
-
-# Of Spark, with what comes with it.
-_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
-_PLAIN = {
-    pa.float16(): pa.float32(),
-    **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
-    **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
-}
-
-
 def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
     """Load the rows of Parquet files; what Spark cannot read is rewritten, if no value changes."""
     if files.columns:
@@ -229,7 +218,7 @@ def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
     before, copies, named = digests(files.paths), _copies(files, folder), {}
     schemas, paths = [], []
     for path, target in copies.items():
-        schema, is_copied = _checked(path, target)
+        schema, is_copied = readable(path, target)
         schemas.append(schema)
         if is_copied:
             named[target.parent.name] = path.name
@@ -247,86 +236,3 @@ def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
                     )
     frame = spark.read.options(**files.reader).parquet(*paths)
     return Reading(frame, before, copies=named)
-
-
-def _checked(path: Path, target: Path) -> tuple[pa.Schema, bool]:
-    """Return the columns of a Parquet file, and whether it was copied for Spark to read it."""
-    try:
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-            schema = _plain_schema(path, file)
-            if _is_beyond_spark(file):
-                _rewrite(path, file, schema, target)
-                return schema, True
-    except (pa.ArrowException, OSError) as error:
-        raise RefusedError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
-    if is_named_by_us := is_passed_over(path.name) or ":" in path.name:
-        target.parent.mkdir(parents=True)
-        shutil.copyfile(path, target)
-    return schema, is_named_by_us
-
-
-def _plain_schema(path: Path, file: pq.ParquetFile) -> pa.Schema:
-    """Return the columns in the types that Spark has for them; refuse others."""
-    schema = file.schema_arrow
-    if not schema.names:
-        raise RefusedError(f"{path.name} has no columns")
-    check_names(schema.names, path.name)
-    for number in range(len(file.schema)):
-        column = file.schema.column(number)
-        # Arrow shows such a column as plain bytes; only Parquet's own schema tells.
-        kind = str(column.logical_type).lower().split("(")[0]
-        if kind in ("geometry", "geography"):
-            raise RefusedError(
-                f'{path.name}: column "{column.path}" holds geospatial values of the type {kind}, '
-                "which an extract made here cannot have: write them as text (WKT), or as columns "
-                "of longitude and latitude"
-            )
-    plain = []
-    for name, type_ in zip(schema.names, schema.types, strict=True):
-        if isinstance(type_, pa.DictionaryType):
-            type_ = type_.value_type
-        if isinstance(type_, pa.BaseExtensionType):
-            type_ = type_.storage_type
-        of_time = (pa.types.is_time, pa.types.is_duration, pa.types.is_interval)
-        is_beyond = any(is_kind(type_) for is_kind in of_time)
-        if is_beyond or (pa.types.is_decimal(type_) and type_.precision > 38):
-            raise RefusedError(
-                f'{path.name}: column "{name}" is of the type {type_}, which Spark cannot store: '
-                "write it as text or as a number"
-            )
-        if pa.types.is_timestamp(type_):
-            # The cast to it refuses a value with nanoseconds, and does not cut them off.
-            type_ = pa.timestamp("us", type_.tz)
-        plain.append((name, _PLAIN.get(type_, type_)))
-    return pa.schema(plain)
-
-
-def _is_beyond_spark(file: pq.ParquetFile) -> bool:
-    """Whether Spark lacks a type, a codec or an encoding of the file."""
-    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    return any(
-        pa.types.is_float16(each) or (pa.types.is_timestamp(each) and each.unit == "ns")
-        for each in file.schema_arrow.types
-    ) or any(
-        each.compression not in _CODECS or "BYTE_STREAM_SPLIT" in each.encodings for each in chunks
-    )
-
-
-def _rewrite(source: Path, file: pq.ParquetFile, schema: pa.Schema, target: Path) -> None:
-    """Write the rows of a Parquet file in types and codecs that Spark reads, or refuse them."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with pq.ParquetWriter(target, schema) as writer:
-        for batch in file.iter_batches():
-            arrays = []
-            for field, column in zip(schema, batch.columns, strict=True):
-                try:
-                    arrays.append(column.cast(field.type))
-                except pa.ArrowException as error:
-                    why = f"values that do not fit {field.type}"
-                    if pa.types.is_timestamp(field.type):
-                        why = "times finer than microseconds, which neither Spark nor Tableau has"
-                    raise RefusedError(
-                        f'{source.name}: column "{field.name}" has {why}: {error}'
-                    ) from error
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))

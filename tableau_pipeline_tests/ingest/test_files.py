@@ -106,6 +106,8 @@ def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
         ("finer than microseconds", 'column "v" has times finer than microseconds'),
         ("large decimals", 'column "v" is of the type decimal256(50, 2)'),
         ("times", 'column "v" is of the type time64[us]'),
+        ("lists of times", 'column "v.list.element" is of the type time64[us]'),
+        ("structs of durations", 'column "v.a" is of the type duration[us]'),
         ("twins", "columns 'a', 'a' differ only in case"),
         ("no columns", "has no columns"),
         ("damaged", "is not a Parquet file, or is damaged"),

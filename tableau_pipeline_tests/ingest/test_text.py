@@ -406,6 +406,22 @@ def test_types_of_json(document: Path, values: tuple[str, ...], found: tuple):
     assert read(document) == [(value,) for value in found]
 
 
+@pytest.mark.parametrize("levels", [500, 5000])
+@pytest.mark.parametrize("form", ['{{"v": {}}}\n', '[{{"v": {}}}]'], ids=["line", "array"])
+def test_what_is_nested_too_deeply(document: Path, form: str, levels: int):
+    """Prevents: a RecursionError that names neither file nor line."""
+    document.write_text(form.format("[" * levels + "]" * levels), "utf-8")
+    with pytest.raises(RefusedError, match=r"x.json, (line|object) 1: .*nested more than 200"):
+        read(document, columns="v string")
+    document.write_text(form.format("[" * 190 + "]" * 190), "utf-8")
+    assert read(document) == [("[" * 190 + "]" * 190,)]
+
+
+def test_lines_by_their_other_name(tmp_path: Path):
+    """Prevents: a usual name of such files takes an option."""
+    assert read(written(tmp_path / "x.ndjson", '{"a": 1}\n')) == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("type_", "value"),
     [

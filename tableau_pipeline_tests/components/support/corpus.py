@@ -91,6 +91,8 @@ FILES: dict[str, Callable[[Path], None]] = {
     "finer than microseconds": _write(FINE),
     "large decimals": _one(pa.decimal256(50, 2), Decimal("1.25")),
     "times": _one(pa.time64("us"), time(12)),
+    "lists of times": _one(pa.list_(pa.time64("us")), [time(12)]),
+    "structs of durations": _one(pa.struct([("a", pa.duration("us"))]), {"a": 1}),
     "lists": _one(pa.list_(pa.int64()), [1]),
     "structs": _one(pa.struct([("a", pa.int64())]), {"a": 1}),
     "maps": _one(pa.map_(pa.string(), pa.int64()), [("a", 1)]),
