@@ -127,7 +127,7 @@ def test_a_token_in_use(world: World, command: tuple[str, ...]):
     def hold() -> None:
         with signed_in(world.sandbox.url, credentials=token):
             taken.set()
-            time.sleep(1.5)
+            time.sleep(4)
 
     with ThreadPoolExecutor() as pool:
         held = pool.submit(hold)
