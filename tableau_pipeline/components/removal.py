@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Set
 
 import dagster as dg
-import tableauserverclient as TSC
 
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing import inventory
 from tableau_pipeline.publishing.site import TableauSite
 
 
@@ -28,15 +28,7 @@ def published_below(
 def projects_below(site: TableauSite, root: str) -> Set[str]:
     """Return the ids of an environment's project and of all projects in it."""
     top = site.find_project(root)
-    parents = site.ask(
-        f'Listing the projects below "{root}"',
-        lambda: {str(each.id): each.parent_id for each in TSC.Pager(site.tsc.projects)},
-    )
-
-    def is_below(project: str | None) -> bool:
-        return project is not None and (project == top or is_below(parents.get(project)))
-
-    return {each for each in parents if is_below(each)}
+    return {luid for luid, each in inventory.projects(site).items() if top in each.luids}
 
 
 def delete(
