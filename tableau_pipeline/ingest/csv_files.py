@@ -193,7 +193,14 @@ def _own_separator(path: Path, options: Options) -> Options | None:
     """Return the options with the separator that the first line tells; None if it tells none."""
     with open_text(path, options.encoding) as text:
         found = _OWN_SEPARATOR.fullmatch(text.readline(10))
-    return replace(options, sep=found[2]) if found else None
+    if not found:
+        return None
+    if found[2] == options.quote or not found[2].isascii():
+        raise RefusedError(
+            f"{path.name}, line 1: {found[2]!r} cannot be a separator: remove that line, and set "
+            "reader: {sep: ...}"
+        )
+    return replace(options, sep=found[2])
 
 
 def _blocks(path: Path, options: Options, *, skip_line: bool) -> Iterator[_Block]:
@@ -234,12 +241,13 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
     opened = grammar.opened.match(text, at)
     stop = opened.end() if opened else at
     sign, sep = text[stop : stop + 1], grammar.options.sep
-    following = text[stop + 1 : stop + 2]
-    if line == 1 and following in _SEPARATORS and "\n" not in text[:stop]:
+    other = text[stop + 1 : stop + 2]
+    is_first = line == 1 and not _line_ends(text[:stop])
+    if is_first and sign == grammar.options.quote and other != sep and other in _SEPARATORS:
         # In the first line, quotes are rarely out of place.
         problem = (
-            f"{following!r} follows a value in quotes, and the separator is {sep!r}: set reader: "
-            f"{{sep: {following!r}}}. {_REMEDY}"
+            f"{other!r} follows a value in quotes, and the separator is {sep!r}: set reader: "
+            f"{{sep: {other!r}}}. {_REMEDY}"
         )
     elif not sign:
         stop = at

@@ -151,7 +151,7 @@ def _problem(error: ValueError) -> str:
 
 def _whole(value: Any, text: str) -> Any:
     if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
-        raise ValueError(_TOO_DEEP)
+        raise RecursionError
     if "\\u" in text and isinstance(value, dict):
         for name, each in value.items():
             if _SURROGATE.search(shown := _json(each)):

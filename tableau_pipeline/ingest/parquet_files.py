@@ -49,8 +49,8 @@ def readable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
                 return columns.schema, True
     except pa.ArrowNotImplementedError as error:
         raise RefusedError(
-            f"{path.name} has a type that cannot be read here ({error}): write such columns as "
-            "decimals or as text"
+            f"{path.name} has what cannot be read here ({error}). Write columns of such a type as "
+            "decimals or as text, and the file with a usual codec, such as zstd"
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise RefusedError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
@@ -172,9 +172,15 @@ def _cast(source: Path, field: pa.Field, column: pa.Array) -> pa.Array:
         return pa.array([_texts(e, bare, field.type) for e in values.to_pylist()], field.type)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         why = f"values that do not fit {field.type}"
-        if "timestamp" in str(field.type) and "lose data" in str(error):
+        if _has_nanoseconds(column.type):
             why = "times finer than microseconds, which neither Spark nor Tableau has"
         raise RefusedError(f'{source.name}: column "{field.name}" has {why}: {error}') from error
+
+
+def _has_nanoseconds(type_: pa.DataType) -> bool:
+    if isinstance(type_, pa.TimestampType):
+        return type_.unit == "ns"
+    return any(_has_nanoseconds(type_.field(n).type) for n in range(type_.num_fields))
 
 
 def _with_bytes(type_: pa.DataType, before: pa.DataType) -> pa.DataType:

@@ -26,17 +26,19 @@ _VARIABLES: Mapping[str, str] = MappingProxyType({"http": "HTTP_PROXY", "https":
 _LACKS_SOCKS = "Missing dependencies for SOCKS"
 
 
-def check_bundle(bundle: Path | None) -> None:
+def check_bundle(bundle: Path | None, url: str) -> None:
     """Check the certificates that are to be trusted.
 
     Args:
         bundle: a file, or a folder as OpenSSL has it; None for what the environment names.
+        url: of the server.
 
     Raises:
         RefusedError: it holds none that can be read.
     """
     name, path = OWN_BUNDLE, bundle
-    if path is None:
+    # What others use the environment's for is no matter of a server without TLS.
+    if path is None and url.startswith("https"):
         name = next((each for each in _BUNDLES if os.environ.get(each)), "")
         path = Path(os.environ[name]) if name else None
     if path is None or path.is_dir():

@@ -56,9 +56,12 @@ def server_address(url: str) -> str:
     # It stands in messages, records and the web UI.
     if not set("@?#") & set(url):
         with suppress(LocationParseError):
-            if parse_url(url).scheme in _PORTS:
+            parts = parse_url(url)
+            if parts.scheme in _PORTS and parts.host:
                 # Checkpoints name the server by this text; a slash would make it another server.
-                return url.rstrip("/")
+                scheme, _, place = url.partition("://")
+                # The client library takes https in capital letters for the name of a host.
+                return f"{scheme.lower()}://{place}".rstrip("/")
     raise RefusedError(
         f"TABLEAU_SERVER_URL ({scheme_and_host(url)}) is not the address of a server alone: set it "
         'to one such as https://tableau.example.com, with https:// or http://, without "@", "?" '

@@ -246,7 +246,7 @@ def signed_in(
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
     url = server_address(url)
-    check_bundle(ca_bundle)
+    check_bundle(ca_bundle, url)
     turn = (
         only_session(url, token=credentials.name, timeout=session_timeout, log=log)
         if isinstance(credentials, PersonalAccessToken)

@@ -240,6 +240,24 @@ def test_the_wrong_separator_between_quotes(file: Path):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "reader"),
+    [('"a\\;b",c\n', {"escape": "\\"}), ('"a"x,b\n', {}), ('"a\nb";c\n', {"header": "false"})],
+)
+def test_other_quotes_out_of_place(file: Path, text: str, reader: dict[str, str]):
+    """Prevents: a stray quote, of which another separator is made."""
+    with pytest.raises(RefusedError) as caught:
+        read(written(file, text), reader=reader)
+    assert "set reader: {sep" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("sign", "reader"), [("'", {"quote": "'"}), ("§", {})])
+def test_a_separator_that_cannot_be_one(file: Path, sign: str, reader: dict[str, str]):
+    """Prevents: an error of Arrow, or values that are split at their quotes."""
+    with pytest.raises(RefusedError, match=r"line 1: .* cannot be a separator"):
+        read(written(file, f"sep={sign}\na\n1\n"), reader=reader)
+
+
 def test_a_file_without_a_header(file: Path):
     """Prevents: a first row whose values repeat is refused as a header, and nothing says how to
     read it."""
@@ -411,8 +429,9 @@ def test_types_of_json(document: Path, values: tuple[str, ...], found: tuple):
 def test_what_is_nested_too_deeply(document: Path, form: str, levels: int):
     """Prevents: a RecursionError that names neither file nor line."""
     document.write_text(form.format("[" * levels + "]" * levels), "utf-8")
-    with pytest.raises(RefusedError, match=r"x.json, (line|object) 1: .*nested more than 200"):
+    with pytest.raises(RefusedError, match=r"x.json, (line|object) 1: .*nested more than 200") as e:
         read(document, columns="v string")
+    assert "may span lines" not in str(e.value)
     document.write_text(form.format("[" * 190 + "]" * 190), "utf-8")
     assert read(document) == [("[" * 190 + "]" * 190,)]
 

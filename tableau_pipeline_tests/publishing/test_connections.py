@@ -114,11 +114,20 @@ def test_certificates_that_cannot_be_read(
     own = variable.startswith("TABLEAU")
     if not own:
         monkeypatch.setenv(variable, str(bundle))
-    session = sign_in(Password("ann", "hush"), ca_bundle=bundle if own else None)
+    session = sign_in(
+        Password("ann", "hush"), url="https://127.0.0.1:1", ca_bundle=bundle if own else None
+    )
     with pytest.raises(RefusedError) as caught, session:
         pass
     assert str(caught.value).startswith(f"{variable} is {str(bundle)!r}, ")
     assert told in str(caught.value)
+
+
+def test_certificates_that_nothing_needs(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a server without TLS is out of reach because of a variable of other programs."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere.pem")
+    with sign_in() as site:
+        assert site.find_project("Default")
 
 
 CLOSED = "http://127.0.0.1:1"
@@ -166,4 +175,5 @@ def test_proxy(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch, scheme: str, pr
 def test_socks(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a proxy that takes a package, of which nobody tells the name."""
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    assert 'pip install "requests[socks]"' in failure(sign_in, "https://tableau.example")
+    for url in ("https://tableau.example", "HTTPS://tableau.example"):
+        assert 'pip install "requests[socks]"' in failure(sign_in, url)

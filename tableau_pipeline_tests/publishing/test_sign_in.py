@@ -139,6 +139,7 @@ def test_server_that_does_not_tell_its_version(sandbox: Sandbox, sign_in: SignIn
         ("HTTPS://ann:hu/hush@tableau.example", "https://tableau.example"),
         ("ann:hush@tableau.example", "tableau.example"),
         ("tableau.example", "tableau.example"),
+        ("https:/tableau.example", "https://tableau.example"),
         ("https:/ann:hush@tableau.example", "https://tableau.example"),
         ("https://tableau.example/?token=hush", "https://tableau.example"),
         ("https://tableau.example#hush", "https://tableau.example"),
