@@ -24,7 +24,7 @@ from tableau_pipeline.command_line.main import run
 from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline_tests.components.support.projects import OUR_DEFINITIONS, PIPELINE, PYPROJECT
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.docs.page import page
+from tableau_pipeline_tests.docs.page import Page, page
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, session
 from tableau_sandbox.faults import FailJob
@@ -209,13 +209,15 @@ def masked(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
+TRANSCRIPTS = Page(Path(__file__).parent / "transcripts.md")
 # Folders, versions and sizes of a host.
 _OF_A_HOST = re.compile(r"/\S+|\d+(\.\d+)+\S*|[\d,.]+ MB|\d+ s\b")
 
 
 def check_transcripts(section: str, run: Callable[[str], Told], *, block: int = 0) -> Told:
     """Run each command in a block of a section, and compare what it writes; "..." is anything."""
-    text = page("reference/commands.md").sections[section].blocks("console")[block]
+    sections = {**page("reference/commands.md").sections, **TRANSCRIPTS.sections}
+    text = sections[section].blocks("console")[block]
     for part in re.split(r"^\$ tableau-pipeline ", text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         told = run(command)

@@ -39,13 +39,20 @@ from tableau_pipeline_tests.refresh.support.pipeline import session
 Publish = Callable[..., dg.ExecuteInProcessResult]
 
 
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    """Of this module alone: every status shows what files became."""
+    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("files"))) as made:
+        yield made
+
+
 @pytest.fixture
-def publish(shipped: Shipped) -> Publish:
+def publish(shipped: Shipped, instance: dg.DagsterInstance) -> Publish:
     """Runs the job as the launchpad does."""
 
     def run(**config: Any) -> dg.ExecuteInProcessResult:
         return shipped.definitions.resolve_job_def("publish_file").execute_in_process(
-            instance=shipped.instance,
+            instance=instance,
             raise_on_error=False,
             run_config={"ops": {"publish_files": {"config": config}}},
         )
@@ -88,14 +95,20 @@ def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp
 
 
 @pytest.mark.slow
-def test_how_they_are(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+def test_how_they_are(
+    publish: Publish,
+    shipped: Shipped,
+    instance: dg.DagsterInstance,
+    name: str,
+    tmp_path: Path,
+):
     """Prevents: five failed runs, and "all are fresh"; what files became passes for something that
     nobody knows."""
     config = {"path": str(write(tmp_path / "a.csv", "id,n", "1,1", "2,2")), "name": name}
     key = PublishFileConfig(**config).declaration().key
 
     def state() -> tuple[State, str, str]:
-        found = standings_of_files(shipped.instance)[key]
+        found = standings_of_files(instance)[key]
         assert found.name == name
         return found.state, found.why, found.remedy
 
@@ -111,14 +124,14 @@ def test_how_they_are(publish: Publish, shipped: Shipped, name: str, tmp_path: P
     assert not publish(**config).success
     found, why, remedy = state()
     assert (found, remedy) == (State.REFUSED, "publish the file again, with accept: [shrink]")
-    (incident,) = [e for e in incidents(shipped.instance, ()) if e.about == key]
+    (incident,) = [e for e in incidents(instance, ()) if e.about == key]
     assert incident.text.startswith(f'"{name}" was refused: ')
     with session(shipped.sandbox) as site:
         tagged = [each for each in site.tagged(TAG_PREFIX) if each.name == name]
-        assert undeclared(shipped.instance, tagged, ()) != []
-        assert undeclared(shipped.instance, tagged, published_files(shipped.instance)) == []
+        assert undeclared(instance, tagged, ()) != []
+        assert undeclared(instance, tagged, published_files(instance)) == []
     audited = shipped.definitions.resolve_job_def("audit").execute_in_process(
-        instance=shipped.instance, raise_on_error=False
+        instance=instance, raise_on_error=False
     )
     assert re.search(rf"\| \[{name}\]\([^)]+\) \| equal \|", str(audited.all_events))
 
@@ -195,7 +208,9 @@ def test_the_launchpad_shows_what_to_fill_in():
 
 
 @pytest.mark.slow
-def test_secrets_as_the_launchpad_sends_them(shipped: Shipped, name: str, tmp_path: Path):
+def test_secrets_as_the_launchpad_sends_them(
+    shipped: Shipped, instance: dg.DagsterInstance, name: str, tmp_path: Path
+):
     """Prevents: a run from the launchpad that signs in by the asterisks that stand for a token."""
     path = write(tmp_path / "x.csv", "a", "1")
     shown = {
@@ -204,7 +219,7 @@ def test_secrets_as_the_launchpad_sends_them(shipped: Shipped, name: str, tmp_pa
         **dict.fromkeys(("token_value", "password", "connected_app_secret_value"), "********"),
     }
     result = shipped.definitions.resolve_job_def("publish_file").execute_in_process(
-        instance=shipped.instance,
+        instance=instance,
         run_config={
             "ops": {"publish_files": {"config": {"path": str(path), "name": name}}},
             "resources": {"tableau": {"config": shown}},
@@ -314,7 +329,12 @@ def test_what_is_built_stays_and_the_rest_is_local(
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["records", "records and snapshots"])
 def test_nothing_is_added_to_what_no_record_shows(
-    publish: Publish, shipped: Shipped, name: str, tmp_path: Path, lost: str
+    publish: Publish,
+    shipped: Shipped,
+    instance: dg.DagsterInstance,
+    name: str,
+    tmp_path: Path,
+    lost: str,
 ):
     """Prevents: rows that a guard has refused, or the new file alone, in place of all rows."""
     config = {"name": name, "mode": "append"}
@@ -323,7 +343,7 @@ def test_nothing_is_added_to_what_no_record_shows(
     metadata_of(publish(path=str(write(may, "id,v", *rows)), **config))
     assert "a loss of 90%" in failure(publish(path=str(write(may, "id,v", "0,v")), **config))
     key = PublishFileConfig(path=str(may), name=name).declaration().key
-    forget(shipped.instance, key)
+    forget(instance, key)
     store = SnapshotStore(shipped.data_dir / "snapshots")
     if lost == "records and snapshots":
         rmtree(store.folder(key).path)

@@ -191,7 +191,7 @@ CAUSES = {
     ),
     "TLS": (
         {"AWS_ENDPOINT_URL": "https"},
-        r"no connection \(https://127.*\). Check AWS_ENDPOINT_URL and the network",
+        r"does not encrypt \(https://127.*\). Correct AWS_ENDPOINT_URL: it may have to begin with http://",
     ),
 }
 
