@@ -27,10 +27,10 @@ class Source(Enum):
     or nobody knows.
     """
 
-    REFERENCE = "Tableau's REST API reference and its tables of errors", Grade.DOCUMENTED
+    REFERENCE = "Tableau's REST API reference", Grade.DOCUMENTED
     SCHEMA = "Tableau's XML schema of the REST API", Grade.DOCUMENTED
     SCOPES = "Tableau's help on connected apps and their scopes", Grade.DOCUMENTED
-    UPDATE_GUIDE = "Tableau's guide to updates of live-to-Hyper data", Grade.DOCUMENTED
+    UPDATE_GUIDE = "Tableau's guide to live-to-Hyper updates", Grade.DOCUMENTED
     PUBLISH_GUIDE = "Tableau's guide to publishing .hyper files", Grade.DOCUMENTED
     KNOWLEDGE_BASE = "Tableau's knowledge base", Grade.DOCUMENTED
     VDS_HELP = "Tableau's help on VizQL Data Service", Grade.DOCUMENTED
@@ -42,10 +42,10 @@ class Source(Enum):
     DAGSTER = "dagster-tableau", Grade.RELIED_ON
     MIGRATION_SDK = "Tableau's Migration SDK", Grade.RELIED_ON
     JSON_CLIENTS = "JSON clients of other makers", Grade.RELIED_ON
-    FILES = "files that Tableau's products have written", Grade.SEEN
-    LIVE_TESTS = "test suites of other makers, run against real servers", Grade.SEEN
-    LIVE_MESSAGES = "messages of real servers, published by their users", Grade.SEEN
-    EMPLOYEES = "statements of people at Tableau, in public threads", Grade.SEEN
+    FILES = "files written by Tableau's products", Grade.SEEN
+    LIVE_TESTS = "other makers' tests against real servers", Grade.SEEN
+    LIVE_MESSAGES = "messages of real servers, posted by users", Grade.SEEN
+    EMPLOYEES = "public statements of people at Tableau", Grade.SEEN
     NOBODY = "no public statement: the cautious choice", Grade.ASSUMED
 
 

@@ -130,7 +130,7 @@ def test_generated_model(workspace: Workspace):
 
 @fact(_CONTENT, Source.EMPLOYEES)
 def test_download_without_the_extract(workspace: Workspace):
-    """A download without the extract is a .tdsx all the same."""
+    """A download without the extract is a .tdsx."""
     answer = workspace.send("GET {shared}/content?includeExtract=False")
     assert _named(answer).endswith('.tdsx"')
     with zipfile.ZipFile(BytesIO(answer.content)) as package:
@@ -139,7 +139,7 @@ def test_download_without_the_extract(workspace: Workspace):
 
 @fact(_CONTENT, Source.NOBODY)
 def test_data_without_the_extract(workspace: Workspace):
-    """Without the extract, the package of a published .hyper file has no data."""
+    """A download without the extract has no data."""
     answer = workspace.send("GET {shared}/content?includeExtract=False").succeeds()
     with zipfile.ZipFile(BytesIO(answer.content)) as package:
         assert [name for name in package.namelist() if name.endswith(".hyper")] == []
@@ -148,7 +148,7 @@ def test_data_without_the_extract(workspace: Workspace):
 @pytest.mark.slow
 @fact(_CONTENT, Source.NOBODY)
 def test_large_data_without_the_extract(workspace: Workspace):
-    """Nor has the package of a .hyper file of more than 16 MB."""
+    """Nor has that of a file above 16 MB."""
     columns = ", ".join(f"RANDOM() AS c{number}" for number in range(24))
     numbers = "GENERATE_SERIES(1, 100000) AS numbers(id)"
     file = hyper_file(f'CREATE TABLE "Extract"."Extract" AS SELECT id, {columns} FROM {numbers}')
@@ -161,7 +161,7 @@ def test_large_data_without_the_extract(workspace: Workspace):
 
 @fact(f"GET {_ONE}/revisions", Source.REFERENCE)
 def test_revision_of_each_publish(workspace: Workspace):
-    """Each publish makes a revision, and the last one is the current one."""
+    """Each publish makes a revision; the last is current."""
     target = workspace.published()
     workspace.publish(target.name, query="overwrite=true").succeeds(201)
     answer = workspace.send(f"GET {target.path}/revisions").succeeds()
@@ -202,7 +202,7 @@ def test_unfinished_job(workspace: Workspace):
 
 @fact(_JOB, Source.TSC)
 def test_finished_job(workspace: Workspace):
-    """A job that has succeeded has the progress 100, the finishCode 0 and its times in order."""
+    """A successful job has progress 100, finishCode 0 and its times in order."""
     job = _cleared(workspace)
     assert (job["job@progress"], job["job@finishCode"]) == ("100", "0")
     times = [job[f"job@{name}"] for name in ("createdAt", "startedAt", "completedAt")]
@@ -229,7 +229,7 @@ def test_order_in_a_job(workspace: Workspace):
 
 @fact(_JOB, Source.MIGRATION_SDK)
 def test_notes_of_a_failed_publish(workspace: Workspace):
-    """A failed publish has the finishCode 1, and a note with the code of its error."""
+    """A failed publish has finishCode 1 and a note with its error code."""
     answer = workspace.publish(workspace.new_name(), b"this is no .hyper file", query="asJob=true")
     job = workspace.finished(answer)
     assert job["job@finishCode"] == "1"
@@ -245,7 +245,7 @@ def test_cancelled_too_late(workspace: Workspace):
 
 @fact("PUT sites/{site}/jobs/{job}", Source.UPDATE_GUIDE)
 def test_cancelled_update(workspace: Workspace):
-    """A queued update is cancelled with 200 or 204, has the finishCode 2 and no effect."""
+    """A queued update is cancelled with 200 or 204, finishCode 2 and no effect."""
     targets = [workspace.published() for _ in range(_QUEUE)]
     *_, last = [workspace.update(each, [_CLEAR]).succeeds(202)["job@id"] for each in targets]
     answer = workspace.send(f"PUT jobs/{last}")
@@ -258,7 +258,7 @@ def test_cancelled_update(workspace: Workspace):
 
 @fact(_JOB, Source.NOBODY)
 def test_finished_job_is_kept(workspace: Workspace):
-    """A job can be asked for again after its end."""
+    """A job can be asked for after its end."""
     job = _cleared(workspace)
     workspace.pass_a_second()
     assert workspace.send(f"GET jobs/{job['job@id']}").succeeds()["job@finishCode"] == "0"
@@ -276,20 +276,20 @@ def _listed(workspace: Workspace, job: Answer) -> dict[str, str]:
 
 @fact("GET sites/{site}/jobs", Source.NOBODY)
 def test_kind_of_an_update_in_the_list(workspace: Workspace):
-    """The list of jobs calls an update update_uploaded_file."""
+    """A listed update is called update_uploaded_file."""
     assert _listed(workspace, _cleared(workspace))["jobType"] == "update_uploaded_file"
 
 
 @fact("GET sites/{site}/jobs", Source.NOBODY)
 def test_kind_of_a_publish_in_the_list(workspace: Workspace):
-    """The list of jobs calls a publish publish_datasource."""
+    """A listed publish is called publish_datasource."""
     job = workspace.finished(workspace.publish(query="asJob=true"))
     assert _listed(workspace, job)["jobType"] == "publish_datasource"
 
 
 @fact("GET sites/{site}/jobs", Source.NOBODY)
 def test_titles_in_the_list(workspace: Workspace):
-    """In the list of jobs, the title of a job is the name of its data source."""
+    """The title of a listed job is the name of its data source."""
     target, name = workspace.published(), workspace.new_name()
     updated = workspace.finished(workspace.update(target, [_CLEAR]))
     published = workspace.finished(workspace.publish(name, query="asJob=true"))
@@ -318,7 +318,7 @@ def _warnings(workspace: Workspace, method: str, target: Published, body: str = 
 
 @fact(f"GET {_WARNINGS}", Source.NOBODY)
 def test_warnings_of_an_asset_without_one(workspace: Workspace):
-    """The warnings of a data source that has none are refused with 404030."""
+    """Asking for warnings where there are none is refused with 404030."""
     _warnings(workspace, "GET", workspace.published()).is_refused("404030")
 
 

@@ -233,7 +233,7 @@ def test_query_without_api_access(workspace: Workspace, viewer: OtherSession):
 
 @fact("GET sites/{site}/jobs/{job}", Source.REFERENCE)
 def test_own_job_of_a_creator(workspace: Workspace, creator: OtherSession):
-    """Only administrators ask for jobs: a Creator does not ask for a job of their own, 403004."""
+    """Only administrators ask for jobs: a Creator is refused their own with 403004."""
     answer = workspace.publish(query="asJob=true", by=creator).succeeds(202)
     job = answer["job@id"]
     try:
@@ -402,14 +402,14 @@ def test_default_permissions_of_an_inner_project(workspace: Workspace, creator: 
 def test_update_of_another_users_data(
     workspace: Workspace, creator: OtherSession, closed: tuple[str, Published]
 ):
-    """A Creator without the capability to write does not update data: 403004."""
+    """A Creator who may not write does not update data: 403004."""
     workspace.update(closed[1], [_CLEAR], by=creator).is_refused("403004")
     assert workspace.rows(closed[1]) == [*ROWS]
 
 
 @fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
 def test_update_by_a_writer(workspace: Workspace, creator: OtherSession):
-    """Whoever may write a data source, but does not own it, does not update its data: 403004."""
+    """Whoever may write but is not the owner does not update data: 403004."""
     target = workspace.published()
     workspace.send(f"PUT {target.path}/permissions {_rule('Write')}", they=creator.user).succeeds()
     workspace.update(target, [_CLEAR], by=creator).is_refused("403004")
@@ -417,7 +417,7 @@ def test_update_by_a_writer(workspace: Workspace, creator: OtherSession):
 
 @fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
 def test_update_by_the_owner(workspace: Workspace, creator: OtherSession):
-    """A Creator updates the data of a data source of their own."""
+    """A Creator updates the data of their own data source."""
     name = workspace.new_name()
     answer = workspace.publish(name, by=creator).succeeds(201)
     target = Published(answer["datasource@id"], name)
@@ -426,7 +426,7 @@ def test_update_by_the_owner(workspace: Workspace, creator: OtherSession):
 
 @fact(_PUBLISH, Source.NOBODY)
 def test_upload_of_another_user(workspace: Workspace, creator: OtherSession):
-    """An upload is known to the user who began it only: 404015."""
+    """Only the user who began an upload can use it: 404015."""
     upload = workspace.upload(rows_file(*ROWS))
     workspace.publish(upload=upload, by=creator).is_refused("404015")
 
@@ -445,7 +445,7 @@ def _elsewhere(session: Session) -> Generator[OtherSession]:
     _DATASOURCES, Source.NOBODY, session_of_another_site=("A path of another site", "/datasources")
 )
 def test_path_of_another_site(session: Session, *, what: str, path: str):
-    """{what} than that of the session is refused with 403004."""
+    """{what} than the session's is refused with 403004."""
     with _elsewhere(session) as other:
         other.ask("GET", f"/sites/{session.site}{path}").is_refused("403004")
 

@@ -74,7 +74,7 @@ def test_accepted_query(workspace: Workspace, *, how: str, query: str):
 
 @fact(_PUBLISH, Source.LIVE_MESSAGES)
 def test_overwrite_keeps_the_luid(workspace: Workspace):
-    """Overwriting keeps the LUID and the content URL, and replaces the rows."""
+    """Overwriting keeps LUID and content URL, and replaces the rows."""
     target = workspace.published()
     before = workspace.record(target)
     query = "overwrite=true"
@@ -89,7 +89,7 @@ def test_overwrite_keeps_the_luid(workspace: Workspace):
     _PUBLISH, Source.REFERENCE, replace_keeps_the_luid=("replace", "Replacing replaces", [_THREE])
 )
 def test_mode(workspace: Workspace, *, mode: str, what: str, rows: list[tuple]):
-    """{what} the rows of a data source, which keeps its LUID."""
+    """{what} the rows, and keeps the LUID."""
     if mode == "replace":
         workspace.session.needs_version(_REPLACE)
     target = workspace.published()
@@ -100,7 +100,7 @@ def test_mode(workspace: Workspace, *, mode: str, what: str, rows: list[tuple]):
 
 @fact(_PUBLISH, Source.TABCMD)
 def test_replace_keeps_the_model(workspace: Workspace):
-    """Replacing the rows keeps the .tds, also if the new file has more columns."""
+    """Replacing keeps the .tds, also if the file has more columns."""
     workspace.session.needs_version(_REPLACE)
     target = workspace.published()
     before = _model(workspace, target)
@@ -127,7 +127,7 @@ def test_overwrite_keeps_tags(workspace: Workspace):
         "overwrite=true&append=true",
         "400055",
     ),
-    append_to_nothing=("Appending to a name that does not exist", "append=true", "404004"),
+    append_to_nothing=("Appending to an unknown name", "append=true", "404004"),
     file_of_another_type=(
         "A type that is not one of data sources",
         "datasourceType=xlsx",
@@ -137,7 +137,7 @@ def test_overwrite_keeps_tags(workspace: Workspace):
 @fact(
     _PUBLISH,
     Source.NOBODY,
-    replace_of_nothing=("Replacing a name that does not exist", "replace=true", "404004"),
+    replace_of_nothing=("Replacing an unknown name", "replace=true", "404004"),
 )
 def test_refused_query(workspace: Workspace, *, what: str, query: str, codes: str):
     """{what} is refused with {codes}."""
@@ -169,14 +169,14 @@ def test_refused_file(workspace: Workspace, *, what: str, statements: tuple[str,
 
 @fact(_PUBLISH, Source.LIVE_MESSAGES)
 def test_two_unrelated_tables_as_a_job(workspace: Workspace):
-    """As a job, a .hyper file with two tables and nothing between them fails, with finishCode 1."""
+    """As a job, two unrelated tables fail with finishCode 1."""
     answer = workspace.publish(file=hyper_file(_ONE, _TWO), query="asJob=true")
     assert workspace.finished(answer)["job@finishCode"] == "1"
 
 
 @fact(_PUBLISH, Source.MCP)
 def test_taken_name_as_a_job(workspace: Workspace):
-    """As a job, a name that exists in the project is accepted, and fails without a reason."""
+    """As a job, a taken name is accepted, and fails without a reason."""
     name = workspace.shared.name
     job = workspace.finished(workspace.publish(name, rows_file(_THREE), query="asJob=true"))
     assert job["job@finishCode"] == "1"
@@ -206,10 +206,8 @@ def test_refused_parts(workspace: Workspace, *, what: str, text: str, files: int
     workspace.send_parts("POST datasources?datasourceType=hyper", *parts).is_refused(codes)
 
 
-@fact(
-    _PUBLISH, Source.LIVE_MESSAGES, name_is_taken=("a name that exists in the project", str.lower)
-)
-@fact(_PUBLISH, Source.NOBODY, name_is_taken_in_capitals=("such a name in capitals", str.upper))
+@fact(_PUBLISH, Source.LIVE_MESSAGES, name_is_taken=("a taken name", str.lower))
+@fact(_PUBLISH, Source.NOBODY, name_is_taken_in_capitals=("a taken name in capitals", str.upper))
 def test_taken_name(workspace: Workspace, *, what: str, form: Callable[[str], str]):
     """Without a mode, {what} is refused with 403007."""
     workspace.publish(form(workspace.shared.name)).is_refused("403007")
@@ -217,7 +215,7 @@ def test_taken_name(workspace: Workspace, *, what: str, form: Callable[[str], st
 
 @fact(_PUBLISH, Source.NOBODY)
 def test_append_of_other_columns(workspace: Workspace):
-    """Appending rows with other columns is refused with 400011."""
+    """Appending other columns is refused with 400011."""
     file = rows_file(columns="id INTEGER, other TEXT")
     workspace.publish(workspace.shared.name, file, query="append=true").is_refused("400011")
 
@@ -275,7 +273,7 @@ def test_published_parquet(workspace: Workspace):
 
 @fact(_PUBLISH, Source.TSC)
 def test_published_package(workspace: Workspace):
-    """A package that was downloaded can be published again, with its rows."""
+    """A downloaded package can be published again, with its rows."""
     content = workspace.send("GET {shared}/content").succeeds().content
     assert workspace.rows(workspace.published(content, suffix="tdsx")) == [*ROWS]
 
@@ -290,7 +288,7 @@ def _model(workspace: Workspace, target: Published) -> str:
 
 @fact(_CONTENT, Source.FILES)
 def test_model_in_the_form_of_a_server(workspace: Workspace):
-    """The .tds of a package comes back without marks of features, and with its place."""
+    """A .tds comes back without marks of features, and with its place."""
     target = extract(workspace)
     root = ElementTree.fromstring(_model(workspace, target))
     assert not [each.tag for each in root.iter() if "_.fcp." in each.tag]
@@ -302,7 +300,7 @@ def test_model_in_the_form_of_a_server(workspace: Workspace):
 
 @fact(_CONTENT, Source.FILES)
 def test_members_of_a_package(workspace: Workspace):
-    """The .tds is named by the content URL, and the .hyper file is in Data/Extracts."""
+    """The .tds is named by the content URL; the .hyper file is in Data/Extracts."""
     target = extract(workspace)
     content = workspace.send(f"GET {target.path}/content").succeeds().content
     url = workspace.record(target)["datasource@contentUrl"]

@@ -242,7 +242,7 @@ def test_unknown_filter_operator(session: Session):
 
 @fact(_ALL, Source.NOBODY)
 def test_filter_by_no_time(session: Session):
-    """A filter by what is no value of its field is refused with 400065."""
+    """A filter by an invalid value is refused with 400065."""
     for clause in ("updatedAt:gt:yesterday", "isCertified:eq:perhaps", "size:eq:small"):
         session.ask("GET", f"datasources?filter={clause}").is_refused("400065")
 
@@ -258,7 +258,7 @@ def test_sorted_list(session: Session):
 
 @fact(_ALL, Source.NOBODY)
 def test_case_of_filters(workspace: Workspace):
-    """A filter by the name of a data source distinguishes the case of letters."""
+    """A filter by name is case-sensitive."""
     request = f"GET datasources?filter=name:eq:{workspace.shared.name.upper()}"
     workspace.converse((request, _NONE))
 
@@ -274,7 +274,7 @@ def _listed(workspace: Workspace, new: Published) -> bool:
 
 @fact(_ALL, Source.REFERENCE)
 def test_listed_within_a_minute(workspace: Workspace):
-    """A new data source can be had by its LUID at once, and is listed by its name in a minute."""
+    """A new data source is had by LUID at once, and listed by name in a minute."""
     new = workspace.published()
     workspace.record(new)
     deadline = time.monotonic() + _INDEX_SECONDS

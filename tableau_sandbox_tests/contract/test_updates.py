@@ -131,7 +131,7 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
 @fact(
     _UPDATE,
     Source.NOBODY,
-    case_of_has=("The operator has distinguishes the case of letters", [_has("ON")], None, [*ROWS]),
+    case_of_has=("The operator has is case-sensitive", [_has("ON")], None, [*ROWS]),
     null_overwrites=(
         "NULL in the source of an update replaces the value",
         [_take("update", _BY_ID)],
@@ -139,7 +139,7 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
         [(1, None), _TWO],
     ),
     constant_as_a_number=(
-        "A constant may be a number of JSON",
+        "A constant may be a JSON number",
         [_delete(_const("id", "eq", "integer", 1))],
         None,
         [_TWO],
@@ -163,7 +163,7 @@ def test_rows_of_a_batch(workspace: Workspace, *, claim: str, batch: Any, payloa
     _UPDATE,
     Source.NOBODY,
     source_file_in_an_action=(
-        "An action may name a source-file, which has no effect",
+        "A source-file in an action has no effect",
         {"source-file": "any.hyper"},
     ),
 )
@@ -260,7 +260,7 @@ def test_update_of_a_connection(workspace: Workspace):
 
 @fact(_UPDATE, Source.NOBODY)
 def test_update_moves_the_stamp(workspace: Workspace):
-    """An update of rows moves updatedAt."""
+    """An update moves updatedAt."""
     target = workspace.published()
     before = workspace.record(target)["datasource@updatedAt"]
     workspace.pass_a_second()
@@ -270,7 +270,7 @@ def test_update_moves_the_stamp(workspace: Workspace):
 
 @fact(_UPDATE, Source.NOBODY)
 def test_update_makes_no_revision(workspace: Workspace):
-    """An update of rows makes no revision."""
+    """An update makes no revision."""
     target = workspace.published()
     workspace.finished(workspace.update(target, [_delete()]))
     answer = workspace.send(f"GET {target.path}/revisions").succeeds()
@@ -295,7 +295,7 @@ def test_unknown_source_table(workspace: Workspace):
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_batches_are_atomic(workspace: Workspace):
-    """If an action fails, none of its batch takes effect; names of tables distinguish the case."""
+    """If an action fails, its batch has no effect; table names are case-sensitive."""
     _fails(workspace, [_delete(), _delete(**{"target-table": "EXTRACT"})], None)
 
 
@@ -317,22 +317,22 @@ def test_batches_are_atomic(workspace: Workspace):
     _UPDATE,
     Source.NOBODY,
     insert_of_unknown_columns=(
-        "An insert fails if the source has a column that the target lacks",
+        "An insert fails with a column that the target lacks",
         _take("insert"),
         "id INTEGER, name TEXT, other TEXT",
     ),
     insert_without_a_column=(
-        "An insert fails if the source lacks a column of the target",
+        "An insert fails without a column of the target",
         _take("insert"),
         "id INTEGER",
     ),
     insert_of_another_type=(
-        "An insert fails if a column has another type in the source",
+        "An insert fails with a column of another type",
         _take("insert"),
         "id TEXT, name TEXT",
     ),
     constant_of_another_type=(
-        "A comparison of a text with a number fails the job",
+        "Comparing a text with a number fails the job",
         _delete(_const("name", "eq", "integer", "1")),
         "id INTEGER",
     ),
@@ -344,19 +344,19 @@ def test_failure_of_a_batch(workspace: Workspace, *, claim: str, action: Any, co
 
 @fact(_UPDATE, Source.NOBODY)
 def test_update_by_an_ambiguous_source(workspace: Workspace):
-    """An update fails if several rows of the source match one row."""
+    """An update fails if several source rows match one row."""
     _fails(workspace, [_take("update", _BY_ID)], rows_file((1, "a"), (1, "b")))
 
 
 @fact(_UPDATE, Source.NOBODY)
 def test_payload_that_is_no_hyper_file(workspace: Workspace):
-    """A payload that cannot be read fails the job."""
+    """An unreadable payload fails the job."""
     _fails(workspace, [_take("insert")], b"this is no .hyper file")
 
 
 @fact(_UPDATE, Source.NOBODY)
 def test_order_of_collated_texts(workspace: Workspace):
-    """Texts with a collation are compared by equality only; the job fails otherwise."""
+    """Collated texts are compared by equality only; otherwise the job fails."""
     file = table_file('id INTEGER, name TEXT COLLATE "en_US"', "(1, 'one')")
     update = workspace.update(
         workspace.published(file), [_delete(_const("name", "gt", "string", "a"))]
@@ -378,18 +378,18 @@ _NO_SOURCE = {"op": "has", "source-col": "name", "const": {"type": "string", "v"
     ),
     conditions_without_arguments=("An and of nothing", _delete({"op": "and", "args": []})),
     upsert_by_more_than_keys=("An upsert by order", _take("upsert", _BY_ID | {"op": "gt"})),
-    unknown_key=("A key that no action has", _delete(colour="red")),
+    unknown_key=("An unknown key", _delete(colour="red")),
     insert_with_a_condition=("An insert with a condition", _take("insert", condition=True)),
     operator_in_signs=("An operator in signs", _delete(_const("id", "<", "integer", "1"))),
     two_columns_and_a_constant=(
-        "A comparison of two columns and a constant",
+        "Comparing two columns and a constant",
         _take("update", _BY_ID | _const("id", "eq", "integer", "1")),
     ),
     time_without_a_zone=(
         "A time without a zone",
         _delete(_const("id", "lt", "datetime", "2026-01-31T10:00:00")),
     ),
-    column_of_no_source=("A condition on a source that there is not", _delete(_NO_SOURCE)),
+    column_of_no_source=("A condition on a missing source", _delete(_NO_SOURCE)),
 )
 def test_refused_batch(workspace: Workspace, *, what: str, action: dict[str, Any] | None):
     """{what} is refused with 400000."""
@@ -400,13 +400,13 @@ def test_refused_batch(workspace: Workspace, *, what: str, action: dict[str, Any
 
 @fact(_UPDATE, Source.NOBODY)
 def test_insert_without_an_upload(workspace: Workspace):
-    """A batch with a source, but without an upload, is refused with 400000."""
+    """A batch with a source but no upload is refused with 400000."""
     workspace.update(workspace.shared, [_take("insert")]).is_refused("400000")
 
 
 @fact(_UPDATE, Source.NOBODY)
 def test_update_without_a_request_id(workspace: Workspace):
-    """An update without the header RequestID is refused with 400000."""
+    """An update without a RequestID is refused with 400000."""
     batch = '{"actions":[{"action":"delete","target-table":"NoSuchTable","condition":true}]}'
     headers = {"Content-Type": "application/json"}
     path = f"{workspace.shared.path}/data"
@@ -415,7 +415,7 @@ def test_update_without_a_request_id(workspace: Workspace):
 
 @fact(_UPDATE, Source.NOBODY)
 def test_update_of_an_unknown_datasource(session: Session):
-    """An update of a data source that does not exist is refused with 404004."""
+    """An update of an unknown data source is refused with 404004."""
     session.needs_version("3.12")
     headers = {"Content-Type": "application/json", "RequestID": str(uuid4())}
     batch = '{"actions":[{"action":"delete","target-table":"t","condition":true}]}'
@@ -425,7 +425,7 @@ def test_update_of_an_unknown_datasource(session: Session):
 
 @fact(_CONNECTION, Source.NOBODY)
 def test_update_of_an_unknown_connection(workspace: Workspace):
-    """A connection that does not exist is refused with 404020."""
+    """An unknown connection is refused with 404020."""
     batch = [_delete(**{"target-table": "NoSuchTable"})]
     workspace.update(workspace.shared, batch, connection=str(uuid4())).is_refused("404020")
 
@@ -458,7 +458,7 @@ def _overlap(workspace: Workspace, first: Answer, second: Answer) -> bool:
 
 @fact(_UPDATE, Source.REFERENCE)
 def test_second_update(workspace: Workspace):
-    """While an update waits or runs, another one of the data source is refused with 409094."""
+    """While an update waits or runs, another is refused with 409094."""
     first, second = _while_busy(workspace, *(secrets.token_hex(16) for _ in range(2)))
     if not _overlap(workspace, first, second):
         pytest.skip("the job was too fast")
@@ -467,7 +467,7 @@ def test_second_update(workspace: Workspace):
 
 @fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_while_its_job_waits(workspace: Workspace):
-    """A known RequestID whose job is queued is answered with this job, and not with 409094."""
+    """A known RequestID whose job is queued is answered with this job, not with 409094."""
     first, second = _while_busy(workspace, *[secrets.token_hex(16)] * 2)
     assert second.succeeds(202)["job@id"] == first["job@id"]
 
@@ -483,7 +483,7 @@ def _twice(
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_repeated_request_changes_nothing(workspace: Workspace):
-    """A request with a known RequestID is not carried out, whatever it asks for."""
+    """A known RequestID is ignored, whatever the request asks for."""
     batch = [_take("insert")]
     for again in (batch, [_delete()]):
         _, second, target = _twice(workspace, batch, again, rows_file(_TWO))
@@ -494,14 +494,14 @@ def test_repeated_request_changes_nothing(workspace: Workspace):
 
 @fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_is_answered_alike(workspace: Workspace):
-    """A request with a known RequestID is answered with the job of the first one."""
+    """A known RequestID is answered with the job of the first request."""
     first, second, _ = _twice(workspace, [_delete()], [_delete()])
     assert second.succeeds(202)["job@id"] == first["job@id"]
 
 
 @fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_after_a_failure(workspace: Workspace):
-    """A known RequestID is ignored, even if the first request has failed."""
+    """A known RequestID is ignored even if its first request failed."""
     wrong = _delete(**{"target-table": "NoSuchTable"})
     _, second, target = _twice(workspace, [wrong], [_delete()])
     assert workspace.finished(second)["job@finishCode"] == "1"
@@ -510,7 +510,7 @@ def test_repeated_request_after_a_failure(workspace: Workspace):
 
 @fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_for_another_target(workspace: Workspace):
-    """A known RequestID is ignored for other data sources of the site, too."""
+    """A known RequestID is ignored for other data sources, too."""
     first, second, request_id = workspace.published(), workspace.published(), secrets.token_hex(16)
     for target in (first, second):
         workspace.finished(workspace.update(target, [_delete()], request_id=request_id))

@@ -53,7 +53,7 @@ def test_service_of_no_json(session: Session):
 
 @fact(_METADATA, Source.NOBODY)
 def test_service_by_another_verb(session: Session):
-    """VizQL Data Service refuses another verb than POST with the status 405."""
+    """VizQL Data Service refuses any verb but POST with 405."""
     assert call(session, "read-metadata", _NO_LUID, method="PUT").status == 405
 
 
@@ -97,7 +97,7 @@ def test_identifiers_of_tables(workspace: Workspace):
 
 @fact(_METADATA, Source.FILES)
 def test_identifiers_by_desktop(workspace: Workspace):
-    """The identifier of the table of a .hyper file is as Desktop's: with the schema in brackets."""
+    """The identifier of a table has the schema in brackets, as Desktop's."""
     told = fields(workspace.session, workspace.shared.luid)
     assert told[0]["logicalTableId"].startswith("Extract (Extract.Extract)_")
 
@@ -137,7 +137,7 @@ def test_count_of_one_of_two_tables(workspace: Workspace):
 
 @fact(_QUERY, Source.NOBODY)
 def test_caption_of_the_only_table(workspace: Workspace):
-    """The logical table of a published .hyper file with one table has the caption of the table."""
+    """The only logical table has the caption of its table."""
     assert _counted(workspace, workspace.shared, "Extract") == [len(ROWS)]
 
 
@@ -151,7 +151,7 @@ def test_count_by_the_identifier_of_a_table(workspace: Workspace):
 
 @fact(_QUERY, Source.NOBODY)
 def test_count_of_nothing(workspace: Workspace):
-    """An aggregate over no rows is answered without a row."""
+    """An aggregate over no rows gives no row."""
     target = workspace.published(rows_file())
     assert values(query(workspace.session, target.luid, "COUNT([name])")) == []
 
@@ -175,7 +175,7 @@ _NUMBERS = "(1)", "(2)", "(2)", "(7)", "(NULL)"
     _QUERY,
     Source.NOBODY,
     large_numbers=(
-        "Whole numbers beyond 2^53 come with all their digits",
+        "Whole numbers beyond 2^53 keep all digits",
         [f"({_LARGE})"],
         ["MAX"],
         [_LARGE],
@@ -190,7 +190,7 @@ def test_aggregates(workspace: Workspace, *, claim: str, rows: Any, functions: A
 
 @fact(_QUERY, Source.NOBODY)
 def test_count_by_a_constant(workspace: Workspace):
-    """A sum of ones by ISNULL of a column is the number of rows of its table."""
+    """A sum of ones by ISNULL of a column counts rows."""
     target = workspace.published(rows_file((1, None), (2, None), (3, "one")))
     assert values(query(workspace.session, target.luid, "SUM(IIF(ISNULL([name]),1,1))")) == [3]
 
