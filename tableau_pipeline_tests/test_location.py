@@ -10,6 +10,7 @@ from tempfile import gettempdir
 import dagster as dg
 import pytest
 
+from tableau_pipeline.components.loading import specs_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources import data_dir, resources_from_env, work_dir
 from tableau_pipeline_tests.conftest import ROOT
@@ -44,6 +45,31 @@ def test_everything_loads_without_any_setting():
     keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
     assert keys == ASSETS
     assert [sensor.name for sensor in definitions.sensors or ()] == ["refresh_after_models"]
+
+
+def test_the_lineage_folds_a_data_source_into_one_box():
+    """Prevents: forty data sources that are eighty boxes in the group of everything else."""
+    graph = load().resolve_asset_graph()
+    groups: dict[str, set[str]] = {}
+    for key in graph.get_all_asset_keys():
+        groups.setdefault(graph.get(key).group_name, set()).add(key.to_user_string())
+    datasources = ("nyc_flights", "nyc_departures")
+    assert {name: groups.pop(name) for name in datasources} == {
+        name: {name, f"{name}_extract"} for name in datasources
+    }
+    assert [*groups] == ["flights"]
+
+
+def test_code_references_show_where_an_asset_is_written():
+    """Prevents: "open in editor" that shows the YAML beside a model, which says nothing of it."""
+    written: dict[str, tuple[str, str]] = {}
+    for spec in specs_of(load()):
+        (reference,) = spec.metadata["dagster/code_references"].code_references
+        line = Path(reference.file_path).read_text("utf-8").splitlines()[reference.line_number - 1]
+        written[spec.key.to_user_string()] = (Path(reference.file_path).name, line)
+    assert written["flights"] == ("models.py", "@model(metadata=_schema(FLIGHTS))")
+    assert written["raw_planes"][0] == "raw.py"
+    assert written["nyc_departures"][0] == written["nyc_departures_extract"][0] == "defs.yaml"
 
 
 @pytest.mark.parametrize(("value", "status"), [("", "STOPPED"), ("on", "RUNNING")])

@@ -4,19 +4,19 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import unwrap
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import dagster as dg
 import yaml
-from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
 from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.definitions import LazyDefinitions
 from dagster_shared.error import DagsterUnresolvableSymbolError
@@ -248,8 +248,7 @@ def component_of(spec: dg.AssetSpec) -> Any:
 def _declared(spec: dg.AssetSpec) -> tuple[Path, int]:
     """Return where the declaration of a data source begins, from Dagster's code references."""
     if isinstance(component_of(spec), PublishedDatasource):
-        noted = CodeReferencesMetadataSet.extract(spec.metadata).code_references
-        for each in noted.code_references if noted else ():
+        for each in _references(spec):
             if isinstance(each, dg.LocalFileCodeReference):
                 return Path(each.file_path), each.line_number or 1
     return Path("Python"), 0
@@ -324,27 +323,60 @@ def load_definitions(folder: Path) -> dg.Definitions:
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
     _refuse(definitions, datasources, *_REPEATED, _models, _schedules)
-    warnings = _passed_over(definitions, folder)
+    doubts = _passed_over(definitions, folder)
     # It reads each model's newest snapshot, which is too slow for every run. A change of a model
     # and of what publishes it comes before the run of the model, so it is no mistake.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
-        warnings = chain(warnings, _column_problems(definitions, datasources))
-    for warning in warnings:
-        _LOG.warning("%s", warning)
+        doubts = chain(doubts, _column_problems(definitions, datasources))
+    for doubt in doubts:
+        _LOG.warning("%s", doubt)
     models = {model for each in datasources for model in each.component.models}
-
-    def with_kinds(spec: dg.AssetSpec) -> dg.AssetSpec:
-        is_bare = not spec.kinds and spec.key.to_user_string() in models
-        return spec.merge_attributes(kinds={"pyspark", "parquet"}) if is_bare else spec
-
     assets = [
-        # For the lineage. A stub of a model tells nothing of how it is made.
-        asset.map_asset_specs(with_kinds)
+        # A stub of a model tells nothing of how it is made.
+        _for_the_lineage(asset, models)
         if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
         else asset
         for asset in definitions.assets or ()
     ]
     return replace(definitions, assets=assets)
+
+
+def _for_the_lineage(asset: dg.AssetsDefinition, models: Container[str]) -> dg.AssetsDefinition:
+    """Return an asset that shows what it is made with and, unless a component has, where."""
+    in_python = any(isinstance(component_of(spec), dg.DefsFolderComponent) for spec in asset.specs)
+
+    def shown(spec: dg.AssetSpec) -> dg.AssetSpec:
+        if not spec.kinds and spec.key.to_user_string() in models:
+            spec = spec.merge_attributes(kinds={"pyspark", "parquet"})
+        # Dagster names the YAML of the folder, whatever that declares.
+        own = [each for each in _references(spec) if not _is_yaml(each)]
+        rest = {name: value for name, value in spec.metadata.items() if name != _REFERENCES}
+        noted = {_REFERENCES: dg.CodeReferencesMetadataValue(code_references=own)} if own else {}
+        return spec.replace_attributes(metadata=rest | noted) if in_python else spec
+
+    asset = asset.map_asset_specs(shown)
+    if not in_python or any(map(_references, asset.specs)):
+        return asset
+    with warnings.catch_warnings():
+        # Pinned by our range of versions; nobody who reads a log can do anything about it.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        (referring,) = dg.with_source_code_references([asset])
+    return cast("dg.AssetsDefinition", referring)
+
+
+_REFERENCES = "dagster/code_references"
+_Reference = dg.LocalFileCodeReference | dg.UrlCodeReference
+
+
+def _references(spec: dg.AssetSpec) -> Sequence[_Reference]:
+    noted = spec.metadata.get(_REFERENCES)
+    return noted.code_references if isinstance(noted, dg.CodeReferencesMetadataValue) else ()
+
+
+def _is_yaml(reference: _Reference) -> bool:
+    return isinstance(reference, dg.LocalFileCodeReference) and reference.file_path.endswith(
+        (".yaml", ".yml")
+    )
 
 
 def evaluated(definitions: dg.Definitions | LazyDefinitions, folder: Path) -> dg.Definitions:

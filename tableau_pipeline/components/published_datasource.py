@@ -194,7 +194,7 @@ class RefreshConfig(dg.Config):
     accept: list[str] = Field(
         default_factory=list,
         description="What to accept once instead of refusing it: shrink, schema, overwrite, "
-        "takeover, checks.",
+        "takeover, checks, metadata.",
     )
 
     @field_validator("accept")
@@ -227,10 +227,15 @@ def step_name(key: str) -> str:
     It is none that people choose: a step may neither have the name of another one, nor a word that
     Dagster or Python keeps for itself, such as "meta" or "class".
     """
-    plain = key.replace("/", "__")
+    plain = _plain(key)
     # Another key may have these underscores itself.
     digest = hashlib.sha256(key.encode()).hexdigest()[:6]
     return f"tableau_refresh_{plain}" + (f"_{digest}" if plain != key else "")
+
+
+def _plain(key: str) -> str:
+    """Return a key as names of steps and groups may be written."""
+    return key.replace("/", "__")
 
 
 def refresh_assets(
@@ -308,6 +313,7 @@ def _out(spec: dg.AssetSpec) -> dg.AssetOut:
         key=spec.key,
         description=spec.description,
         kinds=set(spec.kinds),
+        group_name=spec.group_name,
         is_required=not spec.skippable,
         automation_condition=spec.automation_condition,
         freshness_policy=spec.freshness_policy,
@@ -318,7 +324,11 @@ def _out(spec: dg.AssetSpec) -> dg.AssetOut:
 def _specs(
     declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None
 ) -> list[dg.AssetSpec]:
-    """Both assets; either is left out of a run that built or published nothing."""
+    """Both assets; either is left out of a run that built or published nothing.
+
+    They are a group, which the lineage folds into one box.
+    """
+    group = _plain(declaration.key)
     extract, published = asset_keys(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     project = below(declaration, tableau_project_root()).project_path
@@ -330,6 +340,7 @@ def _specs(
             deps=models,
             description=f"The .hyper file of a refresh, with the tables {tables}.",
             kinds={"hyper"},
+            group_name=group,
             skippable=True,
             automation_condition=after_models,
         ),
@@ -341,6 +352,7 @@ def _specs(
                 f'"{project}", made equal to its models by every refresh.'
             ),
             kinds={"tableau"},
+            group_name=group,
             skippable=True,
             automation_condition=together,
             freshness_policy=freshness.policy() if freshness else None,
@@ -445,7 +457,7 @@ class PublishedDatasource(YamlComponent, Declaration):
         return self
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
-        """Return the spec of one of the two assets: override it to add owners, tags or a group.
+        """Return the spec of one of the two assets: override it for owners, tags, a group.
 
         Args:
             spec: what the declaration gives. Dagster refuses another key.

@@ -31,6 +31,10 @@ from tableau_pipeline.refresh.report import Report, comparison
 _NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RECONCILIATION, METADATA = "reconciliation", "metadata"
+_TO_SETTLE = (
+    "To settle it, declare what is on the server, or run once with accept: [metadata], which "
+    "leaves it and reports it no more"
+)
 _COUNTED = {"server": "server", "download": "downloaded file"}
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is published.",
@@ -74,7 +78,8 @@ def check_results(
     if declaration.reconcile:
         yield _reconciliation(declaration, report)
     conflicts = conflict_phrases(report.merged) if report.merged else []
-    problem = "\n".join(dict.fromkeys([*conflicts, *report.problems]))
+    conflicts += [_TO_SETTLE] if conflicts else []
+    problem = "\n".join(dict.fromkeys([*report.problems, *conflicts]))
     yield _result(declaration, METADATA, problem or None, metadata=_field_table(report))
 
 

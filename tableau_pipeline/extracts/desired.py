@@ -20,9 +20,10 @@ from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
-    THEIRS,
+    MARKS,
     Merge,
     Path,
+    Policy,
     Values,
     Written,
     is_about,
@@ -190,6 +191,8 @@ class Declared:
         inherited: what is said of columns elsewhere, by model and column; it beats the comments of
             the columns in Spark.
         link: the address of the asset in Dagster's web UI; None if that is not known.
+        accepts: leave what both the declaration and a person changed as it is on the server, and
+            do not report it again.
     """
 
     declaration: Declaration
@@ -199,6 +202,11 @@ class Declared:
     inherited: Inherited
     stored: Written
     link: str | None
+    accepts: bool = False
+
+    @property
+    def _policy(self) -> Policy:
+        return "accept" if self.accepts else self.declaration.metadata.on_conflict
 
     @cached_property
     def fields(self) -> Values:
@@ -277,7 +285,7 @@ class Declared:
             own = {path: value for path, value in found.items() if path in wanted}
             pasts = [{**own, **each} for each in pasts or [{}]]
         found |= dict(about or {})
-        policy = self.declaration.metadata.on_conflict
+        policy = self._policy
         result = merge(wanted, pasts, found, on_conflict=policy)
         if held is None or tds is None:
             return replace(result, problem=None if asked[False] else _NOT_ASKED)
@@ -301,8 +309,8 @@ class Declared:
         wanted = self.about(certified=certified)
         if self.declaration.certify and CERTIFIED not in wanted:
             # As long as it is declared, it is withdrawn from rows that differ, whoever gave it.
-            past = {path: value for path, value in past.items() if path[0] != THEIRS}
-        return merge(wanted, [past], found, on_conflict=self.declaration.metadata.on_conflict)
+            past = {path: value for path, value in past.items() if path[0] not in MARKS}
+        return merge(wanted, [past], found, on_conflict=self._policy)
 
     def has(self, path: Path) -> bool:
         """Whether there is to be a column, or is declared a calculation, with these first parts."""

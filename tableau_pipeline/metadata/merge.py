@@ -25,8 +25,13 @@ CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 # What is absent is as the products have it by default.
 Values = Mapping[Path, str]
 OnConflict = Literal["keep", "replace", "refuse"]
+# "accept" keeps what a person has set, and does not report it again.
+Policy = OnConflict | Literal["accept"]
 # Before the path of a written value: a person had set it when it was first declared.
 THEIRS = "theirs"
+# Before the path of a value: which two values of it, the declared and the found, were accepted.
+ACCEPTED = "accepted"
+MARKS = frozenset({THEIRS, ACCEPTED})
 # Behind the path of a calculation or caption: a field of somebody else has the same name.
 TAKEN = "taken"
 
@@ -84,7 +89,7 @@ class Merge:
 
 
 def merge(
-    wanted: Values, written: Sequence[Values], found: Values, *, on_conflict: OnConflict
+    wanted: Values, written: Sequence[Values], found: Values, *, on_conflict: Policy
 ) -> Merge:
     """Merge what is wanted into what was found, without the loss of what people changed.
 
@@ -117,11 +122,16 @@ def merge(
         elif not want and not (taken and unit[0] == "field"):
             # What a person changed, and we no longer want, is theirs from now on.
             kept |= {} if taken else here
-        elif want == pasts[0] and not taken and unit[0] != "permission":
+        elif want == pasts[0] and _is_settled(unit, want, here, newest, taken=taken):
             kept |= {path: here.get(path) for path in differing}
             record |= want | _marks(want, newest)
+        elif on_conflict == "accept":
+            kept |= {path: here.get(path) for path in differing}
+            # From now on, only the person has changed it.
+            record |= want | _marks(want, newest)
+            if want and (taken or unit[0] == "permission"):
+                record[(ACCEPTED, *unit)] = _both(want, here)
         else:
-            # Of who may do what, a person's change is reported, too.
             is_whole = unit[:1] + unit[2:] == ("calculation",)
             conflicts.append((*unit, "formula") if is_whole else unit)
             is_set = on_conflict == "replace" and not taken
@@ -142,8 +152,21 @@ def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable
     return dict.fromkeys(
         path[:2] if path[0] == "calculation" and path[:2] not in (ours & theirs) - taken else path
         for path in chain(wanted, *written)
-        if path[0] != THEIRS
+        if path[0] not in MARKS
     )
+
+
+def _is_settled(unit: Path, want: Values, here: Values, newest: Values, *, taken: bool) -> bool:
+    """Whether what a person has changed alone stays unreported."""
+    mark = newest.get((ACCEPTED, *unit))
+    # Of who may do what, and of names that are taken, a person's change is reported, too.
+    return mark == _both(want, here) if mark else not taken and unit[0] != "permission"
+
+
+def _both(want: Values, here: Values) -> str:
+    """A digest of what is declared and what is found."""
+    text = json.dumps([sorted(want.items()), sorted(here.items())])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _theirs(values: Values, written: Sequence[Values]) -> Values:
@@ -157,7 +180,8 @@ def _theirs(values: Values, written: Sequence[Values]) -> Values:
 
 def _marks(values: Values, before: Values) -> Values:
     """The marks that the values had before."""
-    marks = ((THEIRS, *path) for path in values)
+    marks = [(mark, *path) for path in values for mark in sorted(MARKS)]
+    marks += [(ACCEPTED, *path[:2]) for path in values]
     return {mark: before[mark] for mark in marks if mark in before}
 
 
@@ -165,7 +189,7 @@ def _parts(values: Values) -> Mapping[Path, Values]:
     """The values by their paths, and those of a calculation by its path, too."""
     parts: dict[Path, dict[Path, str]] = defaultdict(dict)
     for path, value in values.items():
-        if path[0] == THEIRS:
+        if path[0] in MARKS:
             continue
         for unit in (path, path[:2]):
             parts[unit][path] = value
@@ -174,7 +198,7 @@ def _parts(values: Values) -> Mapping[Path, Values]:
 
 def is_about(path: Path) -> bool:
     """Whether a value is of the data source itself, and not of what a `.tds` holds."""
-    return path[path[0] == THEIRS] in ("about", "tag", "permission")
+    return path[path[0] in MARKS] in ("about", "tag", "permission")
 
 
 def shown(path: Path) -> str:

@@ -35,7 +35,7 @@ from tableau_pipeline.metadata.document import (
     unquoted,
     with_fields,
 )
-from tableau_pipeline.metadata.merge import TAKEN, Merge, OnConflict, Path, Values, merge
+from tableau_pipeline.metadata.merge import TAKEN, Merge, Path, Policy, Values, merge
 
 _NONE: Values = MappingProxyType({})
 # The feature that brought folders for dimensions and measures alike.
@@ -194,7 +194,7 @@ def merged_into(
     written: Sequence[Values],
     found: Values,
     *,
-    on_conflict: OnConflict,
+    on_conflict: Policy,
     tables: Tables,
 ) -> Merge:
     """Merge what is wanted into a `.tds`, but nothing that would give two fields one name.

@@ -38,6 +38,7 @@ class Accept(StrEnum):
     OVERWRITE = "overwrite"
     TAKEOVER = "takeover"
     CHECKS = "checks"
+    METADATA = "metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,8 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
             f'The metadata of "{declaration.name}" were changed by its declaration, and by a '
             f"person on the server: {'; '.join(conflicts)}. Nothing was changed (metadata: "
             "{on_conflict: refuse}). Declare what is on the server, or nothing of it; or set "
-            "on_conflict to keep or replace"
+            "on_conflict to keep or replace; or run once with accept: [metadata], to leave what is "
+            "on the server"
         ]
     # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:

@@ -346,6 +346,7 @@ class _Phases:
             inherited=setup.inherited,
             stored=Written(setup.written),
             link=setup.link,
+            accepts=Accept.METADATA in self._options.accept,
         )
         found, wanted = None, declared.about(certified=True)
         says = any(map(is_about, [*wanted, *declared.past]))

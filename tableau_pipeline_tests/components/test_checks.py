@@ -338,11 +338,15 @@ def test_fields_and_their_conflicts(location: Location):
     second = location.refresh("shown", declared=captioned("Minutes"))
     passed, severity, words = checks(second)["metadata"]
     assert (passed, severity) == (False, "WARN")
-    assert words == 'caption of delay is "Minutes" as declared, and "Late by" on the server'
+    conflict, how = words.splitlines()
+    assert conflict == 'caption of delay is "Minutes" as declared, and "Late by" on the server'
+    assert "run once with accept: [metadata]" in how
     assert (
         "| caption of delay | Minutes | Late by | conflict, stays |"
         in metadata_of(second)["fields"]
     )
+    location.refresh("shown", declared=captioned("Minutes"), accept=["metadata"])
+    assert checks(location.refresh("shown", declared=captioned("Minutes")))["metadata"][0]
 
 
 @pytest.mark.slow
@@ -355,7 +359,8 @@ def test_conflicts_of_what_is_inherited(location: Location):
             assert checks(result)["metadata"][0]
             edits_of(location.sandbox, "told", lambda tds: tds.replace(b">Minutes", b">Seconds"))
     said = 'description of delay is "Hours late" as declared, and "Seconds late" on the server'
-    assert checks(result)["metadata"] == (False, "WARN", said)
+    passed, severity, words = checks(result)["metadata"]
+    assert (passed, severity, words.splitlines()[0]) == (False, "WARN", said)
 
 
 class Manifest:

@@ -138,9 +138,13 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     settings = project.folder / ".env"
     _fill_in(settings, project.environment)
     project.write("web_sales/models.py", WEB_SALES)
-    assert "Web Sales: publish (create), 2 rows" in project.run(PUBLISH)
+    told = project.run(PUBLISH)
+    assert "Web Sales: publish (create), 2 rows" in told
+    assert "Warning" not in told
     assert published("Web Sales") == [(1, 2.5), (2, 3)]
-    assert "0 4 * * *" in project.run("dg list defs")
+    told = project.run("dg list defs")
+    assert "0 4 * * *" in told
+    assert "Warning" not in told
     (project.package / "definitions.py").write_text(LOADING)
     stored = '@dg.asset(io_manager_key="snapshots")\n'
     assert stored.strip() in ELSEWHERE.whole.text

@@ -17,7 +17,9 @@ def made(values: dict[tuple[str, ...], str]) -> Values:
 
 
 VALUES = st.dictionaries(st.sampled_from(PATHS), st.sampled_from("abc")).map(made)
-POLICIES = st.sampled_from(["keep", "replace", "refuse"])
+POLICIES = st.sampled_from(["keep", "replace", "refuse", "accept"])
+ACCESS = ("permission", "Analysts", "Read")
+MARGIN_IS_TAKEN = ("calculation", "Margin", TAKEN)
 
 
 @given(wanted=VALUES, written=st.lists(VALUES, max_size=2), found=VALUES, policy=POLICIES)
@@ -43,6 +45,37 @@ def test_any_three_sides(wanted, written, found, policy):
     assert not again.changes
     assert again.written == merged.written
     assert set(again.conflicts) == (set() if policy == "replace" else set(merged.conflicts))
+
+
+@given(
+    wanted=VALUES,
+    written=VALUES,
+    found=VALUES,
+    access=st.tuples(*[st.sampled_from(["", "Allow", "Deny"])] * 3),
+    taken=st.booleans(),
+    policy=POLICIES,
+)
+def test_what_is_accepted_is_settled(wanted, written, found, access, taken, policy):
+    """Prevents: a warning that comes back each night although somebody has decided; a change
+    after that decision which nobody hears of."""
+    sides = [
+        values | ({ACCESS: rule} if rule else {})
+        for values, rule in zip((wanted, written, found), access, strict=True)
+    ]
+    wanted, written, found = sides
+    found |= {MARGIN_IS_TAKEN: "[Calculation_7]"} if taken else {}
+    before = merge(wanted, [written], found, on_conflict="keep")
+    accepted = merge(wanted, [written], found, on_conflict="accept")
+    assert (accepted.conflicts, accepted.changes) == ((), before.changes)
+    now = {**found, **accepted.changes}
+    now = {path: value for path, value in now.items() if value is not None}
+    again = merge(wanted, [accepted.written], now, on_conflict=policy)
+    assert (again.conflicts, again.changes) == ((), {})
+    assert again.written == accepted.written
+    if ACCESS in before.conflicts and ACCESS in wanted:
+        other = "Deny" if now.get(ACCESS) != "Deny" and wanted[ACCESS] != "Deny" else "Other"
+        changed = merge(wanted, [again.written], now | {ACCESS: other}, on_conflict="keep")
+        assert ACCESS in changed.conflicts
 
 
 @given(seed=st.integers(0, 2**32), policy=POLICIES)

@@ -15,6 +15,7 @@ from tableau_pipeline.foresee import Note, foresee
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
+from tableau_pipeline.metadata.merge import OnConflict
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.metadata.shapes import by_an_old_build
@@ -105,9 +106,31 @@ def test_policies_of_conflicts(pipeline: Pipeline):
     captions(pipeline, delay="Minutes late")
     pipeline.declare(metadata=MetadataPolicy(on_conflict="refuse"))
     refused(pipeline.run, 'is "Minutes late" as declared, and "Lateness"')
+    refused(pipeline.run, "run once with accept: [metadata]")
     pipeline.declare(metadata=MetadataPolicy(on_conflict="replace"))
     assert '"Lateness" on the server' in str(pipeline.run().warnings)
     assert_at_rest(pipeline, delay="Minutes late")
+
+
+@pytest.mark.parametrize("policy", ["keep", "refuse"])
+def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConflict):
+    """Prevents: a check that warns every night of a caption that everybody is content with."""
+    captions(pipeline, delay="Delay")
+    pipeline.run()
+    other_users.captions_a_column(pipeline, "delay", "Lateness")
+    captions(pipeline, delay="Minutes late")
+    pipeline.declare(metadata=MetadataPolicy(on_conflict=policy))
+    if policy == "keep":
+        assert '"Lateness" on the server' in str(pipeline.run().warnings)
+    assert pipeline.run(Accept.METADATA).warnings == ()
+    for _ in range(2):
+        pipeline.model("flights", flights(9))
+        report = pipeline.run()
+        assert report.warnings == ()
+        assert "Lateness" in pipeline.tds()
+    captions(pipeline, delay="Delay in minutes")
+    pipeline.declare(metadata=MetadataPolicy(on_conflict="keep"))
+    assert '"Delay in minutes" as declared' in str(pipeline.run().warnings)
 
 
 def test_new_columns_keep_what_people_made(pipeline: Pipeline):

@@ -64,7 +64,7 @@ DAILY_DEPARTURES = {
     ),
     "average_departure_delay": ("decimal(9,2)", "Minutes; NULL where none left."),
 }
-model = partial(dg.asset, group_name="nyc_flights", owners=["team:aviation"])
+model = partial(dg.asset, group_name="flights", owners=["team:aviation"])
 
 
 def _schema(columns: Mapping[str, tuple[str, str]]) -> dict[str, dg.TableSchema]:

@@ -84,7 +84,7 @@ class AsOf(dg.Config):
         return value
 
 
-@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
+@dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
     """Every flight scheduled to leave New York City in 2013, as the CSV file has it.
 
@@ -104,19 +104,19 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
     return flights
 
 
-@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
+@dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airlines(spark: SparkResource) -> DataFrame:
     """The airlines behind the carrier codes, as the CSV file has them."""
     return read(spark.spark_session, "airlines")
 
 
-@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
+@dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airports(spark: SparkResource) -> DataFrame:
     """Airports with their coordinates and time zones, as the CSV file has them."""
     return read(spark.spark_session, "airports")
 
 
-@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
+@dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_planes(spark: SparkResource) -> DataFrame:
     """The planes on the US aviation register; of others that flew, only the tail number."""
     registered = read(spark.spark_session, "planes")

@@ -129,7 +129,9 @@ def _may_replace(history: Any, actor: Actor, found: Datasource, place: Place) ->
     want = wanted(declared, actor.contents).get(place)
     agreed = history.ledger.agreed.get((found.luid, place))
     is_new = want != agreed or place[0] == "permission" or history.unclear
-    return declared.metadata.on_conflict == "replace" and want is not None and is_new
+    wins = declared.metadata.on_conflict == "replace"
+    wins = wins and Accept.METADATA not in actor.options.accept
+    return wins and want is not None and is_new
 
 
 def check_metadata(history: Any, actor: Actor, report: Report) -> None:
@@ -141,6 +143,7 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
     if found is None or actor.wiped != actor.log.wiped:
         return
     shows, want = history.shows(found), wanted(actor.declaration, actor.contents)
+    is_open = not history.unclear and Accept.METADATA not in actor.options.accept
     # Whether people came before or after what is newly declared, is not known.
     new = {place for place in want if want[place] != ledger.agreed.get((found.luid, place))}
     both = [place for place in actor.touched & new if (found.luid, place) in ledger.people]
@@ -162,7 +165,7 @@ def check_metadata(history: Any, actor: Actor, report: Report) -> None:
                 ledger.people.pop(key, None)
         elif key not in ledger.people:
             require(False, f"{place} is declared as {be!r}, and shown as {is_!r}; {told}")
-        elif be and be != was and ledger.people[key][0] == is_ and not history.unclear:
+        elif be and be != was and ledger.people[key][0] == is_ and is_open:
             policy = actor.declaration.metadata.on_conflict
             # A note that is replaced is seen once a person certifies it again.
             is_kept = policy == "keep" or (place == NOTE and CERTIFIED not in shows)
