@@ -105,13 +105,12 @@ def merge(
     kept: dict[Path, str | None] = {}
     conflicts: list[Path] = []
     record: dict[Path, str] = {}
+    newest, *_ = written or [{}]
     parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
-    newest = written[0] if written else {}
     for unit in _units(wanted, found, written):
         want, here, *pasts = (each.get(unit, {}) for each in parts)
-        differing = {
-            path: want.get(path) for path in [*here, *want] if want.get(path) != here.get(path)
-        }
+        both = {**here, **want}
+        differing = {path: want.get(path) for path in both if want.get(path) != here.get(path)}
         taken = (*unit, TAKEN) in found
         is_theirs = any((THEIRS, *path) in newest for path in here)
         if here == want and not taken:
@@ -122,15 +121,12 @@ def merge(
         elif not want and not (taken and unit[0] == "field"):
             # What a person changed, and we no longer want, is theirs from now on.
             kept |= {} if taken else here
-        elif want == pasts[0] and _is_settled(unit, want, here, newest, taken=taken):
+        elif on_conflict == "accept" or (
+            want == pasts[0] and _is_settled(unit, want, here, newest, taken=taken)
+        ):
+            # Whatever was declared before, only the person has changed it.
             kept |= {path: here.get(path) for path in differing}
-            record |= want | _marks(want, newest)
-        elif on_conflict == "accept":
-            kept |= {path: here.get(path) for path in differing}
-            # From now on, only the person has changed it.
-            record |= want | _marks(want, newest)
-            if want and (taken or unit[0] == "permission"):
-                record[(ACCEPTED, *unit)] = _both(want, here)
+            record |= want | _marks(want, newest) | _accepted(unit, want, here, taken=taken)
         else:
             is_whole = unit[:1] + unit[2:] == ("calculation",)
             conflicts.append((*unit, "formula") if is_whole else unit)
@@ -159,14 +155,22 @@ def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable
 def _is_settled(unit: Path, want: Values, here: Values, newest: Values, *, taken: bool) -> bool:
     """Whether what a person has changed alone stays unreported."""
     mark = newest.get((ACCEPTED, *unit))
-    # Of who may do what, and of names that are taken, a person's change is reported, too.
-    return mark == _both(want, here) if mark else not taken and unit[0] != "permission"
+    if mark:
+        return _accepted(unit, want, here, taken=taken) == {(ACCEPTED, *unit): mark}
+    return not _is_reported(unit, taken=taken)
 
 
-def _both(want: Values, here: Values) -> str:
-    """A digest of what is declared and what is found."""
+def _is_reported(unit: Path, *, taken: bool) -> bool:
+    """Whether a person's change is reported even if the declaration stays."""
+    # Of who may do what, and of names that another field has.
+    return taken or unit[0] == "permission"
+
+
+def _accepted(unit: Path, want: Values, here: Values, *, taken: bool) -> Values:
+    """Return the mark of both values, where they would be reported again without it."""
     text = json.dumps([sorted(want.items()), sorted(here.items())])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return {(ACCEPTED, *unit): digest} if want and _is_reported(unit, taken=taken) else {}
 
 
 def _theirs(values: Values, written: Sequence[Values]) -> Values:
@@ -180,8 +184,7 @@ def _theirs(values: Values, written: Sequence[Values]) -> Values:
 
 def _marks(values: Values, before: Values) -> Values:
     """The marks that the values had before."""
-    marks = [(mark, *path) for path in values for mark in sorted(MARKS)]
-    marks += [(ACCEPTED, *path[:2]) for path in values]
+    marks = ((THEIRS, *path) for path in values)
     return {mark: before[mark] for mark in marks if mark in before}
 
 
