@@ -109,8 +109,7 @@ def merge(
     parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
     for unit in _units(wanted, found, written):
         want, here, *pasts = (each.get(unit, {}) for each in parts)
-        both = {**here, **want}
-        differing = {path: want.get(path) for path in both if want.get(path) != here.get(path)}
+        differing = {p: want.get(p) for p in {**here, **want} if want.get(p) != here.get(p)}
         taken = (*unit, TAKEN) in found
         is_theirs = any((THEIRS, *path) in newest for path in here)
         if here == want and not taken:
