@@ -10,10 +10,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
+from tableau_sandbox.access import RuleSet, Subject, access_to
 from tableau_sandbox.http.middlewares import is_loopback
 from tableau_sandbox.services import Services
+from tableau_sandbox.store.database import Database
 from tableau_sandbox.store.jobs import latest_jobs
-from tableau_sandbox.store.records import Datasource, Project, QualityWarning, Revision, Site
+from tableau_sandbox.store.records import (
+    Datasource,
+    Group,
+    Project,
+    QualityWarning,
+    Revision,
+    Site,
+    User,
+)
 
 _JOBS_SHOWN = 20
 # Published content may neither run code nor load anything.
@@ -54,7 +64,7 @@ def _tree(
 
 
 def datasource(request: Request) -> Response:
-    """Show one data source: its tables with their columns and first rows, and its revisions.
+    """Show one data source: its fields, its tables with their first rows, who may do what.
 
     Pages need no sign-in, so the rows are for clients on this machine only.
     """
@@ -71,6 +81,8 @@ def datasource(request: Request) -> Response:
                     *_facts(site, found, services.database.all(Project, site=site.luid)),
                     *((f"Warning: {each.type}", each.message) for each in warnings),
                 ],
+                "fields": list(_fields(found)),
+                "permissions": list(_permissions(services.database, found)),
                 "revisions": services.database.all(Revision, datasource=luid),
                 "shows_rows": request.client is not None and is_loopback(request.client.host),
             }
@@ -80,10 +92,43 @@ def datasource(request: Request) -> Response:
     )
 
 
-def _facts(site: Site, source: Datasource, projects: list[Project]) -> list[tuple[str, str]]:
+def _fields(source: Datasource) -> Iterator[dict[str, str]]:
+    """Yield what the .tds says of each field; it may be silent about columns of the file."""
     tds = defusedxml.ElementTree.fromstring(source.tds)
-    calculated = [each for each in tds.iterfind("column") if each.find("calculation") is not None]
-    folders = [*tds.iterfind("folder"), *tds.iterfind("folders-common/folder")]
+    folders = {
+        item.get("name"): folder.get("name", "")
+        for folder in (*tds.iterfind("folder"), *tds.iterfind("folders-common/folder"))
+        for item in folder.iterfind("folder-item")
+    }
+    for column in tds.iterfind("column"):
+        calculation = column.find("calculation")
+        runs = column.iterfind("desc/formatted-text/run")
+        yield {
+            "Field": column.get("name", "").strip("[]"),
+            "Caption": column.get("caption", ""),
+            "Role": column.get("role", ""),
+            "Format": column.get("default-format", ""),
+            "Folder": folders.get(column.get("name"), ""),
+            "Formula": "" if calculation is None else calculation.get("formula", ""),
+            "Description": "".join(run.text or "" for run in runs),
+            "Hidden": "hidden" if column.get("hidden") == "true" else "",
+        }
+
+
+def _permissions(database: Database, source: Datasource) -> Iterator[tuple[str, str, str]]:
+    """Yield grantee, mode and capabilities of the rules that count, in which owners are not."""
+    access = access_to(database, source.site)
+    own = RuleSet(source.luid, Subject.DATASOURCE)
+    names = {user.luid: user.name for user in database.all(User)}
+    names |= {group.luid: group.name for group in database.all(Group, site=source.site)}
+    found: dict[tuple[str, str], list[str]] = {}
+    for rule in access.rules_of(access.governing(own, access.project_of(source))):
+        found.setdefault((rule.grantee, rule.mode), []).append(rule.capability)
+    for (grantee, mode), capabilities in found.items():
+        yield names.get(grantee, grantee), mode, ", ".join(capabilities)
+
+
+def _facts(site: Site, source: Datasource, projects: list[Project]) -> list[tuple[str, str]]:
     by_luid = {project.luid: project for project in projects}
     path, parent = [], by_luid.get(source.project)
     while parent:
@@ -100,11 +145,6 @@ def _facts(site: Site, source: Datasource, projects: list[Project]) -> list[tupl
         ("Tags", ", ".join(source.tags)),
         ("Description", source.description),
         ("Certified", (source.certification_note or "yes") if source.is_certified else ""),
-        (
-            "Calculated fields",
-            ", ".join(each.get("caption") or each.get("name", "") for each in calculated),
-        ),
-        ("Folders", ", ".join(each.get("name", "") for each in folders)),
     ]
 
 

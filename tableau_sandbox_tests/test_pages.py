@@ -49,8 +49,10 @@ def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
 
 TDS = """<datasource version='18.1'>
   <connection class='hyper' dbname='Data/e.hyper' />
-  <column caption='Margin' datatype='real' name='[c]'><calculation formula='1' /></column>
-  <folders-common><folder name='Money' role='measures' /></folders-common>
+  <column caption='Margin' datatype='real' default-format='p0.0%' name='[c]'
+    role='measure'><calculation formula='1 + 1' /></column>
+  <folders-common><folder name='Money' role='measures'><folder-item name='[c]' type='field' />
+  </folder></folders-common>
 </datasource>"""
 
 
@@ -78,7 +80,10 @@ def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     assert "There was a problem publishing the file &#39;Deep.hyper&#39;" in overview
     page = requests.get(str(published.webpage_url), timeout=TIMEOUT)
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
-    shown = ("2 (current)", "Outer / Inner", "Margin", "Money", "Checked by Ada", " UTC<")
+    shown = ("2 (current)", "Outer / Inner", "Checked by Ada", " UTC<")
+    fields = ("Margin", "measure", "p0.0%", "Money", "1 + 1")
+    permissions = ("All Users", "Allow", "Read, Connect")
+    shown += tuple(f"<td>{each}" for each in (*fields, *permissions))
     assert [told for told in shown if told not in page.text] == []
 
 

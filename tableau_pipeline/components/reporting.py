@@ -301,7 +301,7 @@ def published_result(
         **_plan(declaration, report),
         "where the time went": _times(context, report),
         "dagster/row_count": checkpoint.rows[declaration.fact_table],
-        "rows changed": _changed(report),
+        "rows sent": _rows_sent(report),
         "MB sent": _in_megabytes(report.sent),
         "seconds": report.seconds["total"],
         "growth of the file, % of its limit": grown,
@@ -383,8 +383,11 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
     )
 
 
-def _changed(report: Report) -> int:
-    """Return how many rows a refresh changed; a full publish replaces all of them."""
+def _rows_sent(report: Report) -> int:
+    """Return how many rows a refresh inserted or deleted; a full publish sends them all.
+
+    How many of those a full publish has changed, nobody counts.
+    """
     if isinstance(report.plan, Publish) and report.extract:
         return sum(report.extract.rows.values())
     return sum(max(each.deleted, each.inserted) for each in report.tables.values())

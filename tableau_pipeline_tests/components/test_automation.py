@@ -345,7 +345,7 @@ def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
         again, _ = server.next_run("orders", known={model})
         second, _ = server.next_run("daily_orders", known={first})
         shipped = server.shipped("daily_orders")
-        assert (shipped["decision"], shipped["rows changed"]) == ("update", 3)
+        assert (shipped["decision"], shipped["rows sent"]) == ("update", 3)
         # The sensor has looked several times since the first one.
         assert server.runs_of("orders").keys() == {model, again}
         assert server.runs_of("daily_orders").keys() == {first, second}

@@ -225,7 +225,7 @@ def test_a_page_of_the_web_ui_is_told(location: Location, monkeypatch: pytest.Mo
 
 
 PLOTTED = (
-    *("dagster/row_count", "rows changed", "MB sent", "seconds"),
+    *("dagster/row_count", "rows sent", "MB sent", "seconds"),
     "growth of the file, % of its limit",
 )
 KEYED = {
@@ -256,7 +256,7 @@ def test_a_refresh_as_it_is_shown(location: Location):
     result = location.refresh("shown", declared=KEYED)
     second = plotted(result)
     assert tuple(second) == PLOTTED
-    assert (second["rows changed"], plotted(first)["rows changed"]) == (1, 8)
+    assert (second["rows sent"], plotted(first)["rows sent"]) == (1, 8)
     assert 0 < second["growth of the file, % of its limit"] < 100
     bars = metadata_of(result)["where the time went"].splitlines()[2:]
     assert [bar.split("|")[1].strip() for bar in bars] == [

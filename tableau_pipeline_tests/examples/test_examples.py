@@ -116,7 +116,7 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     assert assets == ["shop_sales", "shop_sales_extract"]
     shipped = shop.server.shipped("shop_sales")
     assert (shipped["run"], shipped["decision"]) == (run, "update")
-    assert shipped["rows changed"] == 3
+    assert shipped["rows sent"] == 3
     assert shipped["dagster/row_count"] == 4
 
     # An order twice: dbt's test fails, and it is a blocking check here.
@@ -144,7 +144,7 @@ def test_one_run_after_dbt_outside_dagster(shop: Shop):
     second, _ = shop.server.next_run("shop_customers", known={first})
     shipped = shop.server.shipped("shop_customers")
     assert (shipped["run"], shipped["decision"]) == (second, "update")
-    assert shipped["rows changed"] == 2
+    assert shipped["rows sent"] == 2
 
     shop.dbt("test")
     time.sleep(TWO_LOOKS)
