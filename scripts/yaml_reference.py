@@ -3,6 +3,7 @@
 `make docs` runs this; a test compares the page with what this would write.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,54 +21,95 @@ _MODELS: Mapping[str, type] = {
     "TableauPipeline": TableauPipeline,
     "PublishedDatasource": PublishedDatasource,
     "FileDrop": FileDrop,
-    "publish_file": PublishFileConfig,
+    # Before the models that have its keys, too.
     "run config": RefreshConfig,
+    "publish_file": PublishFileConfig,
 }
+# So many keys that two tables share are in the first one alone.
+_SHARED = 3
 _TYPES = {
     "string": "text",
-    "integer": "whole number",
+    "integer": "integer",
     "number": "number",
-    "boolean": "`true` or `false`",
+    "boolean": "`true`/`false`",
 }
 
 
 def with_tables(page: str) -> str:
     """The page with fresh tables between its marks."""
+    seen: dict[str, str] = {}
     for name, model in _MODELS.items():
         begin, end = BEGIN.format(name), END.format(name)
         before, _, rest = page.partition(begin)
         old, _, after = rest.partition(end)
         if not old:
             raise ValueError(f"{PAGE.name} lacks the marks {begin} and {end}")
-        page = f"{before}{begin}\n\n{tables(model)}\n{end}{after}"
+        page = f"{before}{begin}\n\n{tables(name, model, seen)}\n{end}{after}"
     return page
 
 
-def tables(model: type) -> str:
-    """A table of keys for the model itself, and one for each mapping inside."""
+def tables(name: str, model: type, seen: dict[str, str]) -> str:
+    """A table of keys for the model itself, and one for each mapping that is named or listed.
+
+    Args:
+        seen: the rows of the tables so far, and where each is; grows by those of this model.
+    """
     # The adapter describes every alternative; the class itself leaves alternatives out for editors.
     schema = TypeAdapter(model).json_schema(by_alias=True)
     known = schema.get("$defs", {})
     found = list(_sections("", schema, known))
     paths = [path for path, _ in found]
     return "\n".join(
-        _section(path, form, known, is_one_of_several=paths.count(path) > 1) for path, form in found
+        _section(path or name, form, known, seen, heading=_heading(path, form, paths))
+        for path, form in found
     )
+
+
+def _heading(path: str, form: Mapping[str, Any], paths: list[str]) -> str:
+    """What stands above a table, unless these are the outermost keys."""
+    one_of_several = f" with `{form['required'][0]}`" if paths.count(path) > 1 else ""
+    return f"### `{path}`{one_of_several}\n\n" if path else ""
 
 
 def _sections(
     path: str, schema: Mapping[str, Any], known: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every mapping with keys of its own, by its path from the top, outermost first."""
-    inside = [
-        (f"{path}{name}{place}.", form)
-        for name, key in schema["properties"].items()
-        for place, form in _forms(key, known)
-        if "properties" in form
-    ]
+    """Every mapping with a table of its own, by its path from the top, outermost first."""
     yield path, schema
-    for each, form in inside:
-        yield from _sections(each, form, known)
+    for name, key in _keys(schema, known):
+        if not _inside(key, known):
+            for place, form in _mappings(key, known):
+                yield from _sections(f"{path}{'.' * bool(path)}{name}{place}", form, known)
+
+
+def _keys(
+    schema: Mapping[str, Any], known: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The keys of a table, the required ones first, each before those of the mapping in it."""
+    for name, key in sorted(schema["properties"].items(), key=lambda e: not _needs(schema, e[0])):
+        # Those of a mapping say themselves whether they are required.
+        yield name, {**key, "required here": _needs(schema, name)}
+        if inside := _inside(key, known):
+            yield from ((f"{name}.{each}", what) for each, what in _keys(inside, known))
+
+
+def _needs(schema: Mapping[str, Any], name: str) -> bool:
+    return name in schema.get("required", ())
+
+
+def _mappings(
+    key: Mapping[str, Any], known: Mapping[str, Any]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(place, form) for place, form in _forms(key, known) if "properties" in form]
+
+
+def _inside(key: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The one mapping that a key may hold; None if it holds none, several, or names for them."""
+    match _mappings(key, known):
+        case [("", form)]:
+            return form
+        case _:
+            return None
 
 
 def _forms(
@@ -88,24 +130,42 @@ def _forms(
 
 
 def _section(
-    path: str, schema: Mapping[str, Any], known: Mapping[str, Any], *, is_one_of_several: bool
+    where: str,
+    schema: Mapping[str, Any],
+    known: Mapping[str, Any],
+    seen: dict[str, str],
+    *,
+    heading: str,
 ) -> str:
-    """A table, below a heading unless these are the outermost keys."""
-    heading = f"### `{path.removesuffix('.')}`" if path else ""
-    if is_one_of_several:
-        heading += f" with `{schema['required'][0]}`"
-    heading += "\n\n" if path else ""
-    required = schema.get("required", ())
-    keys = sorted(schema["properties"].items(), key=lambda item: item[0] not in required)
-    rows = [_row(name, key, known, is_required=name in required) for name, key in keys]
-    head = "| key | value | default | meaning |\n| --- | --- | --- | --- |"
-    return f"{heading}{head}\n" + "".join(f"{row}\n" for row in rows)
+    rows = {name: _row(name, key, known) for name, key in _keys(schema, known)}
+    first = {name: seen[row] for name, row in rows.items() if row in seen}
+    # A few keys that happen to be the same are no repetition.
+    shared = {each for each in first.values() if [*first.values()].count(each) >= _SHARED}
+    left_out = {name: each for name, each in first.items() if each in shared}
+    head = "| key | value | meaning |\n| --- | --- | --- |\n"
+    table = "".join(f"{row}\n" for name, row in rows.items() if name not in left_out)
+    also = "".join(
+        f"\nAs in `{each}`: {', '.join(f'`{n}`' for n in left_out if left_out[n] == each)}.\n"
+        for each in sorted(shared)
+    )
+    for row in rows.values():
+        seen.setdefault(row, where)
+    return f"{heading}{head}{table}{also}"
 
 
-def _row(name: str, key: Mapping[str, Any], known: Mapping[str, Any], *, is_required: bool) -> str:
-    default = "**required**" if is_required else _default(key)
+def _row(name: str, key: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     meaning = _escaped(str(key.get("description", "")))
-    return f"| `{name}` | {_value(key, known)} | {default} | {meaning} |"
+    return f"| `{name}` | {_with_default(key, known)} | {meaning} |"
+
+
+def _with_default(key: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """What a key may hold, with its default: in bold, if it is one of a few."""
+    value, default = _value(key, known), _default(key)
+    if key["required here"]:
+        return f"{value}, required"
+    if default and default in re.split(r"[/ ,]+", value):
+        return value.replace(default, f"**{default}**", 1)
+    return f"{value}, default {default}" if default else value
 
 
 def _default(key: Mapping[str, Any]) -> str:
@@ -114,6 +174,8 @@ def _default(key: Mapping[str, Any]) -> str:
             return ""
         case bool(value):
             return f"`{str(value).lower()}`"
+        case list(value) if value == key.get("items", {}).get("enum"):
+            return "all"
         case dict(value):
             inside = ", ".join(f"{name}: {each}" for name, each in value.items())
             return f"`{{{inside}}}`".replace("False", "false").replace("True", "true")
@@ -133,13 +195,13 @@ def _values(key: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
         for each in alternatives:
             yield from _values(each, known)
     elif "enum" in key or "const" in key:
-        yield " or ".join(f"`{each}`" for each in key.get("enum", [key.get("const")]))
+        yield ", ".join(f"`{each}`" for each in key.get("enum", [key.get("const")]))
     elif "properties" in key:
         yield _shape(key)
     elif isinstance(key.get("additionalProperties"), dict):
         each = _plain(key["additionalProperties"], known)
         listed = each.replace("list of", "lists of", 1)
-        yield f"mapping of names to {each + 's' if listed == each else listed}"
+        yield f"{each + 's' if listed == each else listed} by name"
     elif key.get("type") == "array":
         items = _plain(key.get("items", {}), known)
         yield f"list of {items.replace(' or ', ', ')}" if "`" in items else f"list of {items}s"

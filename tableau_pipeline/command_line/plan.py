@@ -30,7 +30,11 @@ _NO_HOME = "DAGSTER_HOME is not set: this is the plan of an instance that has pu
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Go by the records of the last refresh and the snapshots here; ask no server.",
+)
 @click.option("--base", metavar="REV", help="Only what is declared otherwise than in REV of git.")
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text")
 @reports

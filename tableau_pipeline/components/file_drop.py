@@ -26,23 +26,21 @@ _STILL = 2
 class FileDrop(YamlComponent):
     """Publish each file that is dropped into a folder, including one that replaces another."""
 
-    folder: str = Field(
-        description="The folder to watch. The daemon and the runs must both see it."
-    )
+    folder: str = Field(description="The folder to watch. Daemon and runs must both see it.")
     pattern: str = Field(default="*", description='Which files to publish, such as "*.csv".')
     sensor: str = Field(
         default="file_drop",
-        description="Name of the sensor. Each FileDrop of a code location needs a name of its own.",
+        description="Name of the sensor, different for each FileDrop of a code location.",
     )
     poll_seconds: int = Field(
         default=30,
         ge=1,
-        description="Seconds between two looks. A file is published at the third unchanged look.",
+        description="Seconds between looks. A file is published at the third unchanged look.",
     )
     publish: dict[str, Any] = Field(
         default_factory=dict,
-        description="Run config of the job publish_file, such as {project: Uploads}. The data "
-        "source has the file's name unless a `name` is set here.",
+        description="Run config of the job publish_file, {project: Uploads}. Without a "
+        "`name`, the data source has the file's.",
     )
 
     @field_validator("publish")

@@ -28,8 +28,8 @@ class Freshness:
 
     by: str | None = Field(
         default=None,
-        description='The data source must be refreshed each day by this time, "07:00", and after '
-        "midnight.",
+        description="The data source must be refreshed each day between midnight and this "
+        'time, "07:00".',
     )
     timezone: Zone = Field(default="UTC", description='Time zone of `by`: "Europe/Paris".')
     within: str | None = Field(
@@ -37,8 +37,8 @@ class Freshness:
     )
     models: tuple[str, ...] | None = Field(
         default=None,
-        description="The models whose newest version must meet it, too. Default: all. Leave out "
-        "those that rarely change; [] for none.",
+        description="Models whose newest version must meet it, too. Default: all. Leave "
+        "out those that rarely change; [] for none.",
     )
 
     @field_validator("by", mode="before")

@@ -29,14 +29,14 @@ class Notify:
 
     urls: tuple[str, ...] = Field(
         min_length=1,
-        description="Where to, as Apprise writes it: Slack, Teams, mail, webhooks and many more. "
-        'They hold secrets, so take them from the environment: ["{{ env.SLACK_URL }}"].',
+        description="Apprise URLs: Slack, Teams, mail, webhooks and more. They hold "
+        'secrets, so take them from the environment: ["{{ env.SLACK_URL }}"].',
     )
     on: tuple[Occasion, ...] = Field(
         default=("failed", "refused", "drifted", "late"),
         min_length=1,
-        description="What to tell of. `drifted`: the audit has found a difference. `late`: the "
-        "last refresh is older than `freshness` allows.",
+        description="What to report. `drifted`: the audit found a difference. `late`: the "
+        "last refresh misses `freshness`.",
     )
 
     @field_validator("urls")

@@ -78,14 +78,14 @@ class TableauPipeline(YamlComponent):
     ] = Field(
         default=_USUAL,
         json_schema_extra={"default": True},
-        description="true: spark, hyper, tableau and snapshots, set up from the environment. A "
-        "list: only these, where the project has others of its own; false: none. io_manager in "
-        "the list: snapshots is the IO manager of all assets that name no other.",
+        description="true: spark, hyper, tableau and snapshots, set up from the "
+        "environment. A list: only these; false: none. With io_manager in the list, "
+        "snapshots is the default IO manager.",
     )
     in_process: bool = Field(
         default=False,
-        description="Run all steps of a run in one process, where Spark starts once. With "
-        "SPARK_REMOTE it has no effect.",
+        description="Run all steps of a run in one process, where Spark starts once. No "
+        "effect with SPARK_REMOTE.",
     )
     keep_days: float = Field(
         default=_KEEP_DAYS,

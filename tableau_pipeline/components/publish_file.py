@@ -62,15 +62,16 @@ class PublishFileConfig(RefreshConfig):
     project: str = Field(default="Default", description='Path of the project, "A/B".')
     mode: str = Field(
         default="replace",
-        description="replace: the data source holds the rows of these files only. append: they are "
-        "added to the rows of earlier files; a file of the same name replaces its own rows.",
+        description="replace: the data source holds the rows of these files only. append: "
+        "they are added to those of earlier files; a file of the same name replaces its "
+        "own rows.",
     )
     format: str | None = Field(
         default=None, description="csv, json or parquet. Default: by file name suffix."
     )
     reader: dict[str, str] = Field(
         default_factory=dict,
-        description="Options for reading CSV and JSON: sep, decimal, thousands, encoding, "
+        description="Options for CSV and JSON: sep, decimal, thousands, encoding, "
         "dateFormat, timestampFormat, nullValue, header, ...",
     )
     columns: str | None = Field(
@@ -79,28 +80,29 @@ class PublishFileConfig(RefreshConfig):
     )
     bad_rows: str = Field(
         default="refuse",
-        description="Rows that do not fit the columns: refuse or drop. They are always counted, "
+        description="Rows that do not fit the columns: refuse or drop. They are counted, "
         "and reported by line, column and value.",
     )
     key: list[str] = Field(
         default_factory=list,
-        description="Columns that identify a row. With them, only the rows that changed are sent.",
+        description="Columns that identify a row. With them, only changed rows are sent.",
     )
     file_column: str | None = Field(
         default=None,
-        description="With mode append: name of a column to add, which holds the name of each row's "
-        "file. With it, only new and changed files are sent.",
+        description="With mode append: name of a column to add, with the file name of "
+        "each row. With it, only new and changed files are sent.",
     )
     nested: str = Field(
         default="refuse",
-        description="Arrays, maps and structs of Parquet files: refuse, or publish as json text. "
-        "Those of JSON files are json text anyway.",
+        description="Arrays, maps and structs of Parquet files: refuse, or publish as "
+        "json text. Those of JSON files are always json text.",
     )
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
         default=False,
-        description="Take over a data source that this pipeline did not publish. Its rows are "
-        "replaced; if work of people would go, that is refused, and needs accept: [overwrite].",
+        description="Take over a data source that this pipeline did not publish. Its rows "
+        "are replaced; if work of people would go, it is refused, and needs accept: "
+        "[overwrite].",
     )
 
     # Dagster's config classes do not support Literal.

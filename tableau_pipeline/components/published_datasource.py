@@ -189,11 +189,11 @@ class RefreshConfig(dg.Config):
     full: bool = Field(default=False, description="Publish everything, even if nothing changed.")
     metadata_only: bool = Field(
         default=False,
-        description="Publish the metadata that is declared, with the rows of the last refresh.",
+        description="Publish the declared metadata, with the rows of the last refresh.",
     )
     accept: list[str] = Field(
         default_factory=list,
-        description="What to accept once instead of refusing it: shrink, schema, overwrite, "
+        description="What to accept once instead of refusing: shrink, schema, overwrite, "
         "takeover, checks, metadata.",
     )
 

@@ -25,8 +25,7 @@ class AfterTrigger:
     """Refresh when any upstream model is new, or when all are."""
 
     after: Literal["any", "all"] = Field(
-        description="any: as soon as one model is new. all: once every model is new, feeds "
-        "included."
+        description="any: as soon as one model is new. all: once all models are, feeds included."
     )
 
 
@@ -52,8 +51,8 @@ class CronTrigger:
     )
     upstream: bool = Field(
         default=False,
-        description="Run its models first, and all that they are made of in this code location. "
-        "Not for partitioned models.",
+        description="First run its models and all upstream in this code location. Not for "
+        "partitioned models.",
     )
 
 
@@ -63,14 +62,14 @@ class DbtTrigger:
 
     dbt: str = Field(
         min_length=1,
-        description="dbt's run_results.json: a path, or the URL of an object store, such as "
+        description="dbt's run_results.json: a path, or a URL of an object store, "
         "s3://lake/target/run_results.json.",
     )
     models: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Names or unique ids of the dbt models that feed the data source. It is "
-        "refreshed if an invocation built one of them, and neither one of them nor a test on them "
+        description="Names or unique ids of dbt models. The data source is refreshed if "
+        "an invocation built one of them, and neither one of them nor a test on them "
         "failed. Default: all models of the dbt project.",
     )
 

@@ -51,8 +51,8 @@ class Feed:
     """A change-data-capture feed. It names the affected keys; the rows come from the model."""
 
     model: Annotated[str, Field(validation_alias="feed")] = Field(
-        description="Asset key of the model whose newest snapshot holds the keys that were "
-        "affected since the last refresh. Too many or too few keys do no harm.",
+        description="Asset key of the model whose newest snapshot holds the keys affected "
+        "since the last refresh. Too many or too few keys do no harm.",
     )
     columns: Pairs = Field(
         default=(),
@@ -74,7 +74,7 @@ class Diff:
     )
     feed: Annotated[Feed | None, Field(validation_alias="changes")] = Field(
         default=None,
-        description="A change-data-capture feed that names the affected keys. Default: none, the "
+        description="A change-data-capture feed of the affected keys. Default: none, "
         "snapshots are compared.",
     )
 
@@ -102,8 +102,8 @@ class Append:
     )
     lookback: Annotated[str | int | None, AfterValidator(_lookback)] = Field(
         default=None,
-        description="How far before the last maximum rows are sent again, for late or corrected "
-        'rows: 1000 for a number, "3 days" for a date or a timestamp.',
+        description="How far before the last maximum rows are sent again, for late or "
+        'corrected rows: 1000 for a number, "3 days" for a date or timestamp.',
     )
 
 
@@ -111,9 +111,7 @@ class Append:
 class Partitions:
     """Send the Dagster partitions that were materialized again."""
 
-    column: str = Field(
-        description="Column that holds the partition of a row. It must not be NULL."
-    )
+    column: str = Field(description="Column with the partition of a row. It must not be NULL.")
 
 
 Policy = ReplaceAll | Diff | Append | Partitions
@@ -160,8 +158,8 @@ class Guard:
         default=0.5,
         ge=0,
         le=1,
-        description="A refresh that would remove this share of the published rows, or more, is "
-        "refused. 0: no row may go. 1: all of them may.",
+        description="The refresh is refused if it would remove this share of the "
+        "published rows, or more. 0: no row may go. 1: all may.",
     )
 
 
@@ -173,7 +171,7 @@ class Retain:
     days: int = Field(gt=0, description="Rows older than this many days are not published.")
     as_of: Literal["run", "max"] = Field(
         default="run",
-        description="Count the days from today (UTC), or from the latest value in the model.",
+        description="Count from today (UTC), or from the latest value in the model.",
     )
 
 
@@ -189,9 +187,8 @@ class Table:
     )
     source: LakeTable | None = Field(
         default=None,
-        description="A table of a lake that is the model, read where it is: {delta: /lake/orders} "
-        "or {iceberg: {catalog: prod, table: db.orders}}. Default: an asset that Spark writes is "
-        "the model.",
+        description="A table of a lake as the model: {delta: /lake/orders} or {iceberg: "
+        "{catalog: prod, table: db.orders}}. Default: an asset that Spark writes.",
     )
     policy: Annotated[
         Policy,
@@ -201,23 +198,22 @@ class Table:
         default=ReplaceAll(),
         json_schema_extra={"default": "replace"},
         description="Which rows a refresh replaces. replace: all. {diff: {key: [...]}}: "
-        "the rows that differ. {append: {cursor: ...}}: the rows from the last published one on. "
-        "{partitions: {column: ...}}: the partitions that changed.",
+        "those that differ. {append: {cursor: ...}}: those from the last published one "
+        "on. {partitions: {column: ...}}: the partitions that changed.",
     )
     retain: Retain | None = Field(
         default=None, description="A rolling window. Older rows are not published."
     )
     guard: Guard = Field(
         default_factory=Guard,
-        description="The conditions that the table must meet before it is published.",
+        description="Conditions for publishing the table.",
     )
     contract: Annotated[
         tuple[Column, ...],
         written_as(dict[str, str], lambda found: tuple(starmap(Column, found.items()))),
     ] = Field(
         default=(),
-        description="The model must have exactly these columns, by name and Spark type. Default: "
-        "any columns.",
+        description="The exact columns of the model, by name and Spark type. Default: any columns.",
     )
     fields: Annotated[tuple[FieldMetadata, ...], by_name(FieldMetadata)] = Field(
         default=(),
@@ -257,8 +253,8 @@ class Republish:
     growth: float = Field(
         default=1.0,
         gt=0,
-        description="A full publish follows once the updates since the last one total more than "
-        "this share of the file's size.",
+        description="Publish in full once updates since the last full publish total more "
+        "than this share of the file's size.",
     )
     after: int | None = Field(
         default=None, ge=1, description="After so many updates. Default: no limit."
@@ -271,21 +267,21 @@ class Reconcile:
 
     by: Literal["auto", "server", "download"] = Field(
         default="auto",
-        description="`server`: the server counts the rows, by its VizQL Data Service (on Tableau "
-        "Cloud, and on Server from 2025.1). `download`: the file is read back. `auto`: the server "
-        "counts; if it cannot, or with `checksums`, the file is read back up to `max_mb`.",
+        description="`server`: the server counts the rows by its VizQL Data Service "
+        "(Tableau Cloud, or Server from 2025.1). `download`: the file is read back. "
+        "`auto`: the server counts; if it cannot, or with `checksums`, the file is read "
+        "back up to `max_mb`.",
     )
     max_mb: float = Field(
         default=100,
         gt=0,
-        description="In megabytes of 10^6 bytes. Larger files are not downloaded. If the server "
-        "cannot count either, the check reports that.",
+        description="Largest file to download, in megabytes of 10^6 bytes. If the server "
+        "cannot count either, the check says so.",
     )
     checksums: bool = Field(
         default=False,
-        description="Compare a checksum of all rows, independent of their order. By default only "
-        "the number of rows is compared. The values of a file above `max_mb` are not "
-        "compared, and the check reports that.",
+        description="Compare a checksum of all rows in any order, not only their number. "
+        "Values of a file above `max_mb` are not compared, and the check says so.",
     )
 
     @property
@@ -335,50 +331,50 @@ class Declaration(About):
         Project,
         BeforeValidator(_project, json_schema_input_type=str | list[str]),
     ] = Field(
-        description='Path of the project, "Aviation/Curated"; or a list of names, which may '
-        'contain slashes, [Aviation, "Arrivals/Departures"].'
+        description='Path of the project, "Aviation/Curated"; or a list of names, which '
+        'may contain slashes, [Aviation, "A/B"].'
     )
     tables: Annotated[
         tuple[Table, ...], written_as(Annotated[dict[str, Table], Field(min_length=1)], _named)
     ] = Field(description="Tables of the data source, by name.")
     key: str = Field(
         default="",
-        description="Asset key. Default: derived from the name as in dagster-tableau, so that the "
-        "dashboards of dagster-tableau are downstream of this asset.",
+        description="Asset key. Default: derived from the name as in dagster-tableau, "
+        "whose dashboards are then downstream of this asset.",
     )
     create_project: bool = Field(
         default=False, description="Create the project if it does not exist."
     )
     adopt: bool = Field(
         default=False,
-        description="Take over a data source of this name that this pipeline did not publish. Its "
-        "rows are replaced; calculated fields, captions and folders stay, unless they use "
-        "what ours lacks. Then the refresh names what would go, and needs accept: [overwrite]. In "
-        "all cases, the refresh saves it as a .tdsx file first.",
+        description="Take over a data source of this name that this pipeline did not "
+        "publish. Its rows are replaced; calculated fields, captions and folders stay, "
+        "unless they use what ours lacks: then the refresh names them, and needs accept: "
+        "[overwrite]. It is always saved as a .tdsx file first.",
     )
     relationships: tuple[Relationship, ...] = Field(
         default=(),
-        description="How the tables relate to each other: one tree with one fact table.",
+        description="How the tables relate: one tree with one fact table.",
     )
     on_schema_change: SchemaPolicy = Field(
         default="additive",
-        description="additive: publish new columns and tables, refuse other changes. refuse: "
-        "refuse all changes. publish: publish all changes.",
+        description="additive: publish new columns and tables, refuse other changes. "
+        "refuse: refuse all. publish: publish all.",
     )
     republish: Republish = Field(
         default_factory=Republish,
-        description="When the full file is published again instead of an update.",
+        description="When to publish the full file instead of an update.",
     )
     on_oversize: Literal["publish", "split"] = Field(
         default="publish",
-        description="An update above the limit: publish the full file, or split the update into "
-        "several. With split, dashboards may show old and new rows together for a while.",
+        description="An update above the limit: publish the full file, or split the "
+        "update. With split, dashboards may show old and new rows together for a while.",
     )
     payload_limit_mb: float | None = Field(
         default=None,
         gt=0,
-        description="A lower limit of an update than Tableau's, in megabytes of 10^6 bytes. "
-        "Tableau's is 100 (10 before Server 2022.1), less 5 %.",
+        description="A lower limit of an update than Tableau's 100 (10 before Server "
+        "2022.1) less 5 %, in megabytes of 10^6 bytes.",
     )
     timestamps: Annotated[
         Literal["utc", "with_time_zone"] | ZoneInfo,
@@ -387,9 +383,9 @@ class Declaration(About):
         ),
     ] = Field(
         default="utc",
-        description="How to publish Spark's timestamp, as Tableau's datetime has no zone. utc: the "
-        "wall clock time in UTC. {zone: Europe/Paris}: the wall clock time in that zone. "
-        "with_time_zone: Hyper's TIMESTAMP WITH TIME ZONE. timestamp_ntz is published unchanged.",
+        description="How to publish Spark's timestamp. utc: wall clock time in UTC. "
+        "{zone: Europe/Paris}: in that zone. with_time_zone: Hyper's TIMESTAMP WITH TIME "
+        "ZONE. timestamp_ntz is published unchanged.",
     )
     nested: Nested = Field(
         default="refuse",
@@ -398,16 +394,16 @@ class Declaration(About):
     )
     floats: Literal["double", "real"] = Field(
         default="double",
-        description="32-bit floats. double: widen them, which is exact. real: keep them; the file "
-        "then opens only in Tableau 2024.3 and later.",
+        description="32-bit floats. double: widen them, which is exact. real: keep them; "
+        "only Tableau 2024.3 and later opens the file.",
     )
     max_database_version: int | None = Field(
         default=None,
         ge=2,
         le=4,
-        description="The newest version of the .hyper format that your readers can open. Columns "
-        "that need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, "
-        "for decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
+        description="The newest version of the .hyper format that your readers can open; "
+        "columns that need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and "
+        "Server 2023.1, for decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
     )
     reconcile: Annotated[
         Reconcile | None,
@@ -430,12 +426,12 @@ class Declaration(About):
     )
     folders: Annotated[tuple[Members, ...], MEMBERS] = Field(
         default=(),
-        description="Folders of fields, by name: {Money: [net, Margin]}. The same as `folder` of "
+        description="Folders of fields, by name: {Money: [net, Margin]}. Or `folder` of "
         "each field.",
     )
     metadata: MetadataPolicy = Field(
         default_factory=MetadataPolicy,
-        description="What happens to captions, formats and other metadata that people edited.",
+        description="What becomes of captions, formats and other metadata that people edited.",
     )
 
     @model_validator(mode="after")

@@ -24,11 +24,11 @@ class InCatalog:
 
     catalog: str = Field(
         min_length=1,
-        description="Name of the catalog in the configuration of pyiceberg: .pyiceberg.yaml, or "
+        description="Catalog in the configuration of pyiceberg: .pyiceberg.yaml, or "
         "variables such as PYICEBERG_CATALOG__PROD__URI.",
     )
     table: Annotated[str, AfterValidator(_with_namespace)] = Field(
-        description="Name of the table in the catalog: db.orders."
+        description="Table in the catalog: db.orders."
     )
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class LakeTable:
 
     delta: str | None = Field(
         default=None,
-        description="Absolute path of the folder of a Delta table, or its URL in an object store.",
+        description="Absolute path of a Delta table's folder, or its URL in an object store.",
     )
     iceberg: Annotated[
         str | InCatalog | None,
@@ -58,8 +58,8 @@ class LakeTable:
         ),
     ] = Field(
         default=None,
-        description="{catalog: ..., table: ...}: an Iceberg table by its catalog. If it has none, "
-        "the absolute path of its folder, or its URL in an object store.",
+        description="An Iceberg table by its catalog. Without a catalog, the absolute "
+        "path of its folder, or its URL in an object store.",
     )
 
     @model_validator(mode="before")

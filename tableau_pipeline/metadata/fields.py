@@ -59,12 +59,13 @@ class Permission:
 
     group: str = Field(
         min_length=1,
-        description='Name of a group of the site, "All Users". If several domains have it, with '
-        "the domain: example.com\\Analysts.",
+        description='Group of the site, "All Users". If several domains have it: '
+        "example.com\\Analysts.",
     )
     allow: tuple[Capability, ...] = Field(
-        description="Capabilities, as the REST API calls them. Read: View. ExportXml: Download. "
-        "Write: Overwrite. VizqlDataApiAccess: API Access. ChangeHierarchy: Move.",
+        description="Capabilities, as the REST API calls them. Read: View. ExportXml: "
+        "Download. Write: Overwrite. VizqlDataApiAccess: API Access. ChangeHierarchy: "
+        "Move.",
     )
 
 
@@ -86,18 +87,17 @@ class About:
     _: KW_ONLY
     description: str | None = Field(
         default=None,
-        description="What Tableau shows as its description. A line with its models, and with "
+        description="Its description in Tableau. A line with its models, and with "
         "PIPELINE_WEB_URL a link to the asset, are added. Default: left to people.",
     )
     owner: str | None = Field(
         default=None,
         min_length=1,
-        description="Name of the user who is to own it; if several domains have it, with the "
-        "domain: example.com\\ann. Default: left as it is, which is the pipeline's user after the "
-        "first publish.",
+        description="User who is to own it; if several domains have it: example.com\\ann. "
+        "Default: unchanged, which is the pipeline's user after the first publish.",
     )
     tags: Annotated[tuple[str, ...], AfterValidator(_tags)] = Field(
-        default=(), description="Tags that it is to have. Those of people stay."
+        default=(), description="Its tags. Those of people stay."
     )
     certify: Literal["after_reconcile"] | None = Field(
         default=None,
@@ -109,13 +109,14 @@ class About:
     )
     permissions: tuple[Permission, ...] = Field(
         default=(),
-        description="What groups may do, [{group: Analysts, allow: [Read, Connect]}]. "
-        "What is not named here is left to people.",
+        description="What groups may do, [{group: Analysts, allow: [Read, Connect]}]. All "
+        "else is left to people.",
     )
     quality_warning: bool = Field(
         default=False,
-        description="While a refresh is refused or fails, or the data source is late, a sensor "
-        "of `TableauPipeline` sets a data quality warning. Needs a site with Data Management.",
+        description="Set a data quality warning while a refresh is refused or fails, or "
+        "the data source is late. Needs Data Management, and `TableauPipeline`, whose "
+        "sensor sets it.",
     )
 
     @model_validator(mode="after")
@@ -209,7 +210,7 @@ class Calculation(_Shown):
     _: KW_ONLY
     formula: str = Field(
         min_length=1,
-        description="In Tableau's language. It names columns, [net] or, of several tables, "
+        description="In Tableau's language, with columns, [net] or, of several tables, "
         "[orders.net]; captions; and other calculations.",
     )
     type: DataType = Field(default="real", description="The type of its values.")
@@ -229,9 +230,10 @@ class MetadataPolicy:
 
     on_conflict: OnConflict = Field(
         default="keep",
-        description="Where both the declaration and a person changed a value. keep: the person's "
-        "stays, and a check reports both. replace: the declaration's is published. refuse: the "
-        "refresh is refused. What only a person changed always stays.",
+        description="If both the declaration and a person changed a value. keep: the "
+        "person's stays, and a check reports both. replace: the declaration's is "
+        "published. refuse: the refresh is refused. What only a person changed always "
+        "stays.",
     )
 
 

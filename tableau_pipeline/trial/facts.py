@@ -1,6 +1,6 @@
 """The questions of a trial, what the pipeline assumes, and what another answer means for refreshes.
 
-The names are those of `docs/fidelity.md`, where the contract has the same question.
+The names are those of the contract in `tableau_sandbox_tests`, where it has the same question.
 """
 
 from dataclasses import dataclass

@@ -230,10 +230,15 @@ def check_transcripts(section: str, run: Callable[[str], Told], *, block: int = 
 
 
 def documented(command: str, where: str = "reference/commands.md") -> list[str]:
-    """What a page says that a command writes, in its first transcript there."""
-    blocks = page(where).whole.blocks("console")
+    """What a command is said to write: in its first transcript beside the tests, or else a page."""
+    return masked(transcript(command, where))
+
+
+def transcript(command: str, where: str = "reference/commands.md") -> str:
+    """The first transcript of a command beside the tests, or else on a page."""
+    blocks = [*TRANSCRIPTS.whole.blocks("console"), *page(where).whole.blocks("console")]
     text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
-    return masked(text.partition("\n")[2])
+    return text.partition("\n")[2]
 
 
 def files(root: Path) -> dict[str, tuple[int, bytes]]:

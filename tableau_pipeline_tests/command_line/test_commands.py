@@ -19,9 +19,11 @@ from tableau_pipeline_tests.command_line.conftest import (
     files,
     masked,
     project,
+    transcript,
 )
 from tableau_pipeline_tests.components.support.projects import DEFINITIONS
 from tableau_pipeline_tests.dagster_servers import dg_dev
+from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import running_sandbox
@@ -161,6 +163,14 @@ def test_a_project_that_is_not_there(morning: World):
         assert found(morning, "--no-spark")["project Nowhere"]["sign"] == "x"
     finally:
         morning.remove("lost")
+
+
+def test_excerpts():
+    """Prevents: a page of output that no command writes."""
+    for block in page("reference/commands.md").whole.blocks("console"):
+        command, _, shown = block.partition("\n")
+        pattern = re.escape(shown).replace(re.escape("...\n"), "(.*\n)*")
+        assert re.fullmatch(pattern, transcript(command.removeprefix("$ "))), command
 
 
 def test_status(morning: World):

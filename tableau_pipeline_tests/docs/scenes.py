@@ -1,4 +1,4 @@
-"""What happens to the models in the scenes of docs/how-to/ship-changes.md, refresh by refresh."""
+"""What happens to the models in the scenes of ship-changes.md and scenes.md, refresh by refresh."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
