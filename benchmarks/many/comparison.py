@@ -31,6 +31,7 @@ _STEPS = {
     "load": "loading the location",
     "first_tick": "the sensor's first tick",
     "idle_tick": "a tick with nothing new",
+    "apart_tick": "the same by a sensor for each data source",
     "busy_tick": "a tick with every model new",
 }
 

@@ -4,12 +4,13 @@ import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -38,6 +39,7 @@ class Figures:
         load: from the import of its module to a repository that Dagster has validated.
         first_tick: of its automation sensor.
         idle_tick: the one after, with nothing new.
+        apart_tick: like the idle one, if each data source had a sensor of its own.
         busy_tick: with every model new, so that every data source is requested.
         requested: how many assets the busy tick requested.
     """
@@ -45,6 +47,7 @@ class Figures:
     load: Took
     first_tick: Took
     idle_tick: Took
+    apart_tick: Took
     busy_tick: Took
     requested: int
 
@@ -61,11 +64,12 @@ def measure(folder: Path, module: str, count: int) -> Figures:
         instance = dg.DagsterInstance.local_temp(home)
         first, first_tick = _timed(lambda: _tick(definitions, instance, after=None))
         idle, idle_tick = _timed(lambda: _tick(definitions, instance, after=first))
+        apart_tick = _apart(definitions, instance, count)
         for number in range(count):
             model = dg.AssetKey(f"orders_{number}")
             instance.report_runless_asset_event(dg.AssetMaterialization(model))
         busy, busy_tick = _timed(lambda: _tick(definitions, instance, after=idle))
-    return Figures(load, first_tick, idle_tick, busy_tick, busy.total_requested)
+    return Figures(load, first_tick, idle_tick, apart_tick, busy_tick, busy.total_requested)
 
 
 def _load(module: str) -> dg.Definitions:
@@ -85,6 +89,25 @@ def _tick(
     return dg.evaluate_automation_conditions(
         definitions, instance, cursor=after.cursor if after else None
     )
+
+
+def _apart(definitions: dg.Definitions, instance: dg.DagsterInstance, count: int) -> Took:
+    """Tick twice for each data source alone, and return what the second ticks took together."""
+    both = [
+        dg.AssetSelection.assets(f"shop_{number}", f"shop_{number}_extract")
+        for number in range(count)
+    ]
+
+    def tick(cursors: Sequence[Any]) -> Sequence[Any]:
+        return [
+            dg.evaluate_automation_conditions(
+                definitions, instance, asset_selection=each, cursor=cursor
+            ).cursor
+            for each, cursor in zip(both, cursors, strict=True)
+        ]
+
+    _, took = _timed(partial(tick, tick([None] * count)))
+    return took
 
 
 def _timed(work: Callable[[], _R]) -> tuple[_R, Took]:

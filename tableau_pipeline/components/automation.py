@@ -357,6 +357,7 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     One sensor for all `{after: ...}`, one schedule for each data source with `cron`, one sensor
     for each distinct file of `dbt`, one for all tables of lakes.
     """
+    # A sensor for each could be switched alone, at four times the cost (benchmarks/RESULTS.md).
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),
