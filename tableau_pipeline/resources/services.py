@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster._utils.error import SerializableErrorInfo
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, ValidationInfo, field_validator
 from pyspark.sql import SparkSession
@@ -203,6 +205,20 @@ _WITHOUT_HOME = (
 )
 
 
+class RefusedStepError(dg.Failure, DagsterUserCodeProcessError):
+    """The failure of a step that was refused, which Dagster neither retries nor calls a crash.
+
+    Of what another process has told it, Dagster shows the message alone; of all else, also the
+    stack of its own frames.
+    """
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
+        self.description, self.metadata, self.allow_retries = message, {}, False
+        shown = SerializableErrorInfo(f"Refused: {message}\n", [], "Refused")
+        self.user_code_process_error_infos = [shown]
+
+
 @contextmanager
 def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[None]:
     """Turn an error of a refresh into the step's failure; a refusal is not retried.
@@ -226,4 +242,6 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
                 f"\n{found[0]} goes into the launchpad, or a file for `dg launch --config`, as: "
                 f"ops: {{{step}: {{config: {{{found[0]}}}}}}}"
             )
-        raise dg.Failure(message, allow_retries=not isinstance(error, RefusedError)) from None
+        if isinstance(error, RefusedError):
+            raise RefusedStepError(message) from None
+        raise dg.Failure(message) from None

@@ -115,3 +115,27 @@ def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
     monkeypatch.setenv(name, value)
     with pytest.raises(RefusedError, match=f"{name} is '{value}'"):
         resources_from_env()
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "failed"])
+def test_a_refusal_is_no_crash(*, refused: bool):
+    """Prevents: a decision for people that is tried again, or stands above the stack of a crash; a
+    server that was away for a moment and is not tried again."""
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1))
+    def refreshed(context: dg.AssetExecutionContext) -> None:
+        with as_failure(context.log):
+            raise (RefusedError if refused else RefreshError)("Table t has no rows")
+
+    result = dg.materialize([refreshed], raise_on_error=False)
+    (failed,) = result.get_step_failure_events()
+    data = failed.step_failure_data
+    (ended,) = [e for e in result.all_events if e.event_type is dg.DagsterEventType.RUN_FAILURE]
+    cause = ended.job_failure_data.first_step_failure_event.event_specific_data
+    tried = [e for e in result.all_events if e.event_type is dg.DagsterEventType.STEP_RESTARTED]
+    assert len(tried) == (0 if refused else 1)
+    if refused:
+        assert data.user_failure_data.description == "Table t has no rows"
+        for error in (data.error, cause.error):
+            assert (error.message, error.stack) == ("Refused: Table t has no rows\n", [])
+            assert (error.cause, error.context) == (None, None)
