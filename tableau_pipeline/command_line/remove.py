@@ -4,7 +4,12 @@ import click
 
 from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.output import Output, reports, signed
-from tableau_pipeline.components.removal import delete, projects_below, published_below
+from tableau_pipeline.components.removal import (
+    delete,
+    nothing_below,
+    projects_below,
+    published_below,
+)
 from tableau_pipeline.core.declaration import root_from
 
 
@@ -18,7 +23,7 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
     It deletes only what a record of this instance names, and what is still below that project: not
     what people published there. Projects stay.
 
-    Exit code: 0 all of them are gone, 1 some are not.
+    Exit code: 0 all of them are gone, 1 some are not, or there is no such project.
     """
     root = root_from(project_root)
     if not root:
@@ -29,6 +34,8 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
         resources.tableau.session(output.waits()) as site,
     ):
         found = [*published_below(project.instance, site, root)]
+        if not found:
+            output.progress(nothing_below(project.instance, site, root))
         for key, remote in found:
             output.progress(f'{key}: "{remote.name}", {remote.link or remote.luid}')
         if found and not yes:

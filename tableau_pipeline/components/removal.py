@@ -4,11 +4,12 @@ from collections.abc import Iterator, Set
 
 import dagster as dg
 
-from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.keys import guess
 from tableau_pipeline.publishing import inventory
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -23,6 +24,23 @@ def published_below(
         # A data source that another deployment has taken over has other tags.
         if ours in remote.instances and key and not others and root_of(key) == root:
             yield key, remote
+
+
+def nothing_below(instance: dg.DagsterInstance, site: TableauSite, root: str) -> str:
+    """Return why nothing is found in an environment, as a sentence.
+
+    Raises:
+        RefusedError: there is no such project, so the root may be mistyped.
+    """
+    known = sorted({root_of(key) for key in newest_records(instance)} - {""})
+    meant = guess(root, known)
+    below = f'This Dagster instance has published nothing below "{root}"' + (
+        f": {meant}" if meant else ". "
+    )
+    listed = f"It has below {', '.join(known)}" if known else "It has below no project root at all"
+    if site.find_project(root) is None:
+        raise RefusedError(f'There is no project "{root}" on the site. {below}{listed}')
+    return f"{below}{listed}"
 
 
 def projects_below(site: TableauSite, root: str) -> Set[str]:

@@ -11,13 +11,15 @@ from tableauhyperapi import Connection, HyperProcess, escape_name
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Retain, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.parquet import Layout, TableSource, select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, string_literal
-from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.columns import Tables, datatype_of
 from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
+from tableau_pipeline.metadata.formats import misfit
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
     MARKS,
@@ -225,7 +227,18 @@ class Declared:
                     field = replace(field or FieldMetadata(), description=comment)
                 if field:
                     said[table.name, column] = field
-        return self.declaration.wanted(columns, said)
+        wanted = self.declaration.wanted(columns, said)
+        if misfits := [*self._misfits(wanted)]:
+            raise RefusedError("\n".join(misfits))
+        return wanted
+
+    def _misfits(self, wanted: Values) -> Iterator[str]:
+        """Yield a sentence for each column whose type has no such format."""
+        for table, columns in self.tables.items():
+            for name, type_ in columns:
+                path = ("field", table, name, "format")
+                if problem := misfit(wanted.get(path, ""), datatype_of(type_)):
+                    yield f"The {shown(path)}: {problem}. Correct or remove it"
 
     @cached_property
     def tables(self) -> Tables:

@@ -136,13 +136,19 @@ class Following(Document):
             set_type(self.columns[local], _texts(type_)["local-type"])
 
 
+def datatype_of(type_: str) -> str:
+    """Return Tableau's name of a type of Hyper, as a `.tds` has it: "integer", "string"."""
+    (datatype, *_), _remote = _type(type_)
+    return datatype
+
+
 def _type(type_: str) -> tuple[tuple[str, ...], str]:
     return _TYPES.get(type_.partition("(")[0], _TEXT)
 
 
 def _texts(type_: str) -> dict[str, str]:
     """What a record says of a column of this type of Hyper."""
-    (datatype, *_), remote = _type(type_)
+    datatype, remote = datatype_of(type_), _type(type_)[1]
     usual = AGGREGATIONS.get(datatype, "Count")
     return {"local-type": datatype, "remote-type": remote, "aggregation": usual}
 

@@ -1,7 +1,6 @@
 """What a declaration says of fields and of the data source itself: the values that YAML holds."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, replace
@@ -22,6 +21,7 @@ from tableau_pipeline.metadata.document import (
     unquoted,
     with_fields,
 )
+from tableau_pipeline.metadata.formats import fault_in_format, misfit, tableau_format
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
     DESCRIPTION,
@@ -176,6 +176,12 @@ _FORMAT = (
 )
 
 
+def _known_format(text: str) -> str:
+    if problem := fault_in_format(text):
+        raise ValueError(f"{text!r}: {problem}. With * before it, it is taken as it is")
+    return text
+
+
 @keyed
 class _Shown:
     """What Tableau shows of any field."""
@@ -185,7 +191,7 @@ class _Shown:
     description: str = Field(
         default="", description="Shown when people point at the field. Default: none."
     )
-    format: str = Field(default="", description=_FORMAT)
+    format: Annotated[str, AfterValidator(_known_format)] = Field(default="", description=_FORMAT)
     role: Role | None = Field(
         default=None, description="Default: measure for numbers, dimension for all else."
     )
@@ -214,6 +220,12 @@ class Calculation(_Shown):
         "[orders.net]; captions; and other calculations.",
     )
     type: DataType = Field(default="real", description="The type of its values.")
+
+    @model_validator(mode="after")
+    def _has_a_format_of_its_type(self) -> Self:
+        if problem := misfit(self.format, self.type):
+            raise mistake(("format",), problem)
+        return self
 
 
 @keyed
@@ -464,31 +476,3 @@ class _Names:
         if fault := fault_in(NO_TEXT.sub("", formula)):
             raise FieldError(at, f'the formula "{formula.strip()}" means nothing: {fault}')
         return with_fields(formula, lambda name: quoted(self.shown(self.path(unquoted(name), at))))
-
-
-# Formats that begin as Tableau writes them.
-_TABLEAUS_OWN = re.compile(r"[*ncpCLS]")
-_IN_QUOTES = re.compile(r'"[^"]*"')
-_CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
-
-
-def tableau_format(text: str) -> str:
-    """Return a format as Tableau writes it: with its kind before it, and that of negative numbers.
-
-    All public data sources have the latter, so Tableau may add it when somebody saves one, which
-    would look like an edit.
-    """
-    found = text if not text or _TABLEAUS_OWN.match(text) else _with_kind(text)
-    is_whole = found[:1] not in ("n", "c") or ";" in _IN_QUOTES.sub("", found)
-    return found if is_whole else f"{found};-{found[1:]}"
-
-
-def _with_kind(text: str) -> str:
-    unquoted_part = _IN_QUOTES.sub("", text)
-    if not re.search("[0#]", unquoted_part):
-        return f"*{text}"
-    if "%" in unquoted_part:
-        return f"p{text}"
-    if currency := _CURRENCY.match(text):
-        return f'c"{currency[1] or currency[2]}"{currency[3]}'
-    return f"n{text}"

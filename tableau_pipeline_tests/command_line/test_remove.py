@@ -1,5 +1,6 @@
 """The command `remove`, on an environment beside production."""
 
+import re
 from io import StringIO
 
 import dagster as dg
@@ -53,8 +54,14 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
         assert f"Arrivals: run {run.run_id} is refreshing it" in told.text
         assert published(world) == ["Arrivals", "Arrivals", "Gates"]
         instance.report_run_canceled(run)
-    for wrong, code in (("", 64), ("Staging", 0)):
-        assert world.run("remove", "--yes", "--project-root", wrong).code == code
+    for wrong, code, words in (
+        ("", 64, "--project-root is empty"),
+        ("Staging", 0, f'nothing below "Staging".* It has below {ROOT}'),
+        ("Staging/pr-13", 1, f'no project "Staging/pr-13" on the site. .*did you mean "{ROOT}"?'),
+    ):
+        told = world.run("remove", "--yes", "--project-root", wrong)
+        assert told.code == code
+        assert re.search(words, told.text + told.errors)
     told = world.run("remove", "--yes", "--project-root", ROOT)
     assert masked(told.text) == documented(f'tableau-pipeline remove --yes --project-root "{ROOT}"')
     assert told.code == 0

@@ -1,15 +1,17 @@
+import re
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tableau_pipeline.metadata.fields import (
     Calculation,
     FieldError,
     FieldMetadata,
     Members,
-    tableau_format,
     wanted,
 )
+from tableau_pipeline.metadata.formats import fault_in_format, misfit, tableau_format
 from tableau_pipeline.metadata.merge import Values
 
 COLUMNS = {"orders": ["net", "gross", "who"], "people": ["who", "a]b"]}
@@ -121,6 +123,54 @@ def test_formats(written: str, found: str):
     # Prevents: a format that Tableau takes for another kind of format, and ignores; or one that it
     # completes when somebody saves the data source, so that it looks edited.
     assert tableau_format(written) == found
+    assert fault_in_format(written) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("dd.mm.jjjj", 'a date format has no "j"'),
+        ("yyyy-MM-ddTHH:mm", 'no "T", unless it is in quotes'),
+        ("#,##0 EUR", "text of a number format goes in quotes"),
+        ("n0 kr", "text of a number format goes in quotes"),
+        ("0,00", "a comma separates thousands and a point decimals"),
+        ('#.##0,00" EUR"', "a comma separates thousands and a point decimals"),
+        ("#,##0;(#.##0,0)", "a comma separates thousands and a point decimals"),
+    ],
+)
+def test_formats_that_tableau_does_not_know(written: str, problem: str):
+    """Prevents: a column that everybody sees as "1234jjjj", or as a hundred times its value."""
+    with pytest.raises(ValidationError, match=re.escape(problem)):
+        FieldMetadata(format=written)
+    assert FieldMetadata(format=f"*{written}").format == f"*{written}"
+
+
+@pytest.mark.parametrize("good", ["0E+00", '#,##0,,"M"', "#,#", "#,##,##0", "h:mm AM/PM", "*", ""])
+def test_formats_that_are_rare(good: str):
+    """Prevents: a format that Tableau knows is refused."""
+    assert fault_in_format(good) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "datatype", "fits"),
+    [
+        *(("#,##0", "real", True), ("#,##0", "integer", True), ("#,##0", "string", False)),
+        *(("yyyy-MM-dd", "date", True), ("yyyy-MM-dd", "datetime", True)),
+        *(("yyyy-MM-dd", "string", False), ("yyyy-MM-dd", "real", False), ("0%", "date", False)),
+        *(("C1033%", "real", True), ("*", "string", True), ("", "boolean", True)),
+    ],
+)
+def test_formats_of_types(written: str, datatype: str, *, fits: bool):
+    """Prevents: a format that Tableau ignores, because texts have none."""
+    for text in (written, tableau_format(written)):
+        assert (misfit(text, datatype) is None) is fits
+
+
+def test_a_calculation_has_a_format_of_its_type():
+    """Prevents: a date that is formatted as a number, unseen until somebody looks."""
+    with pytest.raises(ValidationError, match="'yyyy-MM-dd' is a date format"):
+        Calculation(name="Day", formula="TODAY()", format="yyyy-MM-dd")
+    assert Calculation(name="Day", formula="TODAY()", format="yyyy-MM-dd", type="date")
 
 
 @pytest.mark.parametrize(

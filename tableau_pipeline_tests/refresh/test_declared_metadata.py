@@ -133,6 +133,13 @@ def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConfl
     assert '"Delay in minutes" as declared' in str(pipeline.run().warnings)
 
 
+def test_a_format_that_its_column_cannot_have(pipeline: Pipeline):
+    """Prevents: a number format of a text, which Tableau ignores, and nobody hears of."""
+    (table,) = pipeline.declaration.tables
+    pipeline.policy(table.policy, fields=(FieldMetadata("carrier", format="0.0%"),))
+    refused(pipeline.run, "The format of carrier: 'p0.0%' is a number format, and the values are")
+
+
 def test_new_columns_keep_what_people_made(pipeline: Pipeline):
     """Prevents: each new column costs the calculated fields of people, or a refusal."""
     pipeline.run()

@@ -1,0 +1,99 @@
+"""Formats of fields: as people write them, and as Tableau does."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+Kind = Literal["number", "date"]
+
+# As Tableau writes them: of numbers, currencies and percentages; and those that are not looked at,
+# of any text, of the locale, and of numbers in it.
+_OF_NUMBERS, _UNSEEN = ("n", "c", "p"), ("*", "C", "L", "S")
+# Texts in quotes, and a character behind a backslash.
+_LITERAL = re.compile(r'"[^"]*"|\\.|\'[^\']*\'', re.DOTALL)
+_CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
+_EXPONENT = re.compile(r"[Ee][+-]?[0#]+")
+_LETTER = re.compile(r"[^\W\d_]")
+# Those of Tableau's custom date formats, and of the patterns of ICU.
+_OF_DATES = frozenset("acdehkmnopqstuvwyzADEFGHKLMPQSUVYZ")
+_THOUSANDS = 3
+
+
+def tableau_format(text: str) -> str:
+    """Return a format as Tableau writes it: with its kind before it, and that of negative numbers.
+
+    All public data sources have the latter, so Tableau may add it when somebody saves one, which
+    would look like an edit.
+    """
+    found = text if not text or text.startswith((*_OF_NUMBERS, *_UNSEEN)) else _with_kind(text)
+    is_whole = found[:1] not in ("n", "c") or ";" in _plain(found)
+    return found if is_whole else f"{found};-{found[1:]}"
+
+
+def kind_of(text: str) -> Kind | None:
+    """Return what a format is for; None for one that only Tableau can tell."""
+    if not text or text.startswith(_UNSEEN):
+        return None
+    return "number" if text.startswith(_OF_NUMBERS) or _has_digits(text) else "date"
+
+
+def fault_in_format(text: str) -> str | None:
+    """Return why Tableau would not understand a format, as a phrase; None if it may."""
+    match kind_of(text):
+        case "number":
+            of_numbers = text[1:] if text.startswith(_OF_NUMBERS) else text
+            return next(filter(None, map(_fault_of_numbers, _plain(of_numbers).split(";"))), None)
+        case "date":
+            unknown = [each for each in _LETTER.findall(_plain(text)) if each not in _OF_DATES]
+            listed = ", ".join(f'"{each}"' for each in dict.fromkeys(unknown))
+            return f"a date format has no {listed}, unless it is in quotes" if unknown else None
+        case None:
+            return None
+
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        **dict.fromkeys(("real", "integer"), "number"),
+        **dict.fromkeys(("date", "datetime"), "date"),
+    }
+)
+
+
+def misfit(text: str, datatype: str) -> str | None:
+    """Return why a format does not fit values of a type of Tableau; None if it does."""
+    of = kind_of(text.removeprefix("*"))
+    if of in (None, _KINDS.get(datatype)):
+        return None
+    return f"{text!r} is a {of} format, and the values are of the type {datatype}"
+
+
+def _fault_of_numbers(part: str) -> str | None:
+    rest = _EXPONENT.sub("", part)
+    if _LETTER.search(rest):
+        return """text of a number format goes in quotes: '#,##0.00" EUR"'"""
+    whole, _, fraction = rest.partition(".")
+    *groups, last = re.sub(r"[^0#,]", "", whole).rstrip(",").split(",")
+    if (groups and "0" in last and len(last) < _THOUSANDS) or re.search(r",.*[0#]", fraction):
+        # Tableau writes them as the reader's locale does.
+        return "in a number format, a comma separates thousands and a point decimals: #,##0.00"
+    return None
+
+
+def _has_digits(text: str) -> bool:
+    return bool(re.search("[0#]", _plain(text)))
+
+
+def _plain(text: str) -> str:
+    """Return a format without its literal texts."""
+    return _LITERAL.sub("", text)
+
+
+def _with_kind(text: str) -> str:
+    if not _has_digits(text):
+        return f"*{text}"
+    if "%" in _plain(text):
+        return f"p{text}"
+    if currency := _CURRENCY.match(text):
+        return f'c"{currency[1] or currency[2]}"{currency[3]}'
+    return f"n{text}"
