@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
@@ -201,19 +202,29 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
     )
 
 
+_NO_JOB = MappingProxyType(
+    {
+        NoJob.GONE: "which the server no longer has",
+        NoJob.HIDDEN: "which this user may not ask for",
+    }
+)
+
+
 def _waits(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
     """On which jobs of the server the answer depends."""
     for intent in read_history(setup.journal.records()).intents:
         if intent.outcome:
             continue
         sent = f"its {intent.action} of {intent.recorded_at:%Y-%m-%d %H:%M} UTC"
-        job = site.job(intent.job_id) if site and intent.job_id else NoJob.GONE
-        if site is None:
-            which = f"job {intent.job_id}" if intent.job_id else "a job"
-            yield Note("waits", f"{sent} became {which}, and how that ended is not known here")
-        elif isinstance(job, NoJob):
-            which = f"job {intent.job_id}, which" if intent.job_id else "a job that"
-            yield Note("waits", f"{sent} became {which} the server does not show ({job})")
+        if not intent.job_id:
+            text = f"{sent} was cut off before its job was known: a refresh first looks for it"
+            yield Note("waits", text)
+        elif site is None:
+            text = f"{sent} became job {intent.job_id}, and how that ended is not known here"
+            yield Note("waits", text)
+        elif isinstance(job := site.job(intent.job_id), NoJob):
+            text = f"{sent} became job {intent.job_id}, {_NO_JOB[job]}"
+            yield Note("waits", text)
         elif job.outcome is None:
             text = f"its {intent.action} still runs as job {intent.job_id}: plan again then"
             yield Note("waits", text)

@@ -20,6 +20,7 @@ from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.foresee import foresee
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Publish
@@ -29,7 +30,7 @@ from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before, killed_for_real
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN, ANN
-from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, WHOLE, Pipeline
+from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, WHOLE, Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
 from tableau_pipeline_tests.refresh.support.shipping import refused
@@ -125,6 +126,27 @@ def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, s
     assert killed_before(pipeline, "job" if sent else "update")
     pipeline.model("flights", flights(40))
     refused(pipeline.run, "40 rows where 100 are published")
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("step", ["update", "job", "outcome"])
+def test_what_a_plan_says_after_a_kill(pipeline: Pipeline, step: str):
+    """Prevents: a plan that has the server not know a job for which nobody asked it."""
+    changed_rows(pipeline)
+    assert killed_before(pipeline, step)
+    with session(pipeline.sandbox) as site:
+        found = {
+            look: [e.text for e in foresee(pipeline.refresh(), each).notes if e.about == "waits"]
+            for look, each in (("site", site), ("offline", None))
+        }
+    if step == "outcome":
+        # The server tells how its job ended.
+        assert found["site"] == []
+        assert "how that ended is not known here" in found["offline"][0]
+        return
+    for (told,) in found.values():
+        assert "its update of " in told
+        assert "was cut off before its job was known" in told
 
 
 SITES: dict[str, dict[str, Any]] = {
