@@ -53,7 +53,7 @@ class Foreseen:
     Attributes:
         kind: update, publish, move, metadata (without rows), refused, failed, unchanged, unknown or
             removed.
-        rows: that it would hold then, in all tables.
+        rows: that its fact table would hold then; `inserted` and `deleted` are of all tables.
         size: bytes that would be sent; for a full publish, those of the last one. None if that is
             not known.
         limit: bytes that a payload may have; None if no update is planned.
@@ -68,6 +68,7 @@ class Foreseen:
     inserted: int = 0
     deleted: int = 0
     rows: int = 0
+    tables: int = 1
     size: int | None = None
     limit: int | None = None
     notes: tuple[Note, ...] = ()
@@ -177,6 +178,7 @@ def _assumed(declaration: Declaration, other: Declaration) -> dict[str, TableCon
 def foreseen(declaration: Declaration, report: Report) -> Foreseen:
     """What a dry run tells in its report."""
     before = report.base.checkpoint if report.base else None
+    fact = report.desired.get(declaration.fact_table)
     # The file of a full publish is not built to measure it.
     kind, size = "publish", before.size if before else None
     match report.plan:
@@ -196,7 +198,8 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
         reason=report.reason,
         inserted=sum(each.inserted for each in report.tables.values()),
         deleted=sum(each.deleted for each in report.tables.values()),
-        rows=sum(each.content.rows for each in report.desired.values()),
+        rows=fact.content.rows if fact else 0,
+        tables=len(declaration.tables),
         size=size,
         notes=tuple(_notes(report)),
     )

@@ -147,7 +147,9 @@ def _head(each: Foreseen) -> str:
     """Such as "update  +28,135 -0 of 308,641 rows  2.40 MB of 95.00 MB"."""
     parts = [each.decision if each.kind not in ("refused", "failed", "unknown") else each.kind]
     if each.kind == "update" and each.size is not None:
-        parts.append(f"+{each.inserted:,} -{each.deleted:,} of {each.rows:,} rows")
+        # Changes are those of all tables, and the rows of a data source those of its fact table.
+        of = "" if each.tables > 1 else f"of {each.rows:,} "
+        parts.append(f"+{each.inserted:,} -{each.deleted:,} {of}rows")
         limit = f" of {megabytes(each.limit)}" if each.limit else ""
         parts.append(f"{megabytes(each.size)}{limit}")
     elif each.kind == "publish" and each.rows:

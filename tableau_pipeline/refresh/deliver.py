@@ -66,7 +66,7 @@ class Delivery:
             DriftError: another user changed the data source meanwhile.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        self.sender.uploaded = 0
+        self.sender.uploaded.clear()
         extract = total(deltas) if deltas else None
         if isinstance(plan, Publish):
             # Built before anything changes on the server: its rows may be refused.

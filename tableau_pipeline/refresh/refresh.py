@@ -496,7 +496,7 @@ class _Phases:
             reconciliation=found,
             checkpoint=checkpoint,
             remote=sent.remote,
-            sent=self._sender.uploaded,
+            uploaded=tuple(self._sender.uploaded),
             warnings=tuple(dict.fromkeys(warnings)),
             job_id=sent.intent.job_id if sent.intent else None,
             moves=self._moves,

@@ -30,7 +30,8 @@ class Report:
             sent.
         checkpoint: None if the data source was not refreshed.
         warnings: what a person should know although nothing is wrong.
-        sent: bytes of all files that were sent.
+        uploaded: bytes of each file that was sent. The first publish with declared metadata sends
+            two: only the file that the server makes of the first one can take them.
         job_id: the id of the server's job that carried it out, if there was one.
         seconds: by phase; "total" once the refresh has ended.
         before: rows by table that were published before; empty if they are not known.
@@ -49,7 +50,7 @@ class Report:
     reconciliation: Reconciliation | None = None
     checkpoint: Checkpoint | None = None
     remote: RemoteDatasource | None = None
-    sent: int = 0
+    uploaded: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     job_id: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -61,6 +62,11 @@ class Report:
     wanted: Values = field(default_factory=dict)
     merged: Merge | None = None
     summary: str = ""
+
+    @property
+    def sent(self) -> int:
+        """Bytes of all files that were sent."""
+        return sum(self.uploaded)
 
     @property
     def decision(self) -> str:
@@ -109,6 +115,8 @@ def _work(report: Report, declaration: Declaration) -> str:
     # As everywhere, the rows of a data source are those of its fact table.
     rows = rows.get(declaration.published_name(declaration.fact_table), 0)
     size = megabytes(report.extract.size) if report.extract else ""
+    if isinstance(report.plan, Publish) and (files := report.uploaded[1:]):
+        size += f" ({megabytes(report.sent)} sent, in {len(files) + 1} files)"
     moved = "".join(f"{phrase}, " for phrase in report.moves.values())
     match report.plan:
         case NoChange():

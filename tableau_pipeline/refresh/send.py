@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -105,7 +105,7 @@ class Sender:
         effects: looks at the data source where the server does not tell of jobs.
         seconds: by phase, of this refresh.
         sent: the number of requests that were sent.
-        uploaded: the bytes that the present attempt has uploaded.
+        uploaded: the bytes of each file that the present attempt has uploaded.
     """
 
     claim: HeldClaim
@@ -115,7 +115,7 @@ class Sender:
     effects: Effects
     seconds: dict[str, float]
     sent: int = 0
-    uploaded: int = 0
+    uploaded: list[int] = field(default_factory=list)
 
     @property
     def server(self) -> TableauSite:
@@ -190,7 +190,7 @@ class Sender:
         try:
             with phase(self.seconds, "upload"):
                 upload = self.server.upload(file)
-                self.uploaded += file.stat().st_size
+                self.uploaded.append(file.stat().st_size)
                 return upload
         except FileNotFoundError:
             # A refresh removes the files of earlier ones, so a missing file means that a later one

@@ -116,6 +116,14 @@ def test_a_plan_tells_what_follows(new_pipeline: NewPipeline):
     assert (told.inserted, told.deleted, told.size) == (done.inserted, done.deleted, report.sent)
 
 
+def test_a_plan_counts_rows_as_its_refresh_does(star: Pipeline):
+    """Prevents: two counts of one data source, one with its dimensions and one without."""
+    told, report = foresee(star.refresh(), star.eyes), star.run()
+    assert told.kind == "publish"
+    assert told.rows == report.checkpoint.rows["flights"]
+    assert f", {told.rows:,} rows, " in report.summary
+
+
 def test_what_people_say_stays(new_pipeline: NewPipeline):
     """Prevents: people's words, tags, rules or certification are lost, or hide what changed."""
     pipeline = new_pipeline(**SAID)

@@ -53,6 +53,7 @@ def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipelin
     report = pipeline.run()
     assert report.decision == "publish (create)"
     assert report.sent > report.extract.size
+    assert "MB sent, in 2 files)" in report.summary
     assert_at_rest(pipeline, delay="Delay", carrier="Airline")
     captions(pipeline, delay="Departure delay")
     told = "full publish: metadata: caption of delay, caption of carrier removed"

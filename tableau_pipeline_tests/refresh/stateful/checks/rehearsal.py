@@ -60,7 +60,7 @@ class Rehearsal:
         require(self.told == done, f"a dry run told {self.told}, but the run did {done}")
         # What it decided later, nobody could foresee.
         if self.foreseen and isinstance(outcome, Report) and len(actor.decided) == 1:
-            self._check_rows(self.foreseen, outcome)
+            self._check_rows(self.foreseen, outcome, fact=actor.declaration.fact_table)
             self._check_metadata(history, self.foreseen, outcome.plan)
 
     def _check_metadata(self, history: Any, told: Foreseen, plan: Any) -> None:
@@ -82,7 +82,7 @@ class Rehearsal:
         said = {text.partition(" becomes ")[0] for text in said} - _UNTOLD
         require(said == changed, f"`plan` told that {said} change, but {changed} have")
 
-    def _check_rows(self, told: Foreseen, report: Report) -> None:
+    def _check_rows(self, told: Foreseen, report: Report, *, fact: str) -> None:
         """Whether each table got the rows that it was to get, and as many bytes were sent."""
         assert self.report is not None
         assert report.checkpoint is not None
@@ -92,7 +92,7 @@ class Rehearsal:
         sums = [sum(getattr(e, what) for e in tables.values()) for what in ("inserted", "deleted")]
         # The file of a full publish is not built to measure it.
         size = told.size if told.kind == "publish" else report.sent
-        done = [tables, rows, sum(rows.values()), *sums, size]
+        done = [tables, rows, rows[fact], *sums, size]
         require(said == done, f"`plan` told {said}, but the run did {done}")
 
 
