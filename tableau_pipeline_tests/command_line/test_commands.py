@@ -130,6 +130,30 @@ def test_a_wrong_variable(
     assert part in line
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan",
+        "diff arrivals",
+        "refresh arrivals",
+        "adopt --project a",
+        "assess",
+        "remove --project-root a --yes",
+    ],
+)
+def test_a_wrong_variable_of_any_command(
+    morning: World, monkeypatch: pytest.MonkeyPatch, command: str
+):
+    """Prevents: tracebacks of all commands but one; a slip that looks like success."""
+    monkeypatch.setenv("TABLEAU_JOB_TIMEOUT", "2h")
+    morning.forget()
+    told = morning.run(*command.split())
+    morning.forget()
+    assert (told.code != 0, told.text) == (True, "")
+    (line,) = told.errors.splitlines()
+    assert "TABLEAU_JOB_TIMEOUT is '2h'" in line
+
+
 @pytest.mark.parametrize(("days", "sign"), [(60, "ok"), (3, "!")])
 def test_the_end_of_a_token(
     morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, sign: str
