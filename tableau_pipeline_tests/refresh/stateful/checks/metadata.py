@@ -14,13 +14,12 @@ from tableau_pipeline.metadata.merge import shown as words
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Sending
+from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
 from tableau_pipeline_tests.refresh.stateful.checks.oracle import Contents
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Shown, shown_in
 from tableau_sandbox.simulation import Datasource, Job
-
-_NUMBERS = ("int", "bigint", "double", "decimal(10,2)", "decimal(22,4)")
 
 
 def wanted(declaration: Declaration, contents: Contents) -> Shown:
@@ -29,7 +28,7 @@ def wanted(declaration: Declaration, contents: Contents) -> Shown:
     for table in declaration.tables:
         types = contents[table.model].schema
         for each in table.fields:
-            usual = "measure" if types[each.name] in _NUMBERS else "dimension"
+            usual = "measure" if types[each.name] in oracle.NUMBERS else "dimension"
             parts = {
                 "caption": each.caption,
                 "description": each.description,

@@ -9,6 +9,7 @@ from tableau_pipeline.core.declaration import Append, Declaration, Diff, Guard, 
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, rows
 
+NUMBERS = ("int", "bigint", "double", "decimal(10,2)", "decimal(22,4)")
 # What each model holds, by its name.
 Contents = Mapping[str, Content]
 

@@ -47,6 +47,7 @@ class _Case:
             ),
             "cannot be published alone: the rows": lambda: self._actor.options.metadata_only,
             r'"t1\.(\w+)" is neither a column nor': lambda e: e not in self._content("t1").schema,
+            r"The format of (?:(\w+)\.)?(\w+): '\S+' is a number format": self._no_number,
             r"A data source .* exists .* did not publish": lambda: self._may_be_anothers,
             r"is published by another deployment": lambda: any(
                 f"{INSTANCE_TAG_PREFIX}{other}" in self._tags
@@ -112,6 +113,11 @@ class _Case:
             oracle.schema_refused(self._declared.on_schema_change, new, old)
             for old in self._history.ledger.schemas
         )
+
+    def _no_number(self, name: str | None, column: str) -> bool:
+        """A model whose table has no name of its own in the file is the only one."""
+        content = self._content(name or self._declared.fact_table)
+        return content.schema[column] not in oracle.NUMBERS
 
     def _taken(self) -> bool:
         """Another data source has the name, perhaps one of the other deployment."""

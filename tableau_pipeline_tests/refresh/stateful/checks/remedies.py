@@ -62,6 +62,23 @@ def _drop_calculations(history: Any, *_: str) -> None:
     history.declaration = replace(history.declaration, calculations=())
 
 
+def _drop_format(history: Any, name: str | None, column: str) -> None:
+    declared = history.declaration
+    tables = tuple(
+        replace(
+            table,
+            fields=tuple(
+                replace(field, format="") if field.name == column else field
+                for field in table.fields
+            ),
+        )
+        if name in (None, table.name)
+        else table
+        for table in declared.tables
+    )
+    history.declaration = replace(declared, tables=tables)
+
+
 def _keep_work(history: Any) -> None:
     history.declaration = replace(history.declaration, metadata=MetadataPolicy("keep"))
 
@@ -107,6 +124,7 @@ _REMEDIES: Mapping[str, Callable[..., None]] = {
     r"is to be (?:renamed|moved) .* rename or delete that one": _delete_namesake,
     r"failed: 409015 .* Rename or delete the data source that is in the way": _delete_namesake,
     r"set on_conflict to keep": _keep_work,
+    r"The format of (?:(\w+)\.)?(\w+): .* Correct or remove it": _drop_format,
     r'"t1\.\w+" is neither a column nor': _drop_calculations,
     r"Relationship .*: table \"\w+\" has no column": _relate_what_is_there,
     r"is NULL in \d|is not unique|its partition|cannot be read: [^:]+\.(?:parquet|json)\b": (
