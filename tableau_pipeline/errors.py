@@ -1,19 +1,6 @@
 """Errors that a person can resolve: each names the thing and the remedy."""
 
-from collections.abc import Mapping
-from enum import StrEnum
-from types import MappingProxyType
-
-
-class Check(StrEnum):
-    """The checks before anything is sent."""
-
-    GUARD = "guard"
-    KEYS = "keys"
-    SCHEMA = "schema"
-
-
-_NOTHING: Mapping[Check, str] = MappingProxyType({})
+from tableau_pipeline.outcome import Refusal, in_words
 
 
 class RefreshError(Exception):
@@ -46,14 +33,14 @@ class RefusedError(RefreshError):
     """The refresh would be wrong or unsafe; it needs a decision, not a retry.
 
     Attributes:
-        failed: what each failed check found; empty if the reason is another one.
+        refusals: the reasons, one or several.
     """
 
     decision = "refuse"
 
-    def __init__(self, message: str, failed: Mapping[Check, str] = _NOTHING) -> None:
-        super().__init__(message)
-        self.failed = failed
+    def __init__(self, *reasons: Refusal | str) -> None:
+        self.refusals = tuple(Refusal(e) if isinstance(e, str) else e for e in reasons)
+        super().__init__(in_words(self.refusals))
 
 
 class CredentialsError(RefusedError):
@@ -69,8 +56,8 @@ class NoUpdatesError(RefusedError):
         lacks_right: this user may not.
     """
 
-    def __init__(self, message: str, *, lacks_right: bool) -> None:
-        super().__init__(message)
+    def __init__(self, reason: Refusal | str, *, lacks_right: bool) -> None:
+        super().__init__(reason)
         self.lacks_right = lacks_right
 
 

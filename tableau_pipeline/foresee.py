@@ -1,7 +1,7 @@
 """What the next refresh of a data source would do: it decides itself, and does nothing."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from tableau_pipeline.metadata.merge import (
     is_about,
     merge,
 )
+from tableau_pipeline.outcome import Code, Refusal, accepts_of
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import recorded
 from tableau_pipeline.refresh.plan import (
@@ -58,6 +59,7 @@ class Foreseen:
             not known.
         limit: bytes that a payload may have; None if no update is planned.
         notes: all that a reader should know beside.
+        refusals: why it would be refused; empty if it would not be.
     """
 
     key: str
@@ -72,6 +74,12 @@ class Foreseen:
     size: int | None = None
     limit: int | None = None
     notes: tuple[Note, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def accepts(self) -> Sequence[str]:
+        """What a run may accept to go on all the same."""
+        return accepts_of(each.as_json() for each in self.refusals)
 
 
 def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
@@ -92,8 +100,9 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
             if site is None and lacking:
                 reason = f"there is no snapshot of {', '.join(lacking)} here"
                 nothing = replace(nothing, kind="unknown", decision="unknown")
-                return replace(nothing, reason=reason, notes=waits)
-        return replace(nothing, reason=str(error), notes=waits)
+                lacks = (Refusal(reason, Code.NO_SNAPSHOT),)
+                return replace(nothing, reason=reason, notes=waits, refusals=lacks)
+        return replace(nothing, reason=str(error), notes=waits, refusals=error.refusals)
     except Exception as error:
         setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
         return replace(nothing, kind="failed", decision="fail", reason=told(error), notes=waits)
@@ -202,6 +211,7 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
         tables=len(declaration.tables),
         size=size,
         notes=tuple(_notes(report)),
+        refusals=report.plan.refusals if isinstance(report.plan, Refuse) else (),
     )
 
 

@@ -18,6 +18,7 @@ from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.foresee import Foreseen, Note, foresee
+from tableau_pipeline.outcome import Code
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
 _OTHERS = ("refused", "failed", "unknown", "unchanged")
@@ -100,7 +101,8 @@ def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Lo
             setup = project.setup(each, resources, newest)
             try:
                 found = foresee(replace(setup, server=lambda: nullcontext(site)), site)
-                looked = misspelled(project.definitions, each) if "snapshot" in found.reason else ()
+                lacks = any(refusal.code is Code.NO_SNAPSHOT for refusal in found.refusals)
+                looked = misspelled(project.definitions, each) if lacks else ()
                 guesses = (Note("model", text) for text in looked)
                 # People know it by the key without its environment.
                 return replace(found, key=each.key, notes=(*found.notes, *guesses))
@@ -116,8 +118,8 @@ def _branches(each: Foreseen) -> list[str]:
     reasons = [text for text in each.reason.split("\n") if text and each.kind != "unchanged"]
     branches = [f"because: {text}" for text in reasons]
     branches += [f"{note.about}: {note.text}" for note in each.notes]
-    if each.kind == "refused" and "--accept" in (do := remedy(each.key, each.reason)):
-        branches.append(f"fix: {do}")
+    if each.accepts:
+        branches.append(f"fix: {remedy(each.key, each.accepts)}")
     return branches
 
 

@@ -1,5 +1,6 @@
 """The command `refresh`: a run of one data source, here or in a deployment."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.published_datasource import asset_keys, step_name
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.outcome import Accept, accepts_of
+from tableau_pipeline.resources.services import REFUSALS
 
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
 _ENDED = ("SUCCESS", "FAILURE", "CANCELED")
@@ -32,7 +34,8 @@ _EVENTS = (
     "query($id: ID!, $after: String) {runOrError(runId: $id) {...on Run {status "
     "eventConnection(afterCursor: $after, limit: 1000) {cursor events {__typename "
     "...on LogMessageEvent {level message} ...on ExecutionStepFailureEvent "
-    "{stepKey error {message} failureMetadata {description}} "
+    "{stepKey error {message} failureMetadata {description "
+    "metadataEntries {label ...on JsonMetadataEntry {jsonString}}}} "
     "...on MaterializationEvent {assetKey {path} metadataEntries "
     "{label ...on TextMetadataEntry {text}}} "
     "...on ObservationEvent {assetKey {path} metadataEntries "
@@ -76,8 +79,8 @@ def refresh(
         done = _deployed(work, webserver, output) if webserver else _executed(work, output)
         data = {"key": key, **done}
     told = str(data.get("summary") or data.get("reason") or "")
-    do = remedy(key, told)
-    fix = Text(f"    -> {do}") if not data["success"] and "--accept" in do else None
+    accepts = data["accepts"]
+    fix = Text(f"    -> {remedy(key, accepts)}") if accepts else None
     output.result(data, signed("=" if data["success"] else "x", told), fix)
     return 0 if data["success"] else 1
 
@@ -129,14 +132,15 @@ def _executed(work: _Work, output: Output) -> dict[str, Any]:
             raise_on_error=False,
             run_config={**work.config, "loggers": {"command_line": {"config": {}}}},
         )
-    told = {} if done.success else {"reason": failure_of(project.instance, done.run_id, work.key)}
+    failure = failure_of(project.instance, done.run_id, work.key)
+    told = {"reason": failure.text} if failure.text else {}
     for record in project.instance.get_records_for_run(done.run_id).records:
         event = record.event_log_entry
         found = event.asset_materialization or event.asset_observation
         if found and found.asset_key == dg.AssetKey.from_user_string(work.key):
             said = {name: str(value.value) for name, value in found.metadata.items()}
             told |= {name: said[name] for name in _TOLD if name in said}
-    return {"run_id": done.run_id, "success": done.success, **told}
+    return {"run_id": done.run_id, "success": done.success, "accepts": failure.accepts, **told}
 
 
 def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
@@ -157,7 +161,7 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
         raise RefreshError(f"{url} did not start the run: {launched.get('message')}")
     run_id = launched["run"]["runId"]
     output.progress(f"Run {run_id}: {url.rstrip('/')}/runs/{run_id}")
-    status, reason, cursor, told = "", "", None, dict[str, str]()
+    status, reason, accepts, cursor, told = "", "", list[str](), None, dict[str, str]()
     while status not in _ENDED:
         time.sleep(_POLL_SECONDS if status else 0)
         run = _asked(url, _EVENTS, id=run_id, after=cursor)["runOrError"]
@@ -168,14 +172,22 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
             if event["__typename"] == "ExecutionStepFailureEvent":
                 said = event["failureMetadata"] or {}
                 reason = said.get("description") or event["error"]["message"]
+                accepts = _accepts(said.get("metadataEntries") or [])
             elif event["__typename"] == "LogMessageEvent" and event["level"] != "DEBUG":
                 output.progress(event["message"])
             elif (event.get("assetKey") or {}).get("path") == work.key.split("/"):
                 found = {each["label"]: each.get("text") for each in event["metadataEntries"]}
                 told |= {name: found[name] for name in _TOLD if found.get(name)}
     if status == "SUCCESS":
-        return {"run_id": run_id, "success": True, **told}
-    return {"run_id": run_id, "success": False, "reason": reason or f"the run ended as {status}"}
+        return {"run_id": run_id, "success": True, "accepts": [], **told}
+    reason = reason or f"the run ended as {status}"
+    return {"run_id": run_id, "success": False, "accepts": accepts, "reason": reason}
+
+
+def _accepts(metadata: Sequence[Mapping[str, str]]) -> list[str]:
+    """What the failure of a step asks to be accepted."""
+    found = [each["jsonString"] for each in metadata if each.get("label") == REFUSALS]
+    return [accept for text in found for accept in accepts_of(json.loads(text))]
 
 
 def _asked(url: str, query: str, **variables: Any) -> dict[str, Any]:

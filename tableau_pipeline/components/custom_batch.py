@@ -8,13 +8,15 @@ import dagster as dg
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, tags_of
-from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, root_of, tags_of
+from tableau_pipeline.core.drift import RemoteDatasource, other_instance
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.outcome import Code, Refusal
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.effects import Effects
+from tableau_pipeline.refresh.plan import of_another_environment
 from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.updates import record_of
@@ -82,10 +84,14 @@ def _remote(
         why = f'"{record.name}" no longer exists on the server' if record else ""
         why = why or "no record shows what is published"
         raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
+    tag = other_instance(remote, ours)
+    if tag and root_of(tag) != root_of(min(ours)):
+        raise RefusedError(of_another_environment(remote, tag))
     if others := sorted(each for each in remote.tags - ours if each.startswith(_PREFIXES)):
-        raise RefusedError(
+        text = (
             f'{datasource}: "{remote.name}" is now published by somebody else (tag "{others[0]}"). '
             "Nothing was sent. To take it back, refresh it with accept: [takeover], then send the "
             "batch."
         )
+        raise RefusedError(Refusal(text, Code.OTHER_DEPLOYMENT))
     return remote

@@ -211,12 +211,11 @@ def _column_problems(
         try:
             checked_models(declared, newest)
         except RefusedError as error:
-            names = [table.name for table in declared.tables]
-            for line in str(error).splitlines():
-                named = [name for name in names if f'Table "{name}": ' in line]
+            for refusal in error.refusals:
+                named = [refusal.table] if refusal.table else []
                 yield (
-                    f"{each.at('tables', *named)}: {line.removesuffix('.')}. That was when the "
-                    "model last ran: if it has changed since, run it before the refresh"
+                    f"{each.at('tables', *named)}: {refusal.text.removesuffix('.')}. That was when "
+                    "the model last ran: if it has changed since, run it before the refresh"
                 )
 
 

@@ -144,7 +144,7 @@ def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:
     ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
     for run in instance.get_runs(dg.RunsFilter(job_name=AUDIT, statuses=ended), limit=1):
         if run.status is dg.DagsterRunStatus.FAILURE:
-            text = failure_of(instance, run.run_id, f"{AUDIT}_datasources")
+            text = failure_of(instance, run.run_id, f"{AUDIT}_datasources").text
             yield Incident(_JOB, "drifted", run.run_id, f"The audit: {text}", run.run_id)
         else:
             yield Incident(_JOB)

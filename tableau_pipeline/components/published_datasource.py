@@ -41,7 +41,8 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (

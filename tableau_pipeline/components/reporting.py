@@ -20,11 +20,12 @@ from dagster._core.storage.asset_check_execution_record import (
 from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.errors import Check, RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.metadata.merge import rows as field_rows
+from tableau_pipeline.outcome import Check, Refusal, by_check
 from tableau_pipeline.refresh.plan import Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.report import Report, comparison
 
@@ -69,7 +70,7 @@ def check_results(
     if isinstance(report.plan, Refuse):
         # A dry run reports a refusal but does not fail.
         severity = dg.AssetCheckSeverity.WARN
-        yield from _refused(instance, declaration, report.plan.failed, severity)
+        yield from _refused(instance, declaration, report.plan.refusals, severity)
         return
     for check in Check:
         problem = _ONLY_BUILT if report.plan is None and check is not Check.KEYS else None
@@ -89,7 +90,7 @@ def failed_checks(
     """Yield the failed checks that stopped a refresh."""
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, RefusedError):
-        yield from _refused(instance, declaration, error.failed, severity)
+        yield from _refused(instance, declaration, error.refusals, severity)
     if isinstance(error, ReconciliationError):
         rows = _metadata("rows found", error.found.rows)
         yield _result(declaration, RECONCILIATION, str(error), severity=severity, metadata=rows)
@@ -98,14 +99,16 @@ def failed_checks(
 def _refused(
     instance: dg.DagsterInstance,
     declaration: Declaration,
-    failed: Mapping[Check, str],
+    refusals: Sequence[Refusal],
     severity: dg.AssetCheckSeverity,
 ) -> Iterator[dg.AssetCheckResult]:
     """Yield the failed checks of a refusal, and all others as they were.
 
     It leaves what is published as it was, and for Dagster, a check without a result has failed.
     """
-    found: Mapping[str, str] = {check.value: problem for check, problem in failed.items()}
+    found: Mapping[str, str] = {
+        check.value: problem for check, problem in by_check(refusals).items()
+    }
     evaluated = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
     for spec in check_specs(declaration):
         if problem := found.get(spec.name):
@@ -339,6 +342,8 @@ class Ended:
         deleted: rows of all tables that an update has deleted; `inserted` likewise.
         bytes_saved: those that were not sent, compared with a full publish.
         seconds: by phase.
+        accepts: what a run may accept instead of refusing it.
+        models_first: it did not begin, as a step before it failed.
     """
 
     at: datetime
@@ -352,6 +357,8 @@ class Ended:
     bytes_saved: int | None = None
     compared: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
+    accepts: Sequence[str] = ()
+    models_first: bool = False
 
     @property
     def is_full(self) -> bool:

@@ -1,6 +1,5 @@
 """How the data sources of a location are, as Dagster has recorded it: in few reads for all."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,11 +15,12 @@ from tableau_pipeline.components.rejected import rejected_since
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
+from tableau_pipeline.outcome import Accept, accepts_of
 from tableau_pipeline.refresh.plan import rejection
+from tableau_pipeline.resources.services import REFUSALS
 
 _STOPPED = ("refuse", "failed")
 _LISTED = 20
-_BEFORE = "failed before it: "
 
 
 class State(StrEnum):
@@ -44,6 +44,8 @@ class Standing:
         last: the last refresh that ended well.
         checkpoint: None if the last one is not certain: a request for it is open.
         why: what is wrong; "" if nothing is.
+        accepts: what a refresh may accept to go on all the same.
+        models_first: its refresh did not begin, as a step before it failed.
         run_id: the run that was stopped, or that refreshes it now.
         of_files: files became this data source; nothing declares it.
     """
@@ -54,6 +56,8 @@ class Standing:
     checkpoint: Checkpoint | None
     state: State = State.FRESH
     why: str = ""
+    accepts: Sequence[str] = ()
+    models_first: bool = False
     run_id: str | None = None
     of_files: bool = False
 
@@ -66,10 +70,11 @@ class Standing:
     def remedy(self) -> str:
         """The command that helps; "" if nothing is wrong."""
         if self.of_files and self.needs_attention:
-            accept = ", ".join(_accepted(self.why))
+            accept = ", ".join(self.accepts)
             return "publish the file again" + f", with accept: [{accept}]" * bool(accept)
         look = f"tableau-pipeline diff {self.key}, then " * (self.state is State.DRIFTED)
-        return look + remedy(self.key, self.why) if self.needs_attention else ""
+        do = remedy(self.key, self.accepts, models=self.models_first)
+        return look + do if self.needs_attention else ""
 
 
 def standings(
@@ -131,7 +136,8 @@ def with_rejected(
         found = [each for each in models.get(now.key, ()) if written.get(each, 0.0) > since]
         if found and now.state in (State.FRESH, State.LATE, State.NEVER):
             why = "; ".join(rejection(each, rejected[each]) for each in found)
-            now = replace(now, state=State.REFUSED, why=f"its next refresh is refused: {why}")
+            why = f"its next refresh is refused: {why}"
+            now = replace(now, state=State.REFUSED, why=why, accepts=(Accept.CHECKS,))
         judged.append(now)
     return judged
 
@@ -246,26 +252,44 @@ def _latest(
         stops = [e for e in found if now.last is None or e.create_timestamp > now.last.at]
     for stop in (_stopped(instance, now.key, each) for each in stops):
         state = State.REFUSED if stop.decision == "refuse" else State.FAILED
-        return replace(now, state=state, why=stop.reason, run_id=stop.run_id)
+        why = {"why": stop.reason, "accepts": stop.accepts, "models_first": stop.models_first}
+        return replace(now, state=state, run_id=stop.run_id, **why)
     return now
 
 
 def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended:
     run_id, when = run.dagster_run.run_id, run.end_time or run.start_time
+    failure = failure_of(instance, run_id, key)
     return Ended(
         at=datetime.fromtimestamp(when, UTC) if when else run.create_timestamp,
         run_id=run_id,
         decision=run.dagster_run.tags.get(run_tag(key)) or "failed",
-        reason=failure_of(instance, run_id, key)
-        or f"its run ended as {run.dagster_run.status.value}, without a result",
+        reason=failure.text or f"its run ended as {run.dagster_run.status.value}, without a result",
+        accepts=failure.accepts,
+        models_first=failure.is_before,
     )
 
 
 _INTERRUPTED = dg_errors.DagsterExecutionInterruptedError.__name__
 
 
-def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
-    """Return why the step of a data source failed, or the first one before it; "" if none did."""
+@dataclass(frozen=True, slots=True)
+class StepFailure:
+    """Why the step of a data source failed, or the first one before it.
+
+    Attributes:
+        text: "" if none did.
+        accepts: what a run may accept to go on all the same.
+        is_before: it was a step before that of the data source.
+    """
+
+    text: str = ""
+    accepts: Sequence[str] = ()
+    is_before: bool = False
+
+
+def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> StepFailure:
+    """Return why a run has not refreshed a data source."""
     step = STEP if key.startswith(FILES) else step_name(key)
     log = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [each.event_log_entry.dagster_event for each in log.records]
@@ -276,20 +300,15 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> str:
         if data.error and data.error.cls_name == _INTERRUPTED:
             said = "It was interrupted, by Ctrl-C or by the end of its host. Run it again"
         text = said or (error.message.strip() if error else "") or "no reason was recorded"
-        # The web UI shows where to type it, which is not here.
-        lines = [each for each in text.splitlines() if "goes into the launchpad" not in each]
-        where = "" if name == step else f"the step {name} {_BEFORE}"
-        return where + "\n".join(lines)
-    return ""
+        if name != step:
+            return StepFailure(f"the step {name} failed before it: {text}", is_before=True)
+        metadata = data.user_failure_data.metadata if data.user_failure_data else {}
+        refusals = metadata.get(REFUSALS)
+        return StepFailure(text, accepts_of(refusals.value if refusals else ()))
+    return StepFailure()
 
 
-def remedy(key: str, reason: str = "") -> str:
+def remedy(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> str:
     """The command that lets a refused or failed refresh through, or tries it again."""
-    models = " --models" if _BEFORE in reason else ""
-    accept = "".join(f" --accept {each}" for each in _accepted(reason))
-    return f"tableau-pipeline refresh {key}{models}{accept}"
-
-
-def _accepted(reason: str) -> list[str]:
-    """What a refusal asks to be accepted."""
-    return list(dict.fromkeys(re.findall(r"accept: \[(\w+)\]", reason)))
+    options = [*["--models"][: int(models)], *(f"--accept {each}" for each in accepts)]
+    return " ".join(["tableau-pipeline refresh", key, *options])

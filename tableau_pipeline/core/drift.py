@@ -65,6 +65,23 @@ class RemoteDatasource:
         return self.luid, self.name, self.project_id, self.stamp
 
 
+def other_instance(remote: RemoteDatasource, tags: frozenset[str]) -> str | None:
+    """Return the tag of another deployment that publishes a data source; None if none does.
+
+    Args:
+        tags: ours, see `core.declaration.tags_of`.
+    """
+    others = {tag for tag in remote.tags if tag.startswith(INSTANCE_TAG_PREFIX)} - tags
+    return min(others, default=None)
+
+
+def other_key(remote: RemoteDatasource, tags: frozenset[str]) -> str | None:
+    """Return another key of this deployment that publishes it; None if none does."""
+    if other_instance(remote, tags) or not tags & remote.tags:
+        return None
+    return min(remote.keys - _after(TAG_PREFIX, tags), default=None)
+
+
 def _after(prefix: str, tags: Iterable[str]) -> frozenset[str]:
     return frozenset(tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix))
 

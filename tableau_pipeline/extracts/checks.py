@@ -17,7 +17,7 @@ from tableau_pipeline.core.declaration import (
     megabytes,
 )
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
-from tableau_pipeline.errors import Check, RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange
 from tableau_pipeline.extracts.desired import Models, table_source
 from tableau_pipeline.hyper.build import Relationship, key_problem, null_problem
@@ -34,6 +34,7 @@ from tableau_pipeline.hyper.types import (
     is_moment,
 )
 from tableau_pipeline.keys import not_for_tableau
+from tableau_pipeline.outcome import Check, Code, Refusal
 
 # Spark accepts several names for some types, but reports only one.
 _ALIASES = {
@@ -90,30 +91,36 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     tables = {table.name: table for table in declaration.tables if table.model in models}
     readers = {table.model: f'Table "{table.name}"' for table in reversed(declaration.tables)}
     known = {name: _types(models[table.model]) for name, table in tables.items()}
-    problems = [
-        f'{readers.get(model, "Feed of changes")}: model "{model}" has no snapshot. Materialize '
-        "that asset first; if it exists under another name, correct `model:` (its asset key, such "
-        'as "dbt/orders")'
+    # Where no model exists yet, there is no schema that could have failed its check.
+    check = Check.SCHEMA if known else None
+    refusals = [
+        Refusal(
+            f'{readers.get(model, "Feed of changes")}: model "{model}" has no snapshot. '
+            "Materialize that asset first; if it exists under another name, correct `model:` (its "
+            'asset key, such as "dbt/orders")',
+            Code.NO_SNAPSHOT,
+            check=check,
+        )
         for model in declaration.models
         if model not in models
     ]
-    problems += filter(None, (snapshot.column_problem() for snapshot in models.values()))
+    problems: list[tuple[str | None, str]] = [
+        (None, problem) for each in models.values() if (problem := each.column_problem())
+    ]
     for edge in declaration.relationships:
-        problems += _relationship_problems(edge, known)
+        problems += ((None, each) for each in _relationship_problems(edge, known))
     for table in tables.values():
         columns = models[table.model].columns
-        problems += _type_problems(declaration, table.name, columns)
-        problems += contract_problems(table, columns, declaration.types)
+        problems += ((table.name, e) for e in _type_problems(declaration, table.name, columns))
+        problems += ((table.name, e) for e in contract_problems(table, columns, declaration.types))
     # Policies can be checked only against models that exist.
-    if not problems:
+    if not problems and not refusals:
         for table in tables.values():
-            problems += (
-                f'Table "{table.name}": {each}' for each in _policy_problems(table, models)
-            )
-    if problems:
-        text = "\n".join(problems)
-        # Where no model exists yet, there is no schema that could have failed its check.
-        raise RefusedError(text, {Check.SCHEMA: text} if known else {})
+            told = (f'Table "{table.name}": {each}' for each in _policy_problems(table, models))
+            problems += ((table.name, each) for each in told)
+    refusals += (Refusal(e, Code.MODEL, check=check, table=table) for table, e in problems)
+    if refusals:
+        raise RefusedError(*refusals)
     return models
 
 
@@ -351,8 +358,7 @@ def check_rows(
                 hyper, table, tables[table.name], known.get(table.name)
             )
     if problems:
-        found = "\n".join(problems)
-        raise RefusedError(found, {Check.KEYS: found})
+        raise RefusedError(*(Refusal(each, Code.KEYS, check=Check.KEYS) for each in problems))
 
 
 def _policy_key_problems(

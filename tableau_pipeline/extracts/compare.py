@@ -21,6 +21,7 @@ from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, hyper_type
 from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.outcome import Accept, Check, Code, Refusal
 from tableau_pipeline.publishing.rest import unpack
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -124,17 +125,18 @@ def schema_changes(desired: Tables, base: Tables) -> dict[str, bool]:
     return changes
 
 
-def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[str]:
-    """Return a sentence with all differences that the policy does not allow; [] if none."""
+def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[Refusal]:
+    """Return a refusal with all differences that the policy does not allow; [] if none."""
     changes = schema_changes(desired, base)
     refused = [each for each, only_adds in changes.items() if policy == "refuse" or not only_adds]
     if policy == "publish" or not refused:
         return []
-    return [
+    text = (
         f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
         "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
         "the data"
-    ]
+    )
+    return [Refusal(text, Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA)]
 
 
 # The number of bytes of each hash that are summed: such sums stay exact for any number of rows.

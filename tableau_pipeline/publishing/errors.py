@@ -25,6 +25,7 @@ from tableau_pipeline.errors import (
     RefreshError,
     RefusedError,
 )
+from tableau_pipeline.outcome import Accept, Refusal
 from tableau_pipeline.publishing.connections import why_not_connected
 from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
 
@@ -252,7 +253,9 @@ def update_refused(
     said = hide(f"{error.code} {error.summary}: {error.detail}").removesuffix(".")
     if why := _NO_UPDATES.get(error.code):
         message = f"Updating data source {luid} failed: {said}. {why}"
-        return NoUpdatesError(message, lacks_right=error.code.startswith("403"))
+        lacks_right = error.code.startswith("403")
+        accept = None if lacks_right else Accept.OVERWRITE
+        return NoUpdatesError(Refusal(message, accept=accept), lacks_right=lacks_right)
     if error.code in _BUSY:
         return BusyError(
             f"Updating data source {luid} failed: {said}. Nothing was sent: run again when that "

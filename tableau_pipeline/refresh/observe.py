@@ -5,8 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Declaration
-from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.drift import (
+    Change,
+    Job,
+    NoJob,
+    RemoteDatasource,
+    Window,
+    other_instance,
+    other_key,
+)
 from tableau_pipeline.core.journal import Intent, Recovered
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefusedError, UnreadableError
@@ -169,8 +177,8 @@ class Observer:
             remote=remote,
             is_ours=is_ours,
             strays=strays,
-            other_instance=self._other_instance(remote),
-            other_key=self._other_key(remote),
+            other_instance=other_instance(remote, self.tags),
+            other_key=other_key(remote, self.tags),
             metadata=metadata,
             owner=self._owner_before(recovered, remote),
             moved=moved,
@@ -306,20 +314,12 @@ class Observer:
             and remote.owner_id == self.server.user_id
             and remote.created_at >= intent.recorded_at.replace(microsecond=0) - SLACK
             and not remote.keys - {self.declaration.key}
-            and self._other_instance(remote) is None
+            and other_instance(remote, self.tags) is None
         )
 
     def _owner_before(self, recovered: Recovered, remote: RemoteDatasource) -> str | None:
         owners = (each.owner for each in recovered.published if each.luid == remote.luid)
         return next(filter(None, owners), None) if remote.owner_id == self.server.user_id else None
-
-    def _other_instance(self, remote: RemoteDatasource) -> str | None:
-        others = {tag for tag in remote.tags if tag.startswith(INSTANCE_TAG_PREFIX)} - self.tags
-        return min(others, default=None)
-
-    def _other_key(self, remote: RemoteDatasource) -> str | None:
-        is_shared = self.tags & remote.tags and not self._other_instance(remote)
-        return min(remote.keys - {self.declaration.key}, default=None) if is_shared else None
 
     def _moved(
         self, remote: RemoteDatasource, known: Checkpoint | None, project_id: str | None

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fractions import Fraction
 from typing import ClassVar
 
@@ -14,12 +13,12 @@ from tableau_pipeline.core.checkpoint import (
 )
 from tableau_pipeline.core.declaration import Declaration, Guard, megabytes, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases, shown_field
+from tableau_pipeline.outcome import Accept, Check, Code, Refusal, in_words
 from tableau_pipeline.refresh.observe import Base
 
 # How many names of each kind, and how many data sources, a message lists.
@@ -28,17 +27,6 @@ _SAVED = (
     "Run again with accept: [overwrite]: that run saves the data source as a .tdsx file in the "
     'folder "kept" of the data directory before, from which Tableau Desktop can copy that work back'
 )
-
-
-class Accept(StrEnum):
-    """What a run may accept once instead of refusing it."""
-
-    SHRINK = "shrink"
-    SCHEMA = "schema"
-    OVERWRITE = "overwrite"
-    TAKEOVER = "takeover"
-    CHECKS = "checks"
-    METADATA = "metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +104,15 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Do nothing; `reason` states what is wrong and what to decide.
+    """Do nothing, for these reasons."""
 
-    Attributes:
-        failed: what each failed check found.
-    """
-
-    reason: str
-    failed: Mapping[Check, str] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...]
     decision: ClassVar = "refuse"
+
+    @property
+    def reason(self) -> str:
+        """What is wrong and what to decide, a line for each."""
+        return in_words(self.refusals)
 
 
 # Each states its `decision` in a few words, and the `reason`.
@@ -236,42 +224,43 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     """The reasons to do nothing, the most important ones first."""
     declaration, base = facts.declaration, facts.base
     if refused := not_ours(declaration, base, options):
-        return Refuse(refused)
-    checks: list[str] = []
+        return Refuse((refused,))
+    checks: list[Refusal] = []
     if Accept.CHECKS not in options.accept:
         published = base.checkpoint.tables if base.checkpoint else {}
         checks = check_problems(facts.desired, published, facts.rejected)
-    guards: list[str] = []
+    guards: list[Refusal] = []
     if Accept.SHRINK not in options.accept:
         # What another user deleted from the server may come back with fewer rows.
         guards = guard_problems(declaration, facts.desired, base.rows if base.remote else {})
-    schema: list[str] = []
+    schema: list[Refusal] = []
     if base.remote and base.checkpoint and Accept.SCHEMA not in options.accept:
         policy = declaration.on_schema_change
         schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
     problems, metadata = checks + guards + schema, facts.metadata
     if schema and metadata and metadata.lost:
         lost = "; ".join(lost_phrases(metadata))
-        problems.append(f'{lost}. That run saves the data source in the folder "kept" before')
+        text = f'{lost}. That run saves the data source in the folder "kept" before'
+        problems.append(Refusal(text, Code.WORK_WOULD_GO))
     refuses = metadata and not problems and declaration.metadata.on_conflict == "refuse"
     if conflicts := conflict_phrases(metadata) if metadata and refuses else []:
-        problems = [
+        text = (
             f'The metadata of "{declaration.name}" were changed by its declaration, and by a '
             f"person on the server: {'; '.join(conflicts)}. Nothing was changed (metadata: "
             "{on_conflict: refuse}). Declare what is on the server, or nothing of it; or set "
             "on_conflict to keep or replace; or run once with accept: [metadata], to leave what is "
             "on the server"
-        ]
+        )
+        problems = [Refusal(text, Code.METADATA_CONFLICT, Accept.METADATA)]
     # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
         problems = _dropped(facts)
     if not problems:
         return None
-    failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
-    return Refuse("\n".join(problems), {check: found for check, found in failed.items() if found})
+    return Refuse(tuple(problems))
 
 
-def _dropped(facts: Facts) -> list[str]:
+def _dropped(facts: Facts) -> list[Refusal]:
     """The refusal of an overwrite that would drop the work of people; [] if it drops none."""
     base, metadata, remote = facts.base, facts.metadata, facts.base.remote
     if remote is None or not base.is_edited:
@@ -288,10 +277,11 @@ def _dropped(facts: Facts) -> list[str]:
         why = "another user made it"
     elif not base.left:
         why = "no record shows what its metadata was when we left it"
-    return [
+    text = (
         f'"{remote.name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
         f"overwrite drops {work_in(base.metadata)}. {_SAVED}"
-    ]
+    )
+    return [Refusal(text, Code.WORK_WOULD_GO, Accept.OVERWRITE)]
 
 
 def _new_metadata(facts: Facts) -> list[str]:
@@ -415,8 +405,8 @@ def guard_problems(
     declaration: Declaration,
     desired: Mapping[str, TableContent],
     published: Mapping[str, int] | None,
-) -> list[str]:
-    """Return a sentence for each guard that the tables violate.
+) -> list[Refusal]:
+    """Return a refusal for each guard that the tables violate.
 
     Args:
         published: rows by table; a table that is missing here is new. None if they are not
@@ -425,23 +415,27 @@ def guard_problems(
     problems = []
     for table in declaration.tables:
         guard, rows, problem = table.guard, desired[table.name].content.rows, None
+        code = Code.TOO_FEW_ROWS
         before = published.get(table.name, 0) if published else 0
         if rows < guard.min_rows:
             problem = f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,})"
         elif published is None and guard.max_shrink < 1:
+            code = Code.ROWS_NOT_KNOWN
             problem = (
                 f"{rows:,} rows, and how many are published is not known: no record of them is "
                 "left, the file is too large to count them (reconcile: max_mb) or may not be read, "
                 "and the server does not count them. guard.max_shrink cannot be checked"
             )
         elif _lost_too_many(guard, rows, before):
+            code = Code.ROWS_LOST
             problem = (
                 f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
                 f"and guard.max_shrink is {guard.max_shrink:.0%}"
             )
         if problem:
             has = f'Table "{table.name}": model "{table.model}" has {problem}'
-            problems.append(f"{has}. If that is right, run again with accept: [shrink]")
+            text = f"{has}. If that is right, run again with accept: [shrink]"
+            problems.append(Refusal(text, code, Accept.SHRINK, Check.GUARD, table.name))
     return problems
 
 
@@ -449,8 +443,8 @@ def check_problems(
     desired: Mapping[str, TableContent],
     published: Mapping[str, TableContent],
     rejected: Mapping[str, Sequence[str]],
-) -> list[str]:
-    """Return a sentence for each model whose rejected rows would be published.
+) -> list[Refusal]:
+    """Return a refusal for each model whose rejected rows would be published.
 
     Args:
         published: what was sent of each table; rows that were accepted once are among it.
@@ -463,7 +457,8 @@ def check_problems(
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue
-        problems.append(f'Table "{name}": {rejection(table.model, names)}')
+        text = f'Table "{name}": {rejection(table.model, names)}'
+        problems.append(Refusal(text, Code.ROWS_REJECTED, Accept.CHECKS, table=name))
     return problems
 
 
@@ -483,7 +478,7 @@ def _lost_too_many(guard: Guard, now: int, before: int) -> bool:
     return now < before and guard.max_shrink < 1 and share >= Fraction(str(guard.max_shrink))
 
 
-def not_ours(declaration: Declaration, base: Base, options: Options) -> str | None:
+def not_ours(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
     """Why the data source must not be touched; None if it may be."""
     takeover = Accept.TAKEOVER in options.accept
     remote = base.remote
@@ -491,37 +486,38 @@ def not_ours(declaration: Declaration, base: Base, options: Options) -> str | No
         return None
     if len(base.strays) > 1:
         places = ", ".join(_place(each) for each in base.strays[:_SHOWN])
-        return (
+        return Refusal(
             f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
-            "changed. Remove the tag from all but one of them"
+            "changed. Remove the tag from all but one of them",
+            Code.SEVERAL_TAGGED,
         )
     if base.other_instance and root_of(base.other_instance) != root_of(declaration.key):
-        return (
-            f"{_place(remote)} is published by another environment (tag "
-            f'"{base.other_instance}"), and no environment takes over what another one has. '
-            "Nothing was changed. Move it back, rename it, or remove its tags"
-        )
+        return of_another_environment(remote, base.other_instance)
     if base.other_key and not takeover:
         return _of_another_key(declaration, remote, base.other_key)
     if not base.is_ours and not declaration.adopt and not base.other_key:
-        return (
+        return Refusal(
             f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
             "this pipeline did not publish. Nothing was changed: choose another name, or set "
             "adopt: true to take it over, which replaces its data. Calculated fields, captions and "
             "folders stay as far as its columns are among ours; the next refresh lists what would "
-            "go, and asks"
+            "go, and asks",
+            Code.NOT_PUBLISHED_HERE,
         )
     if base.other_instance and not takeover:
         return _of_another_deployment(base, remote, base.other_instance)
     if base.strays and not takeover:
-        return (
+        return Refusal(
             f"{_place(remote)} carries the tag of this data source "
             f'("{declaration.tag}"), under another name or in another project than declared, and '
             "no record of this deployment names it. Nothing was created. Run once with accept: "
             "[takeover] to go on with it where it is; or remove the tag from it, or delete it, to "
-            f'publish a new one as "{declaration.name}" in "{declaration.project_path}"'
+            f'publish a new one as "{declaration.name}" in "{declaration.project_path}"',
+            Code.STRAY,
+            Accept.TAKEOVER,
         )
-    return base.move.taken if base.move else None
+    taken = base.move.taken if base.move else None
+    return Refusal(taken, Code.NAME_TAKEN) if taken else None
 
 
 def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
@@ -551,25 +547,39 @@ def returned_work(base: Base, declared: Declared) -> tuple[str, ...]:
     )
 
 
-def _of_another_key(declaration: Declaration, remote: RemoteDatasource, key: str) -> str:
-    return (
-        f'"{remote.name}" is published under the key "{key}", by this deployment (tag '
-        f'"tableau-pipeline:{key}"). Nothing was changed. If "{key}" is the former `key` of this '
-        f'declaration, run once with accept: [takeover], to go on with it as "{declaration.key}". '
-        "If another declaration has that key, give one of the two another name or project"
+def of_another_environment(remote: RemoteDatasource, tag: str) -> Refusal:
+    """Refuse to touch what another environment publishes, by its tag."""
+    return Refusal(
+        f'{_place(remote)} is published by another environment (tag "{tag}"), and no environment '
+        "takes over what another one has. Nothing was changed. Move it back, rename it, or remove "
+        "its tags",
+        Code.OTHER_ENVIRONMENT,
     )
 
 
-def _of_another_deployment(base: Base, remote: RemoteDatasource, instance: str) -> str:
+def _of_another_key(declaration: Declaration, remote: RemoteDatasource, key: str) -> Refusal:
+    return Refusal(
+        f'"{remote.name}" is published under the key "{key}", by this deployment (tag '
+        f'"tableau-pipeline:{key}"). Nothing was changed. If "{key}" is the former `key` of this '
+        f'declaration, run once with accept: [takeover], to go on with it as "{declaration.key}". '
+        "If another declaration has that key, give one of the two another name or project",
+        Code.OTHER_KEY,
+        Accept.TAKEOVER,
+    )
+
+
+def _of_another_deployment(base: Base, remote: RemoteDatasource, instance: str) -> Refusal:
     stray = base.strays and (
         "It has the key of this declaration, but another name or project: if both are to be "
         "published, give this one a `key` of its own. Otherwise, r"
     )
-    return (
+    return Refusal(
         f"{_place(remote)} is published by another deployment of this pipeline (tag "
         f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it over: '
         "run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a deployment "
-        "whose records were lost"
+        "whose records were lost",
+        Code.OTHER_DEPLOYMENT,
+        Accept.TAKEOVER,
     )
 
 

@@ -16,7 +16,7 @@ from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import History, Recovered, read_history
 from tableau_pipeline.core.site_record import SiteRecord
-from tableau_pipeline.errors import Check, DriftError, NoUpdatesError, RefreshError, RefusedError
+from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import readable
 from tableau_pipeline.extracts.compare import (
@@ -27,6 +27,7 @@ from tableau_pipeline.extracts.compare import (
 from tableau_pipeline.extracts.delta import Delta, counts, remove, total
 from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.merge import Merge, Written, conflict_phrases, is_about
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
@@ -35,7 +36,6 @@ from tableau_pipeline.refresh.deliver import Delivery, tell
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.observe import Base, Observer, recorded
 from tableau_pipeline.refresh.plan import (
-    Accept,
     Changed,
     Facts,
     NoChange,
@@ -401,7 +401,7 @@ class _Phases:
         if isinstance(planned.plan, Refuse):
             # What another run has published since is in no record that this one has read.
             self._sender.claim.check_fence()
-            raise RefusedError(planned.plan.reason, planned.plan.failed)
+            raise RefusedError(*planned.plan.refusals)
         self._moves |= planned.report.moves
         self._warnings += planned.report.warnings
         if planned.merged:
@@ -516,8 +516,7 @@ class _Phases:
             checks = check_problems(desired, {}, self._setup.rejected())
             checks = [] if Accept.CHECKS in accept else checks
             if problems := checks + guards:
-                failed = {Check.GUARD: "\n".join(guards)} if guards else {}
-                raise RefusedError("\n".join(problems), failed)
+                raise RefusedError(*problems)
             extract = builder.file(desired)
         return self._ended(Report(plan=None, extract=extract))
 

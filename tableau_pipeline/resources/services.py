@@ -2,9 +2,8 @@
 
 import logging
 import os
-import re
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tableauhyperapi import Connection, CreateMode
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd, connect, hyper_process
+from tableau_pipeline.outcome import Code, accepts_of
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Credentials,
@@ -205,6 +205,13 @@ _WITHOUT_HOME = (
 )
 
 
+# What another instance of Dagster, or another folder of data, may know better.
+_LACKING = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
+# The metadata of a step that was refused: what to type into the launchpad, or to give to
+# `dg launch --config`, to accept it; and the refusals.
+RUN_CONFIG, REFUSALS = "to accept it, run with", "refusals"
+
+
 class RefusedStepError(dg.Failure, DagsterUserCodeProcessError):
     """The failure of a step that was refused, which Dagster neither retries nor calls a crash.
 
@@ -212,9 +219,9 @@ class RefusedStepError(dg.Failure, DagsterUserCodeProcessError):
     stack of its own frames.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, metadata: Mapping[str, dg.MetadataValue]) -> None:
         Exception.__init__(self, message)
-        self.description, self.metadata, self.allow_retries = message, {}, False
+        self.description, self.metadata, self.allow_retries = message, metadata, False
         shown = SerializableErrorInfo(f"Refused: {message}\n", [], "Refused")
         self.user_code_process_error_infos = [shown]
 
@@ -233,15 +240,14 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
         yield
     except RefreshError as error:
         log.debug("%s", "".join(traceback.format_exception(error)))
-        message = str(error)
-        lacks = "TABLEAU_TAKEOVER" in message or "has no snapshot" in message
-        if lacks and not os.environ.get("DAGSTER_HOME"):
-            message = _WITHOUT_HOME + message
-        if step and (found := re.search(r"accept: \[\w+\]", message)):
-            message += (
-                f"\n{found[0]} goes into the launchpad, or a file for `dg launch --config`, as: "
-                f"ops: {{{step}: {{config: {{{found[0]}}}}}}}"
-            )
-        if isinstance(error, RefusedError):
-            raise RefusedStepError(message) from None
-        raise dg.Failure(message) from None
+        if not isinstance(error, RefusedError):
+            raise dg.Failure(str(error)) from None
+        lacks = any(each.code in _LACKING for each in error.refusals)
+        hint = _WITHOUT_HOME if lacks and not os.environ.get("DAGSTER_HOME") else ""
+        recorded = [each.as_json() for each in error.refusals]
+        metadata: dict[str, dg.MetadataValue] = {}
+        if step and (accepts := accepts_of(recorded)):
+            config = f"ops: {{{step}: {{config: {{accept: [{', '.join(accepts)}]}}}}}}"
+            metadata[RUN_CONFIG] = dg.MetadataValue.text(config)
+        metadata[REFUSALS] = dg.MetadataValue.json(recorded)
+        raise RefusedStepError(f"{hint}{error}", metadata) from None

@@ -30,6 +30,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members, MetadataPolicy
 from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Password,
@@ -37,7 +38,7 @@ from tableau_pipeline.publishing.session import (
     signed_in,
 )
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh as run
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.refresh.setup import Setup

@@ -49,3 +49,17 @@ def test_what_others_have_taken_over(location: Location, sent):
         remote = site.find_by_luid(str(item.id))
     assert remote
     assert remote.instances == {"of-others"}
+
+
+def test_what_another_environment_has(location: Location, sent):
+    """Prevents: advice to take over what no refresh may take over."""
+    location.model()
+    assert location.refresh("shared").success
+    with session(location.sandbox) as site:
+        (item,) = (each for each in site.tsc.datasources.all() if each.name == "shared")
+        ours = {tag for tag in item.tags if tag.startswith(INSTANCE_TAG_PREFIX)}
+        site.untag(str(item.id), ours)
+        site.tag(str(item.id), {f"{THEIRS}@Staging"})
+    told = failure(sent())
+    assert "is published by another environment" in told
+    assert "takeover" not in told

@@ -220,5 +220,7 @@ def test_a_model_that_failed_runs_again():
 
     instance = dg.DagsterInstance.ephemeral()
     run = dg.materialize([sales_rows, sales], instance=instance, raise_on_error=False)
-    told = remedy("sales", failure_of(instance, run.run_id, "sales"))
+    failure = failure_of(instance, run.run_id, "sales")
+    assert failure.is_before
+    told = remedy("sales", failure.accepts, models=failure.is_before)
     assert told == "tableau-pipeline refresh sales --models"

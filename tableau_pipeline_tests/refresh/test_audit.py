@@ -16,7 +16,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.differences import Differences
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights

@@ -18,9 +18,9 @@ from tableau_pipeline.core.declaration import (
     ReplaceAll,
     Retain,
 )
-from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.types import ROW_HASH, Column
+from tableau_pipeline.outcome import Check, by_check
 from tableau_pipeline.refresh.plan import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.partitioned import day, keep_only, materialize
@@ -251,7 +251,7 @@ def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
     differs = ('"flights"', "partition jan differs", "gate (bigint)", "Materialize jan")
     error = refused(pipeline.run, *differs)
     for part in ("partition jan differs", "seat (string) is missing"):
-        assert part in error.failed[Check.SCHEMA]
+        assert part in by_check(error.refusals)[Check.SCHEMA]
     assert (pipeline.sessions, pipeline.extract_files()) == (0, [])
 
 

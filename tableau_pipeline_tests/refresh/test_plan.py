@@ -19,13 +19,14 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.errors import Check, DamagedSnapshotError, RefusedError
+from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.checks import contract_problems, spark_name
 from tableau_pipeline.foresee import foresee_declared
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.types import Column, TypePolicy
 from tableau_pipeline.metadata.fields import FieldMetadata
-from tableau_pipeline.refresh.plan import Accept, Refuse
+from tableau_pipeline.outcome import Accept, Check, by_check
+from tableau_pipeline.refresh.plan import Refuse
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
@@ -101,9 +102,10 @@ def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
     pipeline.model("flights", NARROWER.slice(0, 1))
     plan = pipeline.run(dry_run=True).plan
     assert isinstance(plan, Refuse)
-    assert plan.failed[Check.GUARD].startswith('Table "flights": model "flights" has 1 rows')
-    assert "flights.delay is gone" in plan.failed[Check.SCHEMA]
-    assert plan.reason == "\n".join([plan.failed[Check.GUARD], plan.failed[Check.SCHEMA]])
+    failed = by_check(plan.refusals)
+    assert failed[Check.GUARD].startswith('Table "flights": model "flights" has 1 rows')
+    assert "flights.delay is gone" in failed[Check.SCHEMA]
+    assert plan.reason == "\n".join([failed[Check.GUARD], failed[Check.SCHEMA]])
     for accepted, left in ((Accept.SCHEMA, "has 1 rows"), (Accept.SHRINK, "delay is gone")):
         found = pipeline.decide(accepted)
         assert found.startswith("refuse")
@@ -451,7 +453,7 @@ def test_all_differences_are_told_at_once(pipeline: Pipeline):
     """Prevents: as many runs as mistakes, or a column that nobody promised reaching a dashboard."""
     columns = (Column("flight_id", "int"), Column("carrier", "string"), Column("gate", "string"))
     pipeline.policy(ReplaceAll(), contract=columns)
-    told = refused(pipeline.run).failed[Check.SCHEMA]
+    told = by_check(refused(pipeline.run).refusals)[Check.SCHEMA]
     for part in ("gate (string) is missing", "flight_id is bigint, not int", "is not in it"):
         assert part in told
     assert pipeline.found() == []

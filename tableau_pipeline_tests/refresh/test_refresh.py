@@ -11,7 +11,8 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import Accept, Publish
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import Publish
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.hyper.test_build import hyperd_with
 from tableau_pipeline_tests.refresh.support.crashes import killed_before

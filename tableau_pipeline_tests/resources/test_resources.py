@@ -11,8 +11,9 @@ import pytest
 
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.outcome import Accept, Check, Code, Refusal, accepts_of
 from tableau_pipeline.resources import resources_from_env
-from tableau_pipeline.resources.services import as_failure
+from tableau_pipeline.resources.services import REFUSALS, RUN_CONFIG, as_failure
 from tableau_pipeline_tests.conftest import ROOT
 
 
@@ -58,11 +59,27 @@ def test_the_message_is_that_of_the_error():
 
 def test_where_accept_is_written():
     """Prevents: a remedy of which nobody knows where it goes."""
-    failure = failed(RefusedError(SHRUNK), step="shop__orders")
-    first, second = str(failure.description).splitlines()
-    assert first == SHRUNK
-    assert second.endswith("as: ops: {shop__orders: {config: {accept: [shrink]}}}")
-    assert failed(RefusedError(SHRUNK)).description == SHRUNK
+    refusal = Refusal(SHRUNK, Code.ROWS_LOST, Accept.SHRINK, table="orders")
+    failure = failed(RefusedError(refusal), step="shop__orders")
+    assert failure.description == SHRUNK
+    config = failure.metadata[RUN_CONFIG].value
+    assert config == "ops: {shop__orders: {config: {accept: [shrink]}}}"
+    assert RUN_CONFIG not in failed(RefusedError(refusal)).metadata
+
+
+def test_a_refusal_is_recorded_as_a_value():
+    """Prevents: a release that says a refusal in other words, and no longer knows its remedy."""
+    refusals = (
+        Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders"),
+        Refusal("b", Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA),
+        Refusal("c"),
+    )
+    failure = failed(RefusedError(*refusals), step="shop__orders")
+    assert failure.description == "a\nb\nc"
+    recorded = failure.metadata[REFUSALS].value
+    assert [Refusal(**each) for each in recorded] == [*refusals]
+    assert accepts_of(recorded) == ["shrink", "schema"]
+    assert "accept: [shrink, schema]" in str(failure.metadata[RUN_CONFIG].value)
 
 
 def test_the_traceback_is_for_developers(caplog: pytest.LogCaptureFixture):

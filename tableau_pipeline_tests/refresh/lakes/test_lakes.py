@@ -23,7 +23,8 @@ from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import delta
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.refresh.plan import Accept, NoChange, UpdateTables
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.lakes.support import (
     BY_ID,
     follow,

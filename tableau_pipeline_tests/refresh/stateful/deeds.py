@@ -28,7 +28,8 @@ from tableau_pipeline.metadata.fields import (
     MetadataPolicy,
     Permission,
 )
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks.observer import (

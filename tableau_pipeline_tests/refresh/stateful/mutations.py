@@ -15,12 +15,12 @@ from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, Written, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing import job_list
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.deliver import Delivery, tell
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.observe import Base, Observer
-from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.refresh import Planned, _Phases

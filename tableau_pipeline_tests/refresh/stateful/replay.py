@@ -11,7 +11,8 @@ from unittest import mock
 
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.metadata.fields import MetadataPolicy
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.checks.ending import check_ending
 from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen

@@ -6,7 +6,8 @@ from random import Random
 from typing import Any
 
 from tableau_pipeline.core.declaration import Guard
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.deeds import Deed

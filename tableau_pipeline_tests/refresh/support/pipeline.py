@@ -26,9 +26,10 @@ from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.refresh.setup import Setup

@@ -8,7 +8,8 @@ import pytest
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.refresh.plan import Accept, NoChange, UpdateTables
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 

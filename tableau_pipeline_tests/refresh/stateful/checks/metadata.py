@@ -11,7 +11,7 @@ from zipfile import ZipFile
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.metadata.merge import CERTIFIED, NOTE
 from tableau_pipeline.metadata.merge import shown as words
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Diff, Table
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.actors import LATER_RELEASE, Actor
 from tableau_pipeline_tests.refresh.stateful.checks import observer, oracle
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content

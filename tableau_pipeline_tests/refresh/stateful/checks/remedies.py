@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tableau_pipeline.metadata.fields import MetadataPolicy
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
 from tableau_pipeline_tests.refresh.stateful.scenarios import OPEN, related

@@ -6,7 +6,8 @@ from typing import Any
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import Accept, NoChange, Refuse
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.plan import NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import LATER_RELEASE, Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
@@ -75,8 +76,8 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
             require(not refused or actor.meddled, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome), tags=start.tags)
             require(not untrue, f"refused, but this is not true: {untrue}")
-        case Report(plan=Refuse(reason)):
-            untrue = refusals.untrue(history, actor, reason, tags=start.tags)
+        case Report(plan=Refuse() as plan):
+            untrue = refusals.untrue(history, actor, plan.reason, tags=start.tags)
             require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
         case RefreshError():
             stopped = [each for each in history.store.damaged if each in str(outcome)]

@@ -1,0 +1,89 @@
+"""Why nothing is sent, as values that programs read, beside the words that people read."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Accept(StrEnum):
+    """What a run may accept once instead of refusing it."""
+
+    SHRINK = "shrink"
+    SCHEMA = "schema"
+    OVERWRITE = "overwrite"
+    TAKEOVER = "takeover"
+    CHECKS = "checks"
+    METADATA = "metadata"
+
+
+class Check(StrEnum):
+    """The checks before anything is sent."""
+
+    GUARD = "guard"
+    KEYS = "keys"
+    SCHEMA = "schema"
+
+
+class Code(StrEnum):
+    """What is wrong. OTHER is all that programs need not tell apart."""
+
+    TOO_FEW_ROWS = "too few rows"
+    ROWS_LOST = "rows lost"
+    ROWS_NOT_KNOWN = "published rows not known"
+    ROWS_REJECTED = "rows rejected by a check"
+    KEYS = "keys do not identify rows"
+    MODEL = "model does not fit the declaration"
+    NO_SNAPSHOT = "no snapshot of a model"
+    SCHEMA_CHANGED = "schema changed"
+    METADATA_CONFLICT = "metadata changed by both"
+    WORK_WOULD_GO = "work of people would go"
+    SEVERAL_TAGGED = "several data sources tagged"
+    OTHER_ENVIRONMENT = "published by another environment"
+    OTHER_DEPLOYMENT = "published by another deployment"
+    OTHER_KEY = "published under another key"
+    NOT_PUBLISHED_HERE = "not published by this pipeline"
+    STRAY = "tagged elsewhere"
+    NAME_TAKEN = "name taken"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reason to do nothing until a person decides.
+
+    Attributes:
+        text: what is wrong and what to do, for people; a later release may say it otherwise.
+        accept: what a run may accept to go on all the same; None if that is no way out.
+        check: the check that found it; None if none did.
+        table: the table that it is about; None if it is about no single one.
+    """
+
+    text: str
+    code: Code = Code.OTHER
+    accept: Accept | None = None
+    check: Check | None = None
+    table: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all but what is None, to be recorded."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def in_words(refusals: Iterable[Refusal]) -> str:
+    """Return a line for each."""
+    return "\n".join(each.text for each in refusals)
+
+
+def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
+    """Return what each failed check found."""
+    found: dict[Check, list[str]] = {}
+    for each in refusals:
+        if each.check:
+            found.setdefault(each.check, []).append(each.text)
+    return {check: "\n".join(texts) for check, texts in found.items()}
+
+
+def accepts_of(recorded: Any) -> list[str]:
+    """Return what refusals, as `Refusal.as_json` made them, ask to be accepted; each once."""
+    return list(dict.fromkeys(each["accept"] for each in recorded if "accept" in each))
