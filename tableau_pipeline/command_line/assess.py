@@ -130,7 +130,7 @@ class _Pauses(logging.Logger):
         """Tell of a pause, or that the token is in use."""
         seconds = getattr(record, "seconds", None)
         if seconds is None:
-            if str(record.msg).startswith("Waiting for token"):
+            if getattr(record, "waits_for", "") == "token":
                 self._tell("Waiting: another process of this host uses the token")
             return
         self.seconds.append(seconds)

@@ -93,7 +93,7 @@ class Output:
 
     def waits(self) -> "LogLines":
         """A log that shows waits: a token may be in use by a refresh, which takes its time."""
-        return LogLines(self, lambda text: text.startswith("Waiting"))
+        return LogLines(self, lambda record: hasattr(record, "waits_for"))
 
     def problem(self, text: str) -> None:
         """Tell what went wrong with the command itself."""
@@ -115,7 +115,7 @@ def reports(command: Callable[..., int]) -> Callable[..., int]:
 class LogLines(logging.Logger):
     """Shows what a refresh logs, if `shows` says so, and the rows of each asset that is made."""
 
-    def __init__(self, output: Output, shows: Callable[[str], bool]) -> None:
+    def __init__(self, output: Output, shows: Callable[[logging.LogRecord], bool]) -> None:
         super().__init__("command line")
         self._output, self._shows, self._started = output, shows, time.monotonic()
 
@@ -131,7 +131,7 @@ class LogLines(logging.Logger):
             text = f"{made.asset_key.to_user_string():22}" + (
                 f"{rows.value:>9,} rows" if rows else ""
             )
-        elif event or record.levelno < logging.INFO or not self._shows(text):
+        elif event or record.levelno < logging.INFO or not self._shows(record):
             return
         self._output.progress(f"{time.monotonic() - self._started:6.1f} s  {text}")
 

@@ -119,9 +119,9 @@ def _selected(project: Project, key: str, *, models: bool, output: Output) -> Se
 
 def _executed(work: _Work, output: Output) -> dict[str, Any]:
     """Run it in this process."""
-    project, name = work.project, work.project.datasources[work.key].name
+    project = work.project
     # The closing line is the result of the command.
-    lines = LogLines(output, lambda text: not text.startswith(f"{name}: "))
+    lines = LogLines(output, lambda record: not hasattr(record, "closes"))
     # Dagster's own logger puts run and step before each line.
     loggers = {"command_line": dg.LoggerDefinition(lambda _: lines)}
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(loggers=loggers))

@@ -188,7 +188,7 @@ def _row(line: Standing) -> tuple[str | int | None, ...]:
     head, last = (_sign(line), line.name, line.state), line.last
     if last is None:
         return *head, "never", None, None, None, None
-    when, compared = ago(last.at, datetime.now(UTC)), last.compared.partition(": ")[0]
+    when, compared = ago(last.at, datetime.now(UTC)), last.compared
     return *head, when, last.decision, last.rows, _size(last.bytes_sent), compared
 
 

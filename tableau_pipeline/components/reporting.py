@@ -27,9 +27,11 @@ from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.metadata.merge import rows as field_rows
 from tableau_pipeline.outcome import Check, Refusal, by_check
 from tableau_pipeline.refresh.plan import Publish, Refuse, UpdateTables
-from tableau_pipeline.refresh.report import Report, comparison
+from tableau_pipeline.refresh.report import Report, compared, comparison
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
+# The metadata of such a check: what it said when it was reached.
+_SAID_BEFORE = "said before"
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RECONCILIATION, METADATA = "reconciliation", "metadata"
 _TO_SETTLE = (
@@ -118,11 +120,20 @@ def _refused(
             spec.key, limit=1, status=evaluated
         )
         before = evaluation(last[0]) if last else None
-        said = (before.description or "" if before else "").removeprefix(_NOT_REACHED).strip()
+        said = _last_words(before)
         note = f"{_NOT_REACHED} {said}".strip()
         # A warning, unless it passed.
         fails = before is None or not before.passed
-        yield _result(declaration, spec.name, note if fails else None, note=note)
+        kept = {_SAID_BEFORE: said}
+        yield _result(declaration, spec.name, note if fails else None, note=note, metadata=kept)
+
+
+def _last_words(before: dg.AssetCheckEvaluation | None) -> str:
+    """Return what a check said when it was last reached."""
+    if before is None:
+        return ""
+    kept = before.metadata.get(_SAID_BEFORE)
+    return str(kept.value) if kept else before.description or ""
 
 
 def evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
@@ -316,6 +327,8 @@ def published_result(
         **_column_metadata(declaration, checkpoint, report),
         **_decision(report),
         "details": {
+            "kind": "publish" if isinstance(report.plan, Publish) else "other",
+            "compared": compared(report)[0],
             "rows": dict(checkpoint.rows),
             "deleted": {name: each.deleted for name, each in report.tables.items()},
             "inserted": {name: each.inserted for name, each in report.tables.items()},
@@ -341,6 +354,8 @@ class Ended:
         rows: of the fact table; None if nothing was refreshed, like the bytes.
         deleted: rows of all tables that an update has deleted; `inserted` likewise.
         bytes_saved: those that were not sent, compared with a full publish.
+        compared: how its rows were compared with the models, without why they were not.
+        is_full: it was a full publish.
         seconds: by phase.
         accepts: what a run may accept instead of refusing it.
         models_first: it did not begin, as a step before it failed.
@@ -359,11 +374,7 @@ class Ended:
     seconds: Mapping[str, float] = field(default_factory=dict)
     accepts: Sequence[str] = ()
     models_first: bool = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it was a full publish."""
-        return self.decision.rpartition(", ")[2].startswith("publish")
+    is_full: bool = False
 
 
 def ended(event: dg.EventLogEntry | None) -> Ended | None:
@@ -385,7 +396,8 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
         inserted=sum(details.get("inserted", {}).values()),
         bytes_sent=sent,
         bytes_saved=max(full - (sent or 0), 0) if full else None,
-        compared=metadata.get("comparison", ""),
+        compared=details.get("compared", ""),
+        is_full=details.get("kind") == "publish",
         seconds=details.get("seconds", {}),
     )
 

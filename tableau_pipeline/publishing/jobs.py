@@ -61,7 +61,8 @@ class Jobs:
         # Both ends are read from the server's clock, because the one of this host may be wrong.
         left = limit - (self.server.now() - since).total_seconds()
         if pause >= _WORTH_LOGGING:
-            self.log.info("Waiting for job %s on the server (%s)", status.id, doing)
+            text, extra = "Waiting for job %s on the server (%s)", {"waits_for": "job"}
+            self.log.info(text, status.id, doing, extra=extra)
         if left > 0:
             self.sleep(min(pause, max(left, _RESOLUTION)))
         return left > 0

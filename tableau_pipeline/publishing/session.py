@@ -194,6 +194,7 @@ def _acquired(
         token,
         url,
         _named(holder),
+        extra={"waits_for": "token"},
     )
     try:
         return lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)

@@ -524,7 +524,7 @@ class _Phases:
         self._seconds["total"] = round(time.monotonic() - self._started, 3)
         report = replace(report, seconds=self._seconds)
         report = replace(report, summary=summary(report, self._declaration, self._options))
-        self._setup.log.info("%s", report.summary)
+        self._setup.log.info("%s", report.summary, extra={"closes": "refresh"})
         return report
 
 

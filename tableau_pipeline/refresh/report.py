@@ -136,14 +136,20 @@ def _work(report: Report, declaration: Declaration) -> str:
 
 def comparison(report: Report) -> str:
     """How the published data was compared with the models, in words; "" if it was not refreshed."""
+    how, why = compared(report)
+    return f"{how}: {why}" if why else how
+
+
+def compared(report: Report) -> tuple[str, str]:
+    """How the published data was compared with the models, and why it was not, both in words."""
     checkpoint, found = report.checkpoint, report.reconciliation
     if checkpoint is None:
-        return ""
+        return "", ""
     if checkpoint.distrust:
-        return f"to be compared by the next refresh: {checkpoint.distrust}"
+        return "to be compared by the next refresh", checkpoint.distrust
     if checkpoint.unreconciled:
-        return f"not compared: {checkpoint.unreconciled}"
+        return "not compared", checkpoint.unreconciled
     if found is None:
         when = checkpoint.compared_at
-        return f"equal when last compared{f', {when:%Y-%m-%d %H:%M} UTC' if when else ''}"
-    return f"equal by {found.way}"
+        return f"equal when last compared{f', {when:%Y-%m-%d %H:%M} UTC' if when else ''}", ""
+    return f"equal by {found.way}", ""
