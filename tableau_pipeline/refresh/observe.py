@@ -252,9 +252,8 @@ class Observer:
         found = self.reconciler.compare_rows(checkpoint, remote)
         if found.problem:
             why = distrust or "the last refresh was interrupted"
-            return replace(
-                base, distrust=why if found.problem in why else f"{why}, and {found.problem}"
-            )
+            # The last refresh may have found the same.
+            return replace(base, distrust=", and ".join(dict.fromkeys([why, found.problem])))
         # Where nothing can be compared, a stamp that fits our job is enough, but no other one.
         if found.skipped and distrust:
             return replace(base, distrust=distrust)
