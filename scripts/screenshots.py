@@ -21,7 +21,7 @@ from urllib.request import urlopen
 _IMAGES = Path(__file__).parents[1] / "docs" / "images"
 _MOST_BYTES = 200_000
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_GROUP = "locations/tableau_pipeline/asset-groups/nyc_flights/lineage"
+_LINEAGE = "assets/nyc_flights?view=lineage&lineageScope=upstream&lineageDepth=3"
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--sandbox", default="http://127.0.0.1:8765", metavar="URL")
     chosen = parser.parse_args()
     pictures = {
-        "lineage.png": f"{chosen.dagster}/{_GROUP}",
+        "lineage.png": f"{chosen.dagster}/{_LINEAGE}",
         "refresh.png": f"{chosen.dagster}/assets/nyc_flights?view=events",
         "checks.png": f"{chosen.dagster}/assets/nyc_flights?view=checks",
         "guard.png": f"{chosen.dagster}/assets/my_sales?view=checks",

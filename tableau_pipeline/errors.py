@@ -1,6 +1,6 @@
 """Errors that a person can resolve: each names the thing and the remedy."""
 
-from tableau_pipeline.outcome import Refusal, in_words
+from tableau_pipeline.outcome import Refusal, Status, in_words
 
 
 class RefreshError(Exception):
@@ -10,7 +10,7 @@ class RefreshError(Exception):
         decision: what is recorded of a refresh that it has stopped.
     """
 
-    decision = "failed"
+    decision = Status.FAILED
 
 
 class DriftError(RefreshError):
@@ -36,7 +36,7 @@ class RefusedError(RefreshError):
         refusals: the reasons, one or several.
     """
 
-    decision = "refuse"
+    decision = Status.REFUSED
 
     def __init__(self, *reasons: Refusal | str) -> None:
         self.refusals = tuple(Refusal(e) if isinstance(e, str) else e for e in reasons)
@@ -46,7 +46,7 @@ class RefusedError(RefreshError):
 class CredentialsError(RefusedError):
     """The server does not let this user sign in, which says nothing about the data."""
 
-    decision = "failed"
+    decision = Status.FAILED
 
 
 class NoUpdatesError(RefusedError):

@@ -21,7 +21,7 @@ from tableau_pipeline.metadata.merge import (
     is_about,
     merge,
 )
-from tableau_pipeline.outcome import Code, Refusal, accepts_of
+from tableau_pipeline.outcome import Code, Refusal, Status, accepts_of
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import recorded
 from tableau_pipeline.refresh.plan import (
@@ -52,8 +52,6 @@ class Foreseen:
     """What the next refresh of a data source would do.
 
     Attributes:
-        kind: update, publish, move, metadata (without rows), refused, failed, unchanged, unknown or
-            removed.
         rows: that its fact table would hold then; `inserted` and `deleted` are of all tables.
         size: bytes that would be sent; for a full publish, those of the last one. None if that is
             not known.
@@ -64,7 +62,7 @@ class Foreseen:
 
     key: str
     name: str
-    kind: str
+    kind: Status
     decision: str
     reason: str = ""
     inserted: int = 0
@@ -89,7 +87,7 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
         site: None to ask no server: what is there is then taken from our records.
     """
     declaration, waits = setup.declaration, ()
-    nothing = Foreseen(declaration.key, declaration.name, "refused", "refuse")
+    nothing = Foreseen(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
     try:
         waits = tuple(_waits(setup, site))
         report = refresh(setup, Options(dry_run=True, offline=site is None))
@@ -99,16 +97,17 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
             lacking = [each for each in declaration.models if not setup.snapshots.newest(each)]
             if site is None and lacking:
                 reason = f"there is no snapshot of {', '.join(lacking)} here"
-                nothing = replace(nothing, kind="unknown", decision="unknown")
+                nothing = replace(nothing, kind=Status.UNKNOWN, decision=Status.UNKNOWN)
                 lacks = (Refusal(reason, Code.NO_SNAPSHOT),)
                 return replace(nothing, reason=reason, notes=waits, refusals=lacks)
         return replace(nothing, reason=str(error), notes=waits, refusals=error.refusals)
     except Exception as error:
         setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
-        return replace(nothing, kind="failed", decision="fail", reason=told(error), notes=waits)
+        failed = replace(nothing, kind=Status.FAILED, decision=Status.FAILED)
+        return replace(failed, reason=told(error), notes=waits)
     found = foreseen(declaration, report)
     possible = (site.payload_limit if site else None, declaration.payload_limit)
-    limit = min(filter(None, possible), default=None) if found.kind == "update" else None
+    limit = min(filter(None, possible), default=None) if found.kind is Status.UPDATE else None
     return replace(found, limit=limit, notes=(*waits, *found.notes))
 
 
@@ -189,16 +188,16 @@ def foreseen(declaration: Declaration, report: Report) -> Foreseen:
     before = report.base.checkpoint if report.base else None
     fact = report.desired.get(declaration.fact_table)
     # The file of a full publish is not built to measure it.
-    kind, size = "publish", before.size if before else None
+    kind, size = Status.PUBLISH, before.size if before else None
     match report.plan:
         case NoChange():
             changes = report.merged.changes if report.merged else ()
-            others = "metadata" if any(map(is_about, changes)) else "unchanged"
-            kind, size = "move" if report.moves else others, 0
+            others = Status.METADATA if any(map(is_about, changes)) else Status.UNCHANGED
+            kind, size = Status.MOVE if report.moves else others, 0
         case UpdateTables():
-            kind, size = "update", report.extract.size if report.extract else None
+            kind, size = Status.UPDATE, report.extract.size if report.extract else None
         case Refuse():
-            kind, size = "refused", None
+            kind, size = Status.REFUSED, None
     return Foreseen(
         key=declaration.key,
         name=declaration.name,

@@ -6,6 +6,34 @@ from enum import StrEnum
 from typing import Any
 
 
+class Status(StrEnum):
+    """What a refresh comes to, and how a data source is: what needs people comes first.
+
+    GONE: the server no longer has it. NEVER: no refresh has published it. MOVE and METADATA: only
+    its name, its project or its metadata change. UNCHANGED: nothing does. UNKNOWN: nothing tells.
+    """
+
+    REFUSED = "refused"
+    FAILED = "failed"
+    GONE = "gone"
+    DRIFTED = "drifted"
+    LATE = "late"
+    NEVER = "never refreshed"
+    RUNNING = "refreshing"
+    FRESH = "fresh"
+    UPDATE = "update"
+    PUBLISH = "publish"
+    MOVE = "move"
+    METADATA = "metadata"
+    REMOVED = "removed"
+    UNKNOWN = "unknown"
+    UNCHANGED = "unchanged"
+
+
+# Those by which a refresh ends early.
+STOPPED = (Status.REFUSED, Status.FAILED)
+
+
 class Accept(StrEnum):
     """What a run may accept once instead of refusing it."""
 
@@ -67,7 +95,8 @@ class Refusal:
 
     def as_json(self) -> dict[str, Any]:
         """Return all but what is None, to be recorded."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        # Dagster stores no enumerations.
+        return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
 
 def in_words(refusals: Iterable[Refusal]) -> str:

@@ -18,13 +18,23 @@ from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.foresee import Foreseen, Note, foresee
-from tableau_pipeline.outcome import Code
+from tableau_pipeline.outcome import Code, Status
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
-_OTHERS = ("refused", "failed", "unknown", "unchanged")
-_KINDS = ("update", "publish", "move", "metadata", "removed", *_OTHERS)
-_ALWAYS = ("update", "publish", "refused", "unchanged")
-_SIGNS = {"refused": "!", "failed": "x", "unchanged": "=", "unknown": "?", "removed": "-"}
+_KINDS = (
+    *(Status.UPDATE, Status.PUBLISH, Status.MOVE, Status.METADATA, Status.REMOVED),
+    *(Status.REFUSED, Status.FAILED, Status.UNKNOWN, Status.UNCHANGED),
+)
+_ALWAYS = (Status.UPDATE, Status.PUBLISH, Status.REFUSED, Status.UNCHANGED)
+_SIGNS = {
+    Status.REFUSED: "!",
+    Status.FAILED: "x",
+    Status.UNCHANGED: "=",
+    Status.UNKNOWN: "?",
+    Status.REMOVED: "-",
+}
+# Whose decision would say the same.
+_UNDECIDED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
 _OFFLINE = "Offline: what others changed on the server since the last refresh is not known."
 _NO_HOME = "DAGSTER_HOME is not set: this is the plan of an instance that has published nothing."
 
@@ -70,7 +80,9 @@ def plan(
     said += [_NO_HOME] * (not os.environ.get("DAGSTER_HOME"))
     kinds = {kind: sum(each.kind == kind for each in found) for kind in _KINDS}
     size = sum(each.size or 0 for each in found)
-    unknown = sum(each.size is None and each.kind in ("update", "publish") for each in found)
+    unknown = sum(
+        each.size is None and each.kind in (Status.UPDATE, Status.PUBLISH) for each in found
+    )
     closing = _closing(kinds, size, unknown)
     if past:
         closing = f"{len(found)} declared otherwise. {closing}"
@@ -78,12 +90,12 @@ def plan(
     lines = [*map(_tree, found), *map(Text, [*said, closing])]
     shown = [Text(_markdown(found, said, closing))] if form == "markdown" else lines
     output.result({"datasources": found, **totals}, *shown)
-    if kinds["refused"] or kinds["failed"]:
+    if kinds[Status.REFUSED] or kinds[Status.FAILED]:
         return 1
     # As in Terraform. Whatever is declared otherwise is a change, and so may be what is not known.
     if past:
         return 2 if found or past.unread else 0
-    return 2 if len(found) > kinds["unchanged"] else 0
+    return 2 if len(found) > kinds[Status.UNCHANGED] else 0
 
 
 @contextmanager
@@ -115,7 +127,8 @@ def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Lo
 def _branches(each: Foreseen) -> list[str]:
     """A line for each thing to know."""
     # There is one reason for no change, and most data sources have it.
-    reasons = [text for text in each.reason.split("\n") if text and each.kind != "unchanged"]
+    shown = "" if each.kind is Status.UNCHANGED else each.reason
+    reasons = [text for text in shown.split("\n") if text]
     branches = [f"because: {text}" for text in reasons]
     branches += [f"{note.about}: {note.text}" for note in each.notes]
     if each.accepts:
@@ -141,26 +154,26 @@ def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> s
 
 
 def _sign(each: Foreseen) -> str:
-    is_new = each.kind == "publish" and PublishMode.CREATE in each.decision
+    is_new = each.kind is Status.PUBLISH and PublishMode.CREATE in each.decision
     return "+" if is_new else _SIGNS.get(each.kind, "~")
 
 
 def _head(each: Foreseen) -> str:
     """Such as "update  +28,135 -0 of 308,641 rows  2.40 MB of 95.00 MB"."""
-    parts = [each.decision if each.kind not in ("refused", "failed", "unknown") else each.kind]
-    if each.kind == "update" and each.size is not None:
+    parts = [each.decision if each.kind not in _UNDECIDED else each.kind]
+    if each.kind is Status.UPDATE and each.size is not None:
         # Changes are those of all tables, and the rows of a data source those of its fact table.
         of = "" if each.tables > 1 else f"of {each.rows:,} "
         parts.append(f"+{each.inserted:,} -{each.deleted:,} {of}rows")
         limit = f" of {megabytes(each.limit)}" if each.limit else ""
         parts.append(f"{megabytes(each.size)}{limit}")
-    elif each.kind == "publish" and each.rows:
+    elif each.kind is Status.PUBLISH and each.rows:
         size = f"about {megabytes(each.size)}" if each.size else "size not known"
         parts += [f"{each.rows:,} rows", size]
     return "  ".join(parts)
 
 
-def _closing(kinds: Mapping[str, int], size: int, unknown: int) -> str:
+def _closing(kinds: Mapping[Status, int], size: int, unknown: int) -> str:
     """Such as "Plan: 1 update, 0 publish, 1 refused, 38 unchanged; 2.40 MB"."""
     counts = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind] or kind in _ALWAYS]
     more = f", and {unknown} of a size not known" if unknown else ""

@@ -18,7 +18,7 @@ from tableau_pipeline.components.automation import next_refreshes
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.standing import Month, Standing, State
+from tableau_pipeline.components.standing import Month, Standing
 from tableau_pipeline.core.declaration import (
     TAG_PREFIX,
     Declaration,
@@ -27,13 +27,14 @@ from tableau_pipeline.core.declaration import (
 from tableau_pipeline.core.drift import Change, RemoteDatasource
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.outcome import Status
 from tableau_pipeline.refresh.setup import sites_beside
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.resources import shared_place
 
-_URGENCY = [*State]
-_SIGNS = {State.REFUSED: "x", State.FAILED: "x", State.GONE: "x"}
-_SIGNS |= {State.RUNNING: "~", State.FRESH: "="}
+_URGENCY = [*Status]
+_SIGNS = {Status.REFUSED: "x", Status.FAILED: "x", Status.GONE: "x"}
+_SIGNS |= {Status.RUNNING: "~", Status.FRESH: "="}
 
 
 @click.command()
@@ -131,13 +132,13 @@ def _looked(
 
 def _compared(line: Standing, remote: RemoteDatasource | None) -> Standing:
     checkpoint = line.checkpoint
-    if line.state not in (State.FRESH, State.LATE) or not (checkpoint and checkpoint.luid):
+    if line.state not in (Status.FRESH, Status.LATE) or not (checkpoint and checkpoint.luid):
         return line
     if remote is None:
-        return replace(line, state=State.GONE, why=f'"{line.name}" is no longer on the server')
+        return replace(line, state=Status.GONE, why=f'"{line.name}" is no longer on the server')
     change = Change.since(checkpoint, remote)
     if why := change.unexplained or checkpoint.distrust:
-        return replace(line, state=State.DRIFTED, why=why)
+        return replace(line, state=Status.DRIFTED, why=why)
     return line
 
 

@@ -13,8 +13,9 @@ from pydantic import Field, field_validator
 
 from tableau_pipeline.components.audit import AUDIT
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.standing import State, failure_of, standings, standings_of_files
+from tableau_pipeline.components.standing import failure_of, standings, standings_of_files
 from tableau_pipeline.keys import keyed
+from tableau_pipeline.outcome import Status
 
 Occasion = Literal["failed", "refused", "drifted", "late"]
 # A data source may have the key "audit", but no key has an "@".
@@ -129,13 +130,13 @@ def incidents(
 ) -> Iterator[Incident]:
     """Yield how each data source is that is not being refreshed."""
     for now in (*standings(instance, datasources).values(), *standings_of_files(instance).values()):
-        if now.state in (State.FAILED, State.REFUSED, State.LATE):
-            verb = {State.LATE: "is", State.REFUSED: "was"}.get(now.state, "has")
+        if now.state in (Status.FAILED, Status.REFUSED, Status.LATE):
+            verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(now.state, "has")
             text = f'"{now.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'
             # Until a refresh succeeds: it may be refused by day, and fail by night.
-            id_ = "late" if now.state is State.LATE else "stopped"
+            id_ = "late" if now.state is Status.LATE else "stopped"
             yield Incident(now.key, now.state, id_, text, now.run_id)
-        elif now.state is not State.RUNNING:
+        elif now.state is not Status.RUNNING:
             yield Incident(now.key)
 
 

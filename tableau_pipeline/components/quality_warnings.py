@@ -11,10 +11,11 @@ from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.reporting import evaluation
-from tableau_pipeline.components.standing import State, standings
+from tableau_pipeline.components.standing import standings
 from tableau_pipeline.core.declaration import below
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.outcome import Status
 from tableau_pipeline.publishing.about import set_warning
 from tableau_pipeline.publishing.errors import SignInError
 from tableau_pipeline.publishing.site import TableauSite
@@ -25,7 +26,7 @@ _JOB = "quality_warnings"
 _INTERVAL, _RETRY = 60, 900
 # The reason itself is for the pipeline's people alone, as it may name values of rows.
 _STOPPED = "The last refresh was refused or has failed"
-_WHY = {State.REFUSED: _STOPPED, State.FAILED: _STOPPED, State.LATE: "These data are late"}
+_WHY = {Status.REFUSED: _STOPPED, Status.FAILED: _STOPPED, Status.LATE: "These data are late"}
 _RETRIED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
@@ -111,6 +112,6 @@ def _texts(
         if why := _WHY.get(now.state):
             when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""
             yield key, f"{why}: the rows may be out of date.{when}"
-        elif now.state is not State.RUNNING:
+        elif now.state is not Status.RUNNING:
             said = age.description if age and not age.passed else None
             yield key, said.partition("\n")[0] if said else ""

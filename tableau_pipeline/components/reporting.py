@@ -350,7 +350,7 @@ class Ended:
     """A refresh that has ended, as Dagster recorded it.
 
     Attributes:
-        decision: "refuse" or "failed" if nothing was refreshed.
+        decision: one of `outcome.STOPPED` if nothing was refreshed.
         rows: of the fact table; None if nothing was refreshed, like the bytes.
         deleted: rows of all tables that an update has deleted; `inserted` likewise.
         bytes_saved: those that were not sent, compared with a full publish.
@@ -445,7 +445,7 @@ def tag_run(
     dry_run: bool = False,
 ) -> None:
     """Note the decision on a data source as a tag of the run, to find its runs by."""
-    tags = {run_tag(declaration.key): f"dry run: {decision}" if dry_run else decision}
+    tags = {run_tag(declaration.key): f"dry run: {decision}" if dry_run else str(decision)}
     context.instance.add_run_tags(context.run.run_id, tags)
 
 

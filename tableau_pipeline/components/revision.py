@@ -17,6 +17,7 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.differences import differences
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.foresee import Foreseen, Note, foresee_declared
+from tableau_pipeline.outcome import Status
 
 _LOG = logging.getLogger(__name__)
 _FILES = ("defs.yaml", "defs.yml", "component.yaml")
@@ -131,13 +132,13 @@ def declared_otherwise(
         yield replace(found, notes=(Note("added", file), *formerly, *found.notes))
     for key, (file, each) in gone.items() if every else ():
         notes = (Note("removed", file),)
-        yield Foreseen(key, each.name, "removed", "removed", _STAYS, notes=notes)
+        yield Foreseen(key, each.name, Status.REMOVED, Status.REMOVED, _STAYS, notes=notes)
 
 
 def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Foreseen:
     notes = [Note(about, text) for about, text in differences(before, now)]
     found, otherwise = look(now), look(before)
-    if found.kind == "unknown":
+    if found.kind is Status.UNKNOWN:
         # Without its models, its declaration alone tells something.
         why = f"what else its models bring: {found.reason}"
         found = replace(foresee_declared(before, now), notes=(*found.notes, Note("unknown", why)))

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 
 import dagster as dg
 from dagster._core import errors as dg_errors
@@ -15,25 +14,11 @@ from tableau_pipeline.components.rejected import rejected_since
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
-from tableau_pipeline.outcome import Accept, accepts_of
+from tableau_pipeline.outcome import STOPPED, Accept, Status, accepts_of
 from tableau_pipeline.refresh.plan import rejection
 from tableau_pipeline.resources.services import REFUSALS
 
-_STOPPED = ("refuse", "failed")
 _LISTED = 20
-
-
-class State(StrEnum):
-    """How a data source is, the most urgent first."""
-
-    REFUSED = "refused"
-    FAILED = "failed"
-    GONE = "gone"
-    DRIFTED = "drifted"
-    LATE = "late"
-    NEVER = "never refreshed"
-    RUNNING = "refreshing"
-    FRESH = "fresh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +39,7 @@ class Standing:
     name: str
     last: Ended | None
     checkpoint: Checkpoint | None
-    state: State = State.FRESH
+    state: Status = Status.FRESH
     why: str = ""
     accepts: Sequence[str] = ()
     models_first: bool = False
@@ -64,7 +49,7 @@ class Standing:
     @property
     def needs_attention(self) -> bool:
         """Whether a person has to look at it."""
-        return self.state not in (State.RUNNING, State.FRESH)
+        return self.state not in (Status.RUNNING, Status.FRESH)
 
     @property
     def remedy(self) -> str:
@@ -72,7 +57,7 @@ class Standing:
         if self.of_files and self.needs_attention:
             accept = ", ".join(self.accepts)
             return "publish the file again" + f", with accept: [{accept}]" * bool(accept)
-        look = f"tableau-pipeline diff {self.key}, then " * (self.state is State.DRIFTED)
+        look = f"tableau-pipeline diff {self.key}, then " * (self.state is Status.DRIFTED)
         do = remedy(self.key, self.accepts, models=self.models_first)
         return look + do if self.needs_attention else ""
 
@@ -105,13 +90,13 @@ def standings(
         run = runs.get(planned.get(asset) or "")
         if run and not (last and run.dagster_run.run_id == last.run_id):
             now = _latest(instance, now, run, claim)
-        if now.state is State.FRESH and last is None:
+        if now.state is Status.FRESH and last is None:
             # The events of an asset can be wiped, which does not touch the journal.
             why = "its journal has refreshes, but Dagster's events of it are gone"
-            now = replace(now, state=State.NEVER, why=why if request else "")
-        elif now.state is State.FRESH and last and each.freshness:
+            now = replace(now, state=Status.NEVER, why=why if request else "")
+        elif now.state is Status.FRESH and last and each.freshness:
             why = each.freshness.late(last.at, datetime.now(UTC))
-            now = replace(now, state=State.LATE, why=why) if why else now
+            now = replace(now, state=Status.LATE, why=why) if why else now
         judged[each.key] = now
     return judged
 
@@ -134,10 +119,10 @@ def with_rejected(
         # Rows that were refreshed since were accepted.
         since = now.last.at.timestamp() if now.last else 0.0
         found = [each for each in models.get(now.key, ()) if written.get(each, 0.0) > since]
-        if found and now.state in (State.FRESH, State.LATE, State.NEVER):
+        if found and now.state in (Status.FRESH, Status.LATE, Status.NEVER):
             why = "; ".join(rejection(each, rejected[each]) for each in found)
             why = f"its next refresh is refused: {why}"
-            now = replace(now, state=State.REFUSED, why=why, accepts=(Accept.CHECKS,))
+            now = replace(now, state=Status.REFUSED, why=why, accepts=(Accept.CHECKS,))
         judged.append(now)
     return judged
 
@@ -230,7 +215,7 @@ def savings(instance: dg.DagsterInstance, key: str) -> Sequence[Month]:
 
 
 def _stops(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequence[dg.RunRecord]:
-    return instance.get_run_records(dg.RunsFilter(tags={run_tag(key): list(_STOPPED)}), limit)
+    return instance.get_run_records(dg.RunsFilter(tags={run_tag(key): [*map(str, STOPPED)]}), limit)
 
 
 def _latest(
@@ -243,15 +228,15 @@ def _latest(
         is_owner = isinstance(claim, Claim) and claim.owner.run_id == run_id
         if is_owner and DagsterJournal(instance, now.key).has_ended(claim.owner):
             why = "the process of its refresh is gone, and has left no result"
-            return replace(now, state=State.FAILED, why=why, run_id=run_id)
-        return replace(now, state=State.RUNNING, run_id=run_id)
+            return replace(now, state=Status.FAILED, why=why, run_id=run_id)
+        return replace(now, state=Status.RUNNING, run_id=run_id)
     stops: Sequence[dg.RunRecord] = [run]
-    if decision not in _STOPPED and (decision or status is dg.DagsterRunStatus.SUCCESS):
+    if decision not in STOPPED and (decision or status is dg.DagsterRunStatus.SUCCESS):
         # It was a dry run, or only built a file: what counts is the run before.
         found = _stops(instance, now.key, limit=1)
         stops = [e for e in found if now.last is None or e.create_timestamp > now.last.at]
     for stop in (_stopped(instance, now.key, each) for each in stops):
-        state = State.REFUSED if stop.decision == "refuse" else State.FAILED
+        state = Status.REFUSED if stop.decision == Status.REFUSED else Status.FAILED
         why = {"why": stop.reason, "accepts": stop.accepts, "models_first": stop.models_first}
         return replace(now, state=state, run_id=stop.run_id, **why)
     return now
@@ -263,7 +248,7 @@ def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended
     return Ended(
         at=datetime.fromtimestamp(when, UTC) if when else run.create_timestamp,
         run_id=run_id,
-        decision=run.dagster_run.tags.get(run_tag(key)) or "failed",
+        decision=run.dagster_run.tags.get(run_tag(key)) or Status.FAILED,
         reason=failure.text or f"its run ended as {run.dagster_run.status.value}, without a result",
         accepts=failure.accepts,
         models_first=failure.is_before,

@@ -18,7 +18,7 @@ from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases, shown_field
-from tableau_pipeline.outcome import Accept, Check, Code, Refusal, in_words
+from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_words
 from tableau_pipeline.refresh.observe import Base
 
 # How many names of each kind, and how many data sources, a message lists.
@@ -107,7 +107,7 @@ class Refuse:
     """Do nothing, for these reasons."""
 
     refusals: tuple[Refusal, ...]
-    decision: ClassVar = "refuse"
+    decision: ClassVar = Status.REFUSED
 
     @property
     def reason(self) -> str:

@@ -221,7 +221,7 @@ def test_history(morning: World):
         second["seconds"].get("job", 0) - first["seconds"].get("job", 0), abs=0.06
     )
     (refused, _) = morning.run("status", "delays", "--json").data["history"]["delays"]
-    assert refused["decision"] == "refuse"
+    assert refused["decision"] == "refused"
     assert "guard.max_shrink" in refused["reason"]
 
 

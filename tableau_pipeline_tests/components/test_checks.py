@@ -65,7 +65,7 @@ def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str
     result = star.refresh("refused", declared={"tables": (replace(FLIGHTS, **table),)})
     assert not result.success
     # A search for last night's refusals finds it.
-    assert star.instance.get_run_by_id(result.run_id).tags["tableau/refused"] == "refuse"
+    assert star.instance.get_run_by_id(result.run_id).tags["tableau/refused"] == "refused"
     found = checks(result)
     assert found[check][:2] == (False, "ERROR")
     assert words in found[check][2]

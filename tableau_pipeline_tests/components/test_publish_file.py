@@ -23,13 +23,14 @@ from tableau_pipeline.components.publish_file import (
     publish_file,
     published_files,
 )
-from tableau_pipeline.components.standing import State, standings_of_files
+from tableau_pipeline.components.standing import standings_of_files
 from tableau_pipeline.core.declaration import TAG_PREFIX
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest.errors import Reading
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.outcome import Status
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
 from tableau_pipeline_tests.components.support.location import failure, forget, metadata_of, rows_on
@@ -107,7 +108,7 @@ def test_how_they_are(
     config = {"path": str(write(tmp_path / "a.csv", "id,n", "1,1", "2,2")), "name": name}
     key = PublishFileConfig(**config).declaration().key
 
-    def state() -> tuple[State, str, str]:
+    def state() -> tuple[Status, str, str]:
         found = standings_of_files(instance)[key]
         assert found.name == name
         return found.state, found.why, found.remedy
@@ -115,15 +116,15 @@ def test_how_they_are(
     broken = {**config, "columns": "id date, n int"}
     assert not publish(**broken).success
     found, why, remedy = state()
-    assert (found, remedy) == (State.REFUSED, "publish the file again")
+    assert (found, remedy) == (Status.REFUSED, "publish the file again")
     assert "a.csv" in why
     assert publish(**config).success
     assert publish(**broken, dry_run=True, accept=["shrink"]) is not None
-    assert state() == (State.FRESH, "", "")
+    assert state() == (Status.FRESH, "", "")
     write(tmp_path / "a.csv", "id,n", "1,1")
     assert not publish(**config).success
     found, why, remedy = state()
-    assert (found, remedy) == (State.REFUSED, "publish the file again, with accept: [shrink]")
+    assert (found, remedy) == (Status.REFUSED, "publish the file again, with accept: [shrink]")
     (incident,) = [e for e in incidents(instance, ()) if e.about == key]
     assert incident.text.startswith(f'"{name}" was refused: ')
     with session(shipped.sandbox) as site:

@@ -45,15 +45,15 @@ REMEDY = (
     "[schema]; otherwise, correct what produces the data"
 )
 NEW = "publish (overwrite): full publish: flights.gate is new (int)"
-GONE = "refuse: The schema changed: flights.delay is gone (int). "
+GONE = "refused: The schema changed: flights.delay is gone (int). "
 SCHEMAS = [
     ("additive", WIDER, NEW),
     ("additive", NARROWER, GONE + REMEDY),
-    ("additive", LONGER, "refuse: The schema changed: flights.delay was int and is bigint. "),
-    ("additive", OTHER_CASE, "refuse: The schema changed: flights.carrier is gone (string)"),
+    ("additive", LONGER, "refused: The schema changed: flights.delay was int and is bigint. "),
+    ("additive", OTHER_CASE, "refused: The schema changed: flights.carrier is gone (string)"),
     # What is harmless is no reason of a refusal.
     ("additive", WIDER.drop_columns("delay"), GONE),
-    ("refuse", WIDER, "refuse: The schema changed: flights.gate is new (int). on_schema_change"),
+    ("refuse", WIDER, "refused: The schema changed: flights.gate is new (int). on_schema_change"),
     ("refuse", NARROWER, GONE),
     ("publish", WIDER, NEW),
     ("publish", NARROWER, "publish (overwrite): full publish: flights.delay is gone (int)"),
@@ -75,7 +75,7 @@ def test_changes_of_columns(pipeline: Pipeline):
         pipeline.model("flights", rows)
         found = pipeline.decide()
         assert found.startswith(expected), f"{policy}: {rows.schema.names}"
-        if "refuse:" in found:
+        if "refused:" in found:
             assert pipeline.decide(Accept.SCHEMA).startswith("publish (overwrite): full publish: ")
 
 
@@ -108,7 +108,7 @@ def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
     assert plan.reason == "\n".join([failed[Check.GUARD], failed[Check.SCHEMA]])
     for accepted, left in ((Accept.SCHEMA, "has 1 rows"), (Accept.SHRINK, "delay is gone")):
         found = pipeline.decide(accepted)
-        assert found.startswith("refuse")
+        assert found.startswith("refused")
         assert len(found.splitlines()) == 1
         assert left in found
     assert pipeline.decide(Accept.SCHEMA, Accept.SHRINK).startswith("publish (overwrite)")
@@ -119,7 +119,7 @@ def test_rows_that_a_check_rejected(pipeline: Pipeline):
     acceptance that must be given every night, or that lasts for the next rejected rows."""
     pipeline.rejected = {"flights": ["plausible", "complete"]}
     assert pipeline.decide().startswith(
-        'refuse: Table "flights": the blocking checks "plausible", "complete" of the model '
+        'refused: Table "flights": the blocking checks "plausible", "complete" of the model '
         '"flights" rejected its newest rows. '
     )
     with pytest.raises(RefusedError, match=r"run once with accept: \[checks\]"):
@@ -128,7 +128,7 @@ def test_rows_that_a_check_rejected(pipeline: Pipeline):
     assert pipeline.decide().startswith("no change")
     assert pipeline.decide(full=True).startswith("publish")
     pipeline.model("flights", flights(9))
-    assert pipeline.decide().startswith("refuse")
+    assert pipeline.decide().startswith("refused")
     # All is told at once.
     pipeline.model("flights", flights(1))
     assert len(pipeline.decide().splitlines()) == 2
@@ -184,7 +184,7 @@ def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
     pipeline.declare(tables=tables, relationships=STAR)
     pipeline.model("airlines", airlines())
     found = pipeline.decide(Accept.SCHEMA)
-    for part in ("refuse: ", 'table "airlines" is new', '"Delayed"', "accept: [overwrite]"):
+    for part in ("refused: ", 'table "airlines" is new', '"Delayed"', "accept: [overwrite]"):
         assert part in found
     assert pipeline.decide(Accept.OVERWRITE).startswith("publish (overwrite)")
 
@@ -216,9 +216,9 @@ def test_guards(pipeline: Pipeline):
         pipeline.policy(BY_ID, guard=guard)
         pipeline.model("flights", flights(rows))
         found = pipeline.decide()
-        assert found.startswith("refuse") is (problem is not None), guard
+        assert found.startswith("refused") is (problem is not None), guard
         assert (problem or "") in found
-        assert not problem or not pipeline.decide(Accept.SHRINK).startswith("refuse")
+        assert not problem or not pipeline.decide(Accept.SHRINK).startswith("refused")
 
 
 def test_shrunk_star(star: Pipeline):

@@ -143,7 +143,9 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
     "records however old": lambda: mock.patch.object(actors, "needed", _newest),
     "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.keep"),
-    "other key of a data source": lambda: _without(Observer, "_other_key"),
+    "other key of a data source": lambda: mock.patch(
+        f"{_REFRESH}.observe.other_key", return_value=None
+    ),
     "root in the key of an environment": lambda: mock.patch(
         "tableau_pipeline.core.declaration.key_below", lambda key, _: key
     ),

@@ -54,7 +54,7 @@ class Rehearsal:
         if done is None or self.settled is None or actor.day != self.settled[-1]:
             return
         unread = any(each in done[1] for each in history.store.damaged)
-        if self.told and self.told[0].startswith("publish") and done[0] == "refuse" and unread:
+        if self.told and self.told[0].startswith("publish") and done[0] == "refused" and unread:
             # A dry run does not read the rows of a file that it does not build.
             return
         require(self.told == done, f"a dry run told {self.told}, but the run did {done}")
@@ -110,6 +110,6 @@ def _told(outcome: Outcome) -> tuple[str, str] | None:
             return outcome.decision, outcome.reason
         # What the server refuses shows only when it is asked.
         case RefusedError() if not ANSWERED.search(str(outcome)):
-            return "refuse", str(outcome)
+            return "refused", str(outcome)
         case _:
             return None
