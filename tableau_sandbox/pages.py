@@ -26,6 +26,8 @@ from tableau_sandbox.store.records import (
 )
 
 _JOBS_SHOWN = 20
+# The counts of tables, which Tableau itself names otherwise.
+_INTERNAL = "__tableau_internal_object_id__"
 # Published content may neither run code nor load anything.
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 _UNITS = ("bytes", "KB", "MB", "GB")
@@ -101,6 +103,8 @@ def _fields(source: Datasource) -> Iterator[dict[str, str]]:
         for item in folder.iterfind("folder-item")
     }
     for column in tds.iterfind("column"):
+        if _INTERNAL in column.get("name", ""):
+            continue
         calculation = column.find("calculation")
         runs = column.iterfind("desc/formatted-text/run")
         yield {

@@ -51,6 +51,8 @@ TDS = """<datasource version='18.1'>
   <connection class='hyper' dbname='Data/e.hyper' />
   <column caption='Margin' datatype='real' default-format='p0.0%' name='[c]'
     role='measure'><calculation formula='1 + 1' /></column>
+  <column caption='Orders' datatype='table' role='measure'
+    name='[__tableau_internal_object_id__].[orders_1]' />
   <folders-common><folder name='Money' role='measures'><folder-item name='[c]' type='field' />
   </folder></folders-common>
 </datasource>"""
@@ -85,6 +87,7 @@ def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     permissions = ("All Users", "Allow", "Read, Connect")
     shown += tuple(f"<td>{each}" for each in (*fields, *permissions))
     assert [told for told in shown if told not in page.text] == []
+    assert "internal_object_id" not in page.text
 
 
 PATHS = ("/", "/datasources/x", "/control", "/control/faults")
