@@ -27,8 +27,9 @@ dev: java .venv/classes # Dagster's web UI, with what the demo published
 test: java .venv/classes # The tests that take minutes
 	@$(BIN)/pytest $(IN_PARALLEL) -m "not slow and not long"
 
+# Slow ones wait more: for daemons, sensors and installations.
 test-all: test postgresql # These, and the slow ones
-	@$(BIN)/pytest $(IN_PARALLEL) -m "slow and not long"
+	@$(BIN)/pytest $(IN_PARALLEL) --numprocesses 4 -m "slow and not long"
 
 # What CI has no time for: to be run before a change of what a refresh promises is called done.
 test-long: java .venv/classes postgresql # What CI has no time for
