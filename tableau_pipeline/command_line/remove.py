@@ -7,7 +7,6 @@ from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.components.removal import (
     delete,
     nothing_below,
-    projects_below,
     published_below,
 )
 from tableau_pipeline.core.declaration import root_from
@@ -40,11 +39,10 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
             output.progress(f'{key}: "{remote.name}", {remote.link or remote.luid}')
         if found and not yes:
             click.confirm(f"Delete {len(found)} of them?", abort=True, err=True)
-        projects = projects_below(site, root) if found else frozenset()
+        problems = delete(project.instance, site, found, log=output.waits())
         done = [
             {"key": key, "name": remote.name, "luid": remote.luid, "problem": problem}
-            for key, remote in found
-            for problem in [delete(project.instance, site, key, remote, projects=projects)]
+            for (key, remote), problem in zip(found, problems, strict=True)
         ]
     left = [each for each in done if each["problem"]]
     output.result(

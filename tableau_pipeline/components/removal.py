@@ -1,6 +1,8 @@
 """Take away what this instance has published in an environment."""
 
-from collections.abc import Iterator, Set
+import logging
+import time
+from collections.abc import Iterator, Sequence, Set
 
 import dagster as dg
 
@@ -12,6 +14,10 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.keys import guess
 from tableau_pipeline.publishing import inventory
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.claim import claimed, live_claims
+
+# Seconds in which a refresh that began at the same moment withdraws.
+_PATIENCE = 10.0
 
 
 def published_below(
@@ -52,30 +58,66 @@ def projects_below(site: TableauSite, root: str) -> Set[str]:
 def delete(
     instance: dg.DagsterInstance,
     site: TableauSite,
-    key: str,
-    remote: RemoteDatasource,
+    found: Sequence[tuple[str, RemoteDatasource]],
     *,
-    projects: Set[str],
-) -> str:
-    """Delete a data source of an environment; return why it is left, "" if it is gone.
-
-    Its tags do not suffice: people move data sources, and copy tags.
+    log: logging.Logger,
+) -> list[str]:
+    """Delete data sources of an environment, in a run, as only runs claim them.
 
     Args:
-        projects: those of the environment.
+        found: with their keys, as `published_below` yields them.
+        log: gets what the run logs.
+
+    Returns:
+        For each, why it is left; "" if it is gone.
+    """
+    if not found:
+        return []
+    left: list[str] = []
+    projects = projects_below(site, root_of(found[0][0]))
+
+    @dg.op
+    def remove(context: dg.OpExecutionContext) -> None:
+        left.extend(_delete(context, site, key, remote, projects) for key, remote in found)
+
+    logger = dg.LoggerDefinition(lambda _: log)
+    graph = dg.GraphDefinition("tableau_remove", node_defs=[remove])
+    job = graph.to_job(logger_defs={"command_line": logger})
+    job.execute_in_process(
+        instance=instance, run_config={"loggers": {"command_line": {"config": {}}}}
+    )
+    return left
+
+
+def _delete(
+    context: dg.OpExecutionContext,
+    site: TableauSite,
+    key: str,
+    remote: RemoteDatasource,
+    projects: Set[str],
+) -> str:
+    """Delete one; return why it is left, "" if it is gone.
+
+    Its tags do not suffice: people move data sources, and copy tags.
     """
     name, _, root = key.partition("@")
-    journal = DagsterJournal(instance, name, root=root)
-    history = read_history(journal.records())
-    running = [e.owner.run_id for e in history.open_claims if not journal.has_ended(e.owner)]
+    journal = DagsterJournal(context.instance, name, context, root=root)
+    running = live_claims(read_history(journal.records()).open_claims, journal)
     if running:
-        return f"run {running[0]} is refreshing it: terminate that run first"
-    if remote.project_id not in projects:
-        return f'somebody has moved it out of "{root}": delete it by hand if nobody needs it there'
-    if remote.luid not in {history.recovered.luid, *(each.luid for each in history.intents)}:
-        return "it has our tags, but no record of this instance names it: delete it by hand"
+        return f"run {running[0].owner.run_id} is refreshing it: terminate that run first"
+    alone = claimed(journal, what=key, timeout=_PATIENCE, sleep=time.sleep, log=context.log)
     try:
-        site.delete(remote.luid)
+        with alone as claim:
+            history = claim.history
+            ours = {history.recovered.luid, *(each.luid for each in history.intents)}
+            if remote.project_id not in projects:
+                return (
+                    f'somebody has moved it out of "{root}": delete it by hand if nobody needs it'
+                )
+            if remote.luid not in ours:
+                return "it has our tags, but no record of this instance names it: delete it by hand"
+            claim.check_fence()
+            site.delete(remote.luid)
     except RefreshError as error:
         return str(error)
     return ""
