@@ -119,7 +119,7 @@ def test_second_deployment(pipeline: Pipeline, *, whole_deployment: bool):
     left_alone(other, luid, refusal=r"another deployment .* accept: \[takeover\]")
     other.declare(project=f"Shop {luid}", create_project=True)
     told = other.decide()
-    for part in ("refuse: ", "another deployment", "accept: [takeover]", "`key`", luid):
+    for part in ("refused: ", "another deployment", "accept: [takeover]", "`key`", luid):
         assert part in told
     left_alone(other, luid, refusal="another deployment")
     assert isinstance(pipeline.run().plan, NoChange)
@@ -202,7 +202,7 @@ def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
     pipeline.model("flights", flights(9))
     hers = other_users.publishes(pipeline, flights(3))
     told = pipeline.decide()
-    for part in ("refuse: ", f'"{old}" is to be renamed', f'"{old} better"', '"Default"'):
+    for part in ("refused: ", f'"{old}" is to be renamed', f'"{old} better"', '"Default"'):
         assert part in told
     left_alone(pipeline, hers.id, refusal="is to be renamed")
 

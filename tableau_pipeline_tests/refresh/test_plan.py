@@ -92,7 +92,7 @@ def test_changes_of_tables(star: Pipeline):
     star.declare(relationships=others)
     assert star.decide() == "publish (overwrite): full publish: the declaration changed"
     star.declare(tables=both[:1], relationships=())
-    assert star.decide().startswith('refuse: The schema changed: table "airlines" is gone')
+    assert star.decide().startswith('refused: The schema changed: table "airlines" is gone')
 
 
 def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
