@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast, get_args
@@ -208,7 +209,9 @@ def publish_files(
             tag_run(context, declaration, error.decision)
             # Refused credentials say nothing about a file.
             if isinstance(error, RefusedError) and not isinstance(error, CredentialsError):
-                raise RefusedError(f"{config.path}: {error}") from error
+                first, *others = error.refusals
+                first = replace(first, text=f"{config.path}: {first.text}")
+                raise RefusedError(first, *others) from error
             raise
         finally:
             if not config.options().sends:

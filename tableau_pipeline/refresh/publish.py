@@ -239,11 +239,13 @@ class Publisher:
         except RefusedError as error:
             if not merged.phrase:
                 raise
-            raise RefusedError(
-                f"{error} The file was a .tdsx package, to bring along what is declared "
+            *others, last = error.refusals
+            text = (
+                f"{last.text} The file was a .tdsx package, to bring along what is declared "
                 f"({merged.phrase}). If that is why: remove that from the declaration, or have "
                 "the server take such packages"
-            ) from error
+            )
+            raise RefusedError(*others, replace(last, text=text)) from error
         sent = replace(sent, merged=merged)
         changed = lost(merged.tds, sent.metadata, self.declared) if sent.metadata else ()
         if not changed:

@@ -10,6 +10,7 @@ import pytest
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources import TableauServerResource
+from tableau_pipeline.resources.services import RUN_CONFIG
 from tableau_pipeline_tests.components.support.location import (
     NOTHING,
     Location,
@@ -107,9 +108,11 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
     location.publish("busy")
     with dg.instance_for_test() as instance:
         second = replace(location, instance=instance)
-        assert "ops: {tableau_refresh_busy: {config: {accept: [takeover]}}}" in failure(
-            second.refresh("busy")
-        )
+        refused = second.refresh("busy")
+        assert "published by another deployment" in failure(refused)
+        (event,) = refused.get_step_failure_events()
+        config = event.step_failure_data.user_failure_data.metadata[RUN_CONFIG].value
+        assert config == "ops: {tableau_refresh_busy: {config: {accept: [takeover]}}}"
         assert second.refresh("busy", accept=["takeover"]).success
         # TABLEAU_TAKEOVER, after the records of a deployment were lost.
         location.takeover = True
