@@ -6,17 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import get_args, get_type_hints
 from xml.etree import ElementTree
 
 import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.faults import Refuse
-from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
-from tableau_sandbox_tests.contract.sources import ELSEWHERE, WITHOUT_EFFECT
 from tableau_sandbox_tests.test_quirks import rows
 
 # Each starts another pytest.
@@ -73,32 +70,18 @@ def test_no_fact_holds_of_a_server_that_refuses(refused: list[tuple[str, dict[st
     assert [about["fact"] for outcome, about in refused if outcome != "failure"] == []
 
 
-def test_assumptions_are_documented(refused: list[tuple[str, dict[str, str]]]):
-    """Prevents: a page that does not say what nobody knows, or says what the suite does not ask."""
+def test_sources_are_documented(refused: list[tuple[str, dict[str, str]]]):
+    """Prevents: a page that does not say where a fact comes from, or what nobody knows."""
     facts = [about for _, about in refused]
+    sources = {(about["source"], about["grade"]) for about in facts}
+    assert set(map(tuple, rows("Sources", of="fidelity.md"))) == sources
     claims = {about["fact"]: about["claim"].replace("`", "") for about in facts}
     assumed = {about["fact"] for about in facts if about["grade"] == "assumed"}
-    without_effect = " ".join(WITHOUT_EFFECT.values()).split()
-    told = [row[:2] for row in rows("What nobody has confirmed", of="fidelity.md")]
-    assert sorted([*without_effect, *(fact for fact, _ in told)]) == sorted(assumed)
-    known = [row[:2] for row in rows("What decides how a refresh goes", of="fidelity.md")]
-    assert not assumed & {fact for fact, _ in known}
-    for fact, claim in (*told, *known):
-        assert claim == claims[fact]
-
-
-def test_what_one_site_cannot_show():
-    """Prevents: an option that the page names and the sandbox lacks, or another grade."""
-    shown = rows("What one site cannot show", of="fidelity.md")
-    assert [(option, grade) for _, grade, option, _ in shown] == [
-        (option, grade) for option, (grade, _) in ELSEWHERE.items()
-    ]
-    for option in ELSEWHERE:
-        flag, _, value = option.partition(" ")
-        known = get_type_hints(Quirks)[
-            flag.removeprefix("--").removeprefix("no-").replace("-", "_")
-        ]
-        assert not value or value in get_args(known)
+    told = rows("What no source could tell", of="fidelity.md")
+    assert {fact: claim for fact, claim, _ in told} == {fact: claims[fact] for fact in assumed}
+    graded = {about["fact"]: (about["grade"], about["source"]) for about in facts}
+    for fact, claim, *source, _ in rows("What decides how a refresh goes", of="fidelity.md"):
+        assert (claim, tuple(source)) == (claims[fact], graded[fact])
 
 
 def content(server: tsc.Server) -> tuple[list, ...]:

@@ -67,7 +67,7 @@ def send_batch(
             seconds={},
         )
         record = recover(claim.history, sender, sender.effects).record
-        remote = _remote(site, record, datasource=datasource, ours=ours)
+        remote = _remote(site, record, datasource=journal.key, ours=ours)
         distrust = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
@@ -85,7 +85,7 @@ def _remote(
         why = why or "no record shows what is published"
         raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
     tag = other_instance(remote, ours)
-    if tag and root_of(tag) != root_of(min(ours)):
+    if tag and root_of(tag) != root_of(datasource):
         raise RefusedError(of_another_environment(remote, tag))
     if others := sorted(each for each in remote.tags - ours if each.startswith(_PREFIXES)):
         text = (

@@ -327,7 +327,7 @@ def published_result(
         **_column_metadata(declaration, checkpoint, report),
         **_decision(report),
         "details": {
-            "kind": "publish" if isinstance(report.plan, Publish) else "other",
+            "full": isinstance(report.plan, Publish),
             "compared": compared(report)[0],
             "rows": dict(checkpoint.rows),
             "deleted": {name: each.deleted for name, each in report.tables.items()},
@@ -397,7 +397,7 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
         bytes_sent=sent,
         bytes_saved=max(full - (sent or 0), 0) if full else None,
         compared=details.get("compared", ""),
-        is_full=details.get("kind") == "publish",
+        is_full=details.get("full", False),
         seconds=details.get("seconds", {}),
     )
 

@@ -14,6 +14,8 @@ _OF_NUMBERS, _UNSEEN = ("n", "c", "p"), ("*", "C", "L", "S")
 _LITERAL = re.compile(r'"[^"]*"|\\.|\'[^\']*\'', re.DOTALL)
 _CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
 _EXPONENT = re.compile(r"[Ee][+-]?[0#]+")
+# Of a second, as in "ss.000".
+_FRACTION = re.compile(r"(?<=s)[.,:]0+")
 _LETTER = re.compile(r"[^\W\d_]")
 # Those of Tableau's custom date formats, and of the patterns of ICU.
 _OF_DATES = frozenset("acdehkmnopqstuvwyzADEFGHKLMPQSUVYZ")
@@ -81,7 +83,7 @@ def _fault_of_numbers(part: str) -> str | None:
 
 
 def _has_digits(text: str) -> bool:
-    return bool(re.search("[0#]", _plain(text)))
+    return bool(re.search("[0#]", _FRACTION.sub("", _plain(text))))
 
 
 def _plain(text: str) -> str:

@@ -31,35 +31,35 @@ def sent(location: Location):
     )
 
 
-def test_what_others_have_taken_over(location: Location, sent):
-    """Prevents: rows of another deployment's data source changed, and its tag taken away."""
+def taken_over(location: Location, tag: str) -> str:
+    """Publish "shared", and give it the tag of somebody else; its LUID."""
     location.model()
     assert location.refresh("shared").success
     with session(location.sandbox) as site:
         (item,) = (each for each in site.tsc.datasources.all() if each.name == "shared")
         ours = {tag for tag in item.tags if tag.startswith(INSTANCE_TAG_PREFIX)}
         site.untag(str(item.id), ours)
-        site.tag(str(item.id), {THEIRS})
+        site.tag(str(item.id), {tag})
+    return str(item.id)
+
+
+def test_what_others_have_taken_over(location: Location, sent):
+    """Prevents: rows of another deployment's data source changed, and its tag taken away."""
+    luid = taken_over(location, THEIRS)
     before = rows_on(location.sandbox, "shared")
     assert f'is now published by somebody else (tag "{THEIRS}"). Nothing was sent' in failure(
         sent()
     )
     assert rows_on(location.sandbox, "shared") == before
     with session(location.sandbox) as site:
-        remote = site.find_by_luid(str(item.id))
+        remote = site.find_by_luid(luid)
     assert remote
     assert remote.instances == {"of-others"}
 
 
 def test_what_another_environment_has(location: Location, sent):
     """Prevents: advice to take over what no refresh may take over."""
-    location.model()
-    assert location.refresh("shared").success
-    with session(location.sandbox) as site:
-        (item,) = (each for each in site.tsc.datasources.all() if each.name == "shared")
-        ours = {tag for tag in item.tags if tag.startswith(INSTANCE_TAG_PREFIX)}
-        site.untag(str(item.id), ours)
-        site.tag(str(item.id), {f"{THEIRS}@Staging"})
+    taken_over(location, f"{THEIRS}@Staging")
     told = failure(sent())
     assert "is published by another environment" in told
     assert "takeover" not in told

@@ -114,6 +114,7 @@ def test_descriptions():
         ('#,##0 "k;m"', 'n#,##0 "k;m";-#,##0 "k;m"'),
         ("n0", "n0;-0"),
         ("yyyy-MM-dd", "*yyyy-MM-dd"),
+        ("hh:mm:ss.000", "*hh:mm:ss.000"),
         ('"Q"q yyyy', '*"Q"q yyyy'),
         ("*00000", "*00000"),
         ("C1033%", "C1033%"),

@@ -49,45 +49,6 @@ class Source(Enum):
     NOBODY = "no public statement: the cautious choice", Grade.ASSUMED
 
 
-# Of what is assumed, what no refresh depends on, and why; the rest stands on docs/fidelity.md.
-WITHOUT_EFFECT = {
-    "the pipeline never sends that": """
-        another-site session-of-another-site upload-of-another-user unknown-filter-operator
-        filter-by-no-time publish-an-empty-upload append-of-other-columns case-of-has
-        source-file-in-an-action payload-that-is-no-hyper-file unknown-action
-        delete-without-a-condition conditions-without-arguments insert-without-an-upload
-        update-without-a-request-id update-of-an-unknown-connection service-by-another-verb
-        column-of-no-source insert-with-a-condition operator-in-signs time-without-a-zone
-        two-columns-and-a-constant unknown-key
-    """,
-    "it writes constants as text": "constant-as-a-number",
-    "it sends exactly the target's columns and types": """
-        insert-of-unknown-columns insert-of-another-type insert-without-a-column
-    """,
-    "only a repetition after a lost answer has a known id": "repeated-request-after-a-failure",
-    "ids are random": "repeated-request-for-another-target",
-    "it uploads again for each request": "repeated-request-keeps-its-upload",
-}
-# What one site cannot show: the option of the sandbox, and where it is known from.
-ELSEWHERE = {
-    "--replace unknown": (Grade.DOCUMENTED, "Tableau's REST API reference"),
-    "--replace fails": (Grade.ASSUMED, "none"),
-    "--job-access own-jobs": (Grade.RELIED_ON, "Tableau's MCP server, against the reference"),
-    "--job-access session-lost": (Grade.SEEN, "issues of Tableau's clients"),
-    "--finished-jobs gone": (Grade.RELIED_ON, "Tableau's Migration SDK"),
-    "--failed-jobs error-note": (Grade.RELIED_ON, "Tableau's Migration SDK"),
-    "--no-job-titles": (Grade.SEEN, "the sample of Tableau's reference, and a recorded answer"),
-    "--job-words unknown": (Grade.ASSUMED, "none"),
-    "--index-lag-seconds": (Grade.DOCUMENTED, "Tableau's REST API reference"),
-    "--several-tables refused": (
-        Grade.RELIED_ON,
-        "Tableau's MCP server, against the publishing guide",
-    ),
-    "--updates-by writers": (Grade.ASSUMED, "none, against the reference"),
-    "--second-update queued": (Grade.ASSUMED, "none, against the reference"),
-}
-
-
 def fact(endpoint: str, source: Source, **cases: tuple[object, ...]) -> pytest.MarkDecorator:
     """Mark a test as a fact about an endpoint; its docstring is the claim.
 
