@@ -11,10 +11,11 @@ from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected import NotProvedError
-from tableau_pipeline.extracts.compare import layout_changes, published_file
 from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.extracts.differences import Differences, differences
+from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import table_columns
+from tableau_pipeline.publishing.download import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup, newest_models
 

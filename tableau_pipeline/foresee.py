@@ -13,7 +13,7 @@ from tableau_pipeline.core.drift import NoJob
 from tableau_pipeline.core.journal import Recovered, read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefreshError, RefusedError, told
-from tableau_pipeline.extracts.compare import schema_changes
+from tableau_pipeline.extracts.schema import schema_changes
 from tableau_pipeline.metadata.merge import (
     Values,
     change_phrases,

@@ -15,11 +15,12 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.declaration import TAG_PREFIX, asset_key_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.compare import layout_changes, published_file
+from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableInfo, open_hyper
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, spark_type
 from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.publishing.download import published_file
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import work_in

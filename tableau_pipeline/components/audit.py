@@ -28,12 +28,12 @@ from tableau_pipeline.core.declaration import (
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.reconcile import Reconciliation
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.refresh.setup import Setup

@@ -21,12 +21,12 @@ from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.metadata.merge import rows as field_rows
 from tableau_pipeline.outcome import Check, Refusal, by_check
 from tableau_pipeline.refresh.plan import Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline.refresh.report import Report, compared, comparison
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."

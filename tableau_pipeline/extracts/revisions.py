@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 
 from tableauhyperapi import Connection, HyperException, TableName, escape_name
 
-from tableau_pipeline.extracts.compare import unpacked
 from tableau_pipeline.hyper.build import rows_in, table_names
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.types import sql_type
 from tableau_pipeline.objects.stores import scratch
 from tableau_pipeline.publishing import rest
+from tableau_pipeline.publishing.download import unpacked
 from tableau_pipeline.publishing.errors import DOWNLOAD_REMEDIES
 from tableau_pipeline.publishing.site import TableauSite
 

@@ -13,9 +13,9 @@ from tableau_pipeline.core.checkpoint import (
 )
 from tableau_pipeline.core.declaration import Declaration, Guard, megabytes, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.extracts.compare import schema_changes, schema_problems
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.desired import Declared
+from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases, shown_field
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_words

@@ -4,29 +4,32 @@ The server counts the rows, or the file is read back.
 """
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from tableauhyperapi import Connection, HyperException
+from tableauhyperapi import Connection, HyperException, TableName
 
-from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, Reconcile, megabytes
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefreshError
 from tableau_pipeline.extracts.checks import damage
-from tableau_pipeline.extracts.compare import (
-    Reconciliation,
-    compare,
-    extract_tables,
-    published_file,
-)
-from tableau_pipeline.hyper.build import rows_in
+from tableau_pipeline.extracts.desired import table_source
+from tableau_pipeline.extracts.schema import layout_changes
+from tableau_pipeline.hyper.build import rows_in, table_names
+from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
+from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
+from tableau_pipeline.publishing.download import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
 
+# The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
+_BYTES = 6
 # Seconds until the server is asked again. A cache of it may have held the former rows.
 _PAUSE = 5
 _NEVER = "reconcile: never"
@@ -34,6 +37,45 @@ _HIDDEN = (
     "If a filter of the data source or row-level security hides rows from this user, the server "
     "counts too few: declare reconcile: {by: download} with a larger max_mb, or reconcile: never"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """How the published tables compare with the models.
+
+    Attributes:
+        problem: what differs; None if nothing that was compared does.
+        skipped: why nothing was compared; None if something was.
+        by: how the rows were counted, by table: in the downloaded file, or by the server.
+        rows: the number of rows that were found, by table.
+        values: whether the values of all rows were compared, and not only their number.
+        note: why not more was compared; None if all that could be was.
+    """
+
+    problem: str | None = None
+    skipped: str | None = None
+    by: Mapping[str, Literal["server", "download"]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    values: bool = False
+    note: str | None = None
+
+    @property
+    def way(self) -> str:
+        """In which way something was compared, in words."""
+        if self.values:
+            return "checksums"
+        return "count" if "download" in self.by.values() else "count on the server"
+
+
+class ReconciliationError(RefreshError):
+    """The published data differs from the models; `found` shows where."""
+
+    def __init__(self, found: Reconciliation) -> None:
+        super().__init__(
+            f"What is published differs from the models: {found.problem}. The next run publishes "
+            "everything again. If this happens again, please report it"
+        )
+        self.found = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +250,103 @@ class Reconciler:
             except RefreshError as error:
                 raise RefreshError(f"it could not be read back: {error}") from error
             yield stack.enter_context(connect(self.hyper(), extract))
+
+
+def compare(
+    connection: Connection,
+    checkpoint: Checkpoint,
+    snapshots: Snapshots,
+    *,
+    values: bool,
+) -> Reconciliation:
+    """Compare the tables of an open, published file with a checkpoint.
+
+    Args:
+        values: compare the rows themselves, too, in any order, and the names of tables and columns.
+
+    Raises:
+        RefreshError: the snapshot of a model is gone, so nothing can be compared.
+    """
+    problems: list[str] = []
+    counts = {}
+    names = {name: checkpoint.target(name) for name in checkpoint.tables}
+    existing = extract_tables(connection)
+    if values and existing != set(names.values()):
+        return Reconciliation(problem="it has other tables")
+    for name, table in checkpoint.tables.items():
+        published = names[name]
+        if published not in existing:
+            problems.append(f"{name} is not there")
+            continue
+        expected = table.content.rows
+        counts[name] = rows_in(connection, published)
+        if counts[name] != expected:
+            problems.append(f"{name} holds {counts[name]:,} rows, its model {expected:,}")
+        elif values and not _same_rows(
+            connection, published, table, select_model(name, table, snapshots)
+        ):
+            problems.append(f"the rows of {name} differ")
+    return Reconciliation(
+        "; ".join(problems) or None,
+        by=dict.fromkeys(counts, "download"),
+        rows=counts,
+        values=values,
+    )
+
+
+def select_model(name: str, table: TableContent, snapshots: Snapshots) -> str:
+    """Return SQL for the rows of a model that a table of this content holds."""
+    snapshot = snapshots.version(table.model, table.version)
+    if snapshot and snapshot.fingerprint != table.all_rows:
+        # The version may contain partitions that no longer belong to the model.
+        snapshot = snapshots.newest(table.model)
+    if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
+        raise RefreshError(f"version {table.version} of the model {table.model} is gone")
+    return select_sql(table_source(name, snapshot, table.cutoff))
+
+
+def _same_rows(
+    connection: Connection, published: TableName, table: TableContent, model: str
+) -> bool:
+    definition = connection.catalog.get_table_definition(published)
+    found = [column.name.unescaped for column in definition.columns]
+    if set(found) != {column.name for column in table.columns}:
+        return False
+    found, expected = (
+        # The row hashes of the model are not published, so both sides are hashed alike here.
+        connection.execute_scalar_query(
+            f"SELECT SUM(CAST({number_of('hash', _BYTES)} AS NUMERIC(38,0))) "  # noqa: S608
+            f"FROM (SELECT sha256({row_text(table.columns)}) AS hash FROM {rows} source) hashed"
+        )
+        for rows in (published, model)
+    )
+    return found == expected
+
+
+def extract_tables(connection: Connection) -> set[TableName]:
+    """Return the tables in the extract schema of an open file."""
+    return {
+        TableName(EXTRACT_SCHEMA, table.name)
+        for table in table_names(connection)
+        if table.schema_name and table.schema_name.name.unescaped == EXTRACT_SCHEMA
+    }
+
+
+def layout_differences(
+    server: TableauSite,
+    remote: RemoteDatasource,
+    hyper: Callable[[], Hyperd],
+    declaration: Declaration,
+    desired: Mapping[str, Sequence[Column]],
+) -> Sequence[str]:
+    """In what the tables of a data source differ from those to publish, as phrases."""
+    try:
+        with published_file(server, remote) as extract:
+            found = table_columns(hyper(), extract)
+    except (HyperFileError, ValueError) as error:
+        return [f"its tables cannot be read ({error})"]
+    schemas = {table.schema_name.name.unescaped for table in found if table.schema_name}
+    if others := schemas - {EXTRACT_SCHEMA}:
+        return [f'its tables cannot be read (it has the schema "{min(others)}")']
+    named = {table.name.unescaped: columns for table, columns in found.items()}
+    return layout_changes(named, declaration, desired)

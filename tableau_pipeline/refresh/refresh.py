@@ -19,11 +19,6 @@ from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import readable
-from tableau_pipeline.extracts.compare import (
-    Reconciliation,
-    ReconciliationError,
-    layout_differences,
-)
 from tableau_pipeline.extracts.delta import Delta, counts, remove, total
 from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.merge import Merge, Written, conflict_phrases, is_about
@@ -54,7 +49,12 @@ from tableau_pipeline.refresh.plan import (
     not_ours,
     returned_work,
 )
-from tableau_pipeline.refresh.reconcile import Reconciler
+from tableau_pipeline.refresh.reconcile import (
+    Reconciler,
+    Reconciliation,
+    ReconciliationError,
+    layout_differences,
+)
 from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.report import Report, phase, summary
 from tableau_pipeline.refresh.send import LostError, Sender, Sent, SentError, completed

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import Merge, Values
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.reconcile import Reconciliation
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from tableau_pipeline.actions.batch import Batch, Delete, Insert, Upsert, source
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.drift import LONGEST_LAG, Job, NoJob, RemoteDatasource
 from tableau_pipeline.errors import BusyError, NoUpdatesError, RefreshError, RefusedError
-from tableau_pipeline.extracts.compare import published_file
 from tableau_pipeline.metadata.merge import Path as MetadataPath
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing import job_list, rest
 from tableau_pipeline.publishing.about import describe, permissions
+from tableau_pipeline.publishing.download import published_file
 from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]

@@ -13,11 +13,11 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.core.declaration import Diff, Reconcile, Republish
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.metadata.merge import Written
 from tableau_pipeline.publishing import about
+from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN

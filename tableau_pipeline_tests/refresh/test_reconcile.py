@@ -12,8 +12,8 @@ import pytest
 
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.support.crashes import killed_for_real
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
