@@ -18,7 +18,7 @@ from benchmarks.fresh_process import peak_memory
 from benchmarks.lineitem import KEY
 from benchmarks.peers.process_tree import processes, watched
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.published_datasource import step_name
+from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.resources import SparkResource, resources_from_env
 from tableau_pipeline.snapshots.spark import spark_session
 

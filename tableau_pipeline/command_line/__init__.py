@@ -22,9 +22,10 @@ from dagster.components.definitions import LazyDefinitions
 from dagster_dg_core.context import DgContext
 
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
 from tableau_pipeline.components.loading import component_of, evaluated, specs_of
-from tableau_pipeline.components.published_datasource import inherited_fields, snapshots_of
+from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess

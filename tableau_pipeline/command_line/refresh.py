@@ -13,8 +13,8 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
+from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
-from tableau_pipeline.components.published_datasource import asset_keys, step_name
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept, accepts_of

@@ -11,12 +11,13 @@ import dagster as dg
 from pydantic import Field
 
 from tableau_pipeline.components.freshness import data_age
+from tableau_pipeline.components.instigators import default_status
 from tableau_pipeline.components.journal import DagsterJournal, setup_of
 from tableau_pipeline.components.location import location_graph
 from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
 from tableau_pipeline.components.reporting import escaped, markdown_table
-from tableau_pipeline.components.triggers import Cron, default_status
+from tableau_pipeline.components.triggers import Cron
 from tableau_pipeline.core.declaration import (
     INSTANCE_TAG_PREFIX,
     TAG_PREFIX,

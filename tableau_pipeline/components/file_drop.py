@@ -10,8 +10,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
+from tableau_pipeline.components.instigators import default_status
 from tableau_pipeline.components.publish_file import FROM_FILES, PublishFileConfig, publish_files
-from tableau_pipeline.components.triggers import default_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.options import is_passed_over

@@ -24,8 +24,9 @@ from dagster_shared.record import replace
 from dagster_shared.yaml_utils import parse_yamls_with_source_position
 from pyspark.sql import DataFrame
 
+from tableau_pipeline.components.asset_names import asset_keys
 from tableau_pipeline.components.automation import due, runs_models
-from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
+from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.errors import RefusedError

@@ -1,11 +1,9 @@
-"""The component PublishedDatasource, and what its models say of their columns already."""
+"""The component PublishedDatasource."""
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from inspect import isclass
 from pathlib import Path
@@ -17,9 +15,10 @@ import dagster as dg
 import yaml
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster.components.core.decl import ComponentLoaderDecl
-from pydantic import Field, ValidationError, field_validator, model_validator
-from upath import UPath
+from pydantic import Field, field_validator, model_validator
 
+from tableau_pipeline.components.asset_names import asset_keys, plain, step_name
+from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.freshness import Freshness, data_age
 from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
 from tableau_pipeline.components.location import location_graph
@@ -33,14 +32,13 @@ from tableau_pipeline.components.reporting import (
     published_result,
     tag_run,
 )
-from tableau_pipeline.components.triggers import DbtTrigger, Trigger, automation_conditions
+from tableau_pipeline.components.triggers import Trigger, automation_conditions
 from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
 from tableau_pipeline.core.declaration import Declaration, asset_key_of, below
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
-from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
@@ -94,90 +92,6 @@ def snapshots_of(
     return with_lakes(stored, declaration, snapshots.copies) if has_lakes else stored
 
 
-def inherited_fields(
-    declaration: Declaration, graph: AssetGraph, trigger: Trigger | None = None
-) -> Inherited:
-    """Return what is said of columns, by model and column.
-
-    A model's own asset comes first: its `dagster/column_schema`, which dagster-dbt fills from the
-    descriptions in dbt, and `meta.tableau` of a column in dbt. Then come the dbt models that it
-    reads, for columns of the same name: those of its parents, or those of a `dbt` trigger.
-
-    Raises:
-        RefusedError: `meta.tableau` has an unknown key or value.
-        RefreshError: the manifest beside the `run_results.json` of the trigger cannot be read.
-    """
-    found: dict[tuple[str, str], FieldMetadata] = {}
-    for model, columns in _said(declaration, graph, trigger):
-        for column, said in columns:
-            found.setdefault((model, column), said)
-    return found
-
-
-def _said(
-    declaration: Declaration, graph: AssetGraph, trigger: Trigger | None
-) -> Iterator[tuple[str, Iterator[tuple[str, FieldMetadata]]]]:
-    """Yield what is said of a model's columns, each place before those that it overrides."""
-    for model in declaration.models:
-        key = dg.AssetKey.from_user_string(model)
-        if graph.has(key):
-            yield model, _columns(graph.get(key).metadata)
-            parents = [graph.get(each).metadata for each in sorted(graph.get(key).parent_keys)]
-            yield from ((model, _columns(each)) for each in parents if _MANIFEST in each)
-    if isinstance(trigger, DbtTrigger):
-        nodes = _nodes_beside(trigger.dbt)
-        for model in declaration.models:
-            # Without names, all models of the dbt project feed it, in which names of columns recur.
-            for name in trigger.models or (model.split("/")[-1],):
-                for node in (each for each in nodes if name in (each, nodes[each].get("name"))):
-                    yield model, _in_dbt(nodes, node)
-
-
-# The keys of dagster-dbt.
-_MANIFEST, _NODE = "dagster_dbt/manifest", "dagster_dbt/unique_id"
-
-
-def _columns(metadata: Mapping[str, Any]) -> Iterator[tuple[str, FieldMetadata]]:
-    schema = metadata.get("dagster/column_schema")
-    if isinstance(schema, dg.TableSchemaMetadataValue):
-        schema = schema.schema
-    columns = schema.columns if isinstance(schema, dg.TableSchema) else ()
-    described = {each.name: each.description or "" for each in columns}
-    in_dbt = metadata[_MANIFEST].manifest["nodes"] if _MANIFEST in metadata else {}
-    tableau = dict(_in_dbt(in_dbt, metadata[_NODE])) if in_dbt else {}
-    for name in described | tableau:
-        said = tableau.get(name, FieldMetadata())
-        yield name, replace(said, description=said.description or described.get(name, ""))
-
-
-def _nodes_beside(run_results: str) -> Mapping[str, Any]:
-    """Return the nodes of the manifest that dbt wrote beside this file; none if it wrote none."""
-    manifest = UPath(run_results).with_name("manifest.json")
-    try:
-        return json.loads(manifest.read_bytes())["nodes"]
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError) as error:
-        raise RefreshError(
-            f"{manifest} cannot be read, perhaps because dbt is writing it: {error}. Run again"
-        ) from error
-
-
-def _in_dbt(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, FieldMetadata]]:
-    for name, column in nodes[node].get("columns", {}).items():
-        meta = column.get("meta") or column.get("config", {}).get("meta") or {}
-        try:
-            said = FieldMetadata(**meta.get("tableau", {}))
-        except ValidationError as error:
-            (first, *_) = error.errors()
-            raise RefusedError(
-                f'meta.tableau of the column "{name}" of {node} in dbt: '
-                f"{'.'.join(map(str, first['loc']))}: {first['msg']}. Its keys are those of a "
-                "field: caption, description, format, role, aggregation, hidden and folder"
-            ) from error
-        yield name, replace(said, description=said.description or column.get("description", ""))
-
-
 # The pool of the runs that sign in to Tableau; the instance limits how many run at once.
 POOL = "tableau"
 
@@ -215,28 +129,6 @@ class RefreshConfig(dg.Config):
             metadata_only=self.metadata_only,
             accept=frozenset(map(Accept, self.accept)),
         )
-
-
-def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
-    """Return the keys of the extract and of the published asset of a data source."""
-    return dg.AssetKey.from_user_string(f"{key}_extract"), dg.AssetKey.from_user_string(key)
-
-
-def step_name(key: str) -> str:
-    """Return the name of the step that makes both assets of a data source.
-
-    It is none that people choose: a step may neither have the name of another one, nor a word that
-    Dagster or Python keeps for itself, such as "meta" or "class".
-    """
-    plain = _plain(key)
-    # Another key may have these underscores itself.
-    digest = hashlib.sha256(key.encode()).hexdigest()[:6]
-    return f"tableau_refresh_{plain}" + (f"_{digest}" if plain != key else "")
-
-
-def _plain(key: str) -> str:
-    """Return a key as names of steps and groups may be written."""
-    return key.replace("/", "__")
 
 
 def refresh_assets(
@@ -329,7 +221,7 @@ def _specs(
 
     They are a group, which the lineage folds into one box.
     """
-    group = _plain(declaration.key)
+    group = plain(declaration.key)
     extract, published = asset_keys(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     project = below(declaration, tableau_project_root()).project_path

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import dagster as dg
 from dagster._core import errors as dg_errors
 
+from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.publish_file import FILES, STEP, published_files
-from tableau_pipeline.components.published_datasource import PublishedDatasource, step_name
+from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.rejected import rejected_since
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint

@@ -1,23 +1,18 @@
 """What refreshes data sources automatically."""
 
-import os
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 from dagster._utils.schedules import is_valid_cron_schedule
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.components.dbt import DbtTrigger
 from tableau_pipeline.keys import Zone, keyed
 
-Status = TypeVar("Status", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
-
 RETRY_CRON = "*/30 * * * *"
-# Whether the triggers of this deployment start switched on.
-VARIABLE = "PIPELINE_TRIGGERS"
 
 
 @keyed
@@ -53,24 +48,6 @@ class CronTrigger:
         default=False,
         description="First run its models and all upstream in this code location. Not for "
         "partitioned models.",
-    )
-
-
-@keyed
-class DbtTrigger:
-    """Refresh the data source and its Spark models after a dbt that runs outside Dagster."""
-
-    dbt: str = Field(
-        min_length=1,
-        description="dbt's run_results.json: a path, or a URL of an object store, "
-        "s3://lake/target/run_results.json.",
-    )
-    models: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Names or unique ids of dbt models. The data source is refreshed if "
-        "an invocation built one of them, and neither one of them nor a test on them "
-        "failed. Default: all models of the dbt project.",
     )
 
 
@@ -131,17 +108,3 @@ def automation_conditions(
     )
     together = is_.any_deps_match(is_.will_be_requested())
     return extract, together.with_label("refresh together with the extract")
-
-
-def default_status(kind: type[Status]) -> Status:
-    """Return RUNNING if PIPELINE_TRIGGERS is `on`; the default is `off`.
-
-    A schedule or sensor starts with this status. A switch in the web UI overrides it.
-
-    Raises:
-        RefusedError: the variable has another value.
-    """
-    value = os.environ.get(VARIABLE) or "off"
-    if value not in ("on", "off"):
-        raise RefusedError(f"{VARIABLE} is {value!r}: set it to on or off")
-    return kind["RUNNING" if value == "on" else "STOPPED"]

@@ -17,7 +17,8 @@ from dagster._core.scheduler.instigation import (
 )
 
 from tableau_pipeline.components import FileDrop, PublishedDatasource
-from tableau_pipeline.components.automation import dbt_sensors, refresh_schedules
+from tableau_pipeline.components.automation import refresh_schedules
+from tableau_pipeline.components.dbt import DbtTrigger, dbt_sensors
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.conftest import NewInstance
@@ -282,7 +283,7 @@ def test_one_variable_for_every_trigger(
     file_drop = FileDrop.from_attributes_dict(attributes={"folder": "/srv"})
     found = [
         *refresh_schedules([declared(trigger={"cron": "0 6 * * *"})]),
-        *dbt_sensors([declared(trigger={"dbt": "target/run_results.json"})]),
+        *dbt_sensors({"sales": DbtTrigger("target/run_results.json")}),
         *(file_drop.build_defs(context).sensors or ()),
     ]
     assert [each.default_status.name for each in found] == [status] * 3

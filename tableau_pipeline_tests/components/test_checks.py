@@ -11,10 +11,11 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterInvalidSubsetError
 
+from tableau_pipeline.components.column_descriptions import inherited_fields
+from tableau_pipeline.components.dbt import DbtTrigger
 from tableau_pipeline.components.journal import JOURNAL
-from tableau_pipeline.components.published_datasource import inherited_fields, refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import check_specs
-from tableau_pipeline.components.triggers import DbtTrigger
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Reconcile, Table
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Relationship

@@ -14,7 +14,7 @@ import pytest
 from upath import UPath
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.automation import dbt_sensors
+from tableau_pipeline.components.dbt import dbt_sensors
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.projects import declared
@@ -57,7 +57,7 @@ class Location:
 
     def __init__(self, run_results: str | Path, **models: list[str] | None) -> None:
         datasources = [_datasource(key, str(run_results), names) for key, names in models.items()]
-        (self.sensor,) = dbt_sensors(datasources)
+        (self.sensor,) = dbt_sensors({each.key: each.trigger for each in datasources})
         self.definitions = dg.Definitions(
             assets=[
                 *(refresh_assets(each, each.trigger) for each in datasources),
@@ -214,4 +214,5 @@ def test_one_sensor_for_each_file():
     """Prevents: a file read once for each of hundreds of data sources; two sensors of one name."""
     files = ["/a-b/run_results.json", "/a_b/run_results.json", "/a-b/run_results.json"]
     datasources = [_datasource(f"shop{i}", file, None) for i, file in enumerate(files)]
-    assert len({sensor.name for sensor in dbt_sensors(datasources)}) == 2
+    triggers = {each.key: each.trigger for each in datasources}
+    assert len({sensor.name for sensor in dbt_sensors(triggers)}) == 2

@@ -14,11 +14,9 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from tableau_pipeline.components import FileDrop, PublishedDatasource
+from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.published_datasource import (
-    PublishedDatasourceScaffolder,
-    step_name,
-)
+from tableau_pipeline.components.published_datasource import PublishedDatasourceScaffolder
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff, asset_key_of, below
 from tableau_pipeline.errors import RefusedError

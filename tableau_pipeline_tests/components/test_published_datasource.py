@@ -15,8 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.components.published_datasource import refresh_assets, step_name
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.declaration import Guard, Partitions, ReplaceAll, Table
 from tableau_pipeline.core.journal import read_history

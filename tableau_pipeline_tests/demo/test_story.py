@@ -7,8 +7,8 @@ from dagster._core.storage.runs.schema import InstanceInfo
 from tableauhyperapi import Connection
 
 from tableau_pipeline.command_line.main import run
+from tableau_pipeline.components.asset_names import asset_keys
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.components.published_datasource import asset_keys
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH

@@ -16,8 +16,9 @@ import yaml
 import tableau_pipeline
 from tableau_pipeline import scripting
 from tableau_pipeline.components import FileDrop, PublishedDatasource, TableauPipeline
+from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.published_datasource import RefreshConfig, step_name
+from tableau_pipeline.components.published_datasource import RefreshConfig
 from tableau_pipeline.ingest.options import NAMES
 from tableau_pipeline_tests.components.support.projects import Project, project
 from tableau_pipeline_tests.conftest import ROOT

@@ -14,15 +14,11 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import text
 
+from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal_event
 from tableau_pipeline.components.location import in_location
-from tableau_pipeline.components.published_datasource import (
-    PublishedDatasource,
-    asset_keys,
-    refresh_assets,
-    step_name,
-)
+from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import Job, Timeouts

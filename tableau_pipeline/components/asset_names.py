@@ -1,0 +1,36 @@
+"""The keys of the assets of a data source, the name of their step, and what feeds them."""
+
+import hashlib
+from collections.abc import Iterable
+from itertools import chain
+
+import dagster as dg
+
+
+def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
+    """Return the keys of the extract and of the published asset of a data source."""
+    return dg.AssetKey.from_user_string(f"{key}_extract"), dg.AssetKey.from_user_string(key)
+
+
+def step_name(key: str) -> str:
+    """Return the name of the step that makes both assets of a data source.
+
+    It is none that people choose: a step may neither have the name of another one, nor a word that
+    Dagster or Python keeps for itself, such as "meta" or "class".
+    """
+    written = plain(key)
+    # Another key may have these underscores itself.
+    digest = hashlib.sha256(key.encode()).hexdigest()[:6]
+    return f"tableau_refresh_{written}" + (f"_{digest}" if written != key else "")
+
+
+def plain(key: str) -> str:
+    """Return a key as names of steps and groups may be written."""
+    return key.replace("/", "__")
+
+
+def with_models(datasources: Iterable[str]) -> dg.AssetSelection:
+    """Select data sources with everything upstream of them that this location makes."""
+    keys = chain.from_iterable(map(asset_keys, datasources))
+    # The models' own sources are often tables of dbt, which no run of this location can make.
+    return dg.AssetSelection.assets(*keys).upstream().materializable()

@@ -1,0 +1,236 @@
+"""What dbt writes: its last invocation, which starts refreshes, and its descriptions of columns."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from zlib import crc32
+
+import dagster as dg
+from dagster_shared.check import not_none
+from pydantic import AliasPath, BaseModel, Field, ValidationError
+from upath import UPath
+
+from tableau_pipeline.components.asset_names import with_models
+from tableau_pipeline.components.instigators import default_status
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.keys import keyed
+from tableau_pipeline.metadata.fields import FieldMetadata
+
+
+@keyed
+class DbtTrigger:
+    """Refresh the data source and its Spark models after a dbt that runs outside Dagster."""
+
+    dbt: str = Field(
+        min_length=1,
+        description="dbt's run_results.json: a path, or a URL of an object store, "
+        "s3://lake/target/run_results.json.",
+    )
+    models: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Names or unique ids of dbt models. The data source is refreshed if "
+        "an invocation built one of them, and neither one of them nor a test on them "
+        "failed. Default: all models of the dbt project.",
+    )
+
+
+_BUILDS = ("run", "build", "retry")
+_GOOD = ("success", "pass", "warn", "no-op", "reused")
+_TABLES = ("model", "seed", "snapshot")
+
+
+class NotABuildError(Exception):
+    """There is no invocation to follow; the message states why. A later look may find one."""
+
+
+class _Result(BaseModel):
+    unique_id: str
+    status: str
+
+
+class Invocation(BaseModel):
+    """One `dbt run`, `build` or `retry`.
+
+    Attributes:
+        id: dbt's invocation id.
+        results: of each node that it ran or skipped. A retry lists only what had failed before, so
+            a missing node is no obstacle.
+        parents: the parents of each node, in the manifest. Those of a test are the models that it
+            tests.
+    """
+
+    id: str = Field(validation_alias=AliasPath("metadata", "invocation_id"))
+    command: str = Field(validation_alias=AliasPath("args", "which"))
+    results: list[_Result]
+    parents: Mapping[str, list[str]] = {}
+
+    def obstacle(self, models: Iterable[str] | None) -> str | None:
+        """Return why assets made of these models must not be refreshed; None if they may be.
+
+        Args:
+            models: names or unique ids; None for all models of the dbt project.
+        """
+        mine = [
+            each
+            for each in self.results
+            if models is None or self._concerns(each.unique_id, set(models))
+        ]
+        if not mine:
+            return f"{', '.join(models)}: not part of it" if models else "it built no models"
+        bad = [f"{each.unique_id}: {each.status}" for each in mine if each.status not in _GOOD]
+        return ", ".join(bad) or None
+
+    def _concerns(self, node: str, models: set[str]) -> bool:
+        """Whether a node affects these models. A test without known parents affects them all."""
+        is_table = node.split(".")[0] in _TABLES
+        tested = [node] if is_table else self.parents.get(node)
+        # A unique id is model.<project>.<name>, or model.<project>.<name>.v2.
+        return tested is None or any(
+            each in models or bool(models.intersection(each.split(".")[2:3])) for each in tested
+        )
+
+
+def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
+    """Read dbt's last invocation.
+
+    Args:
+        run_results: path or URL of run_results.json.
+        seen: the id of an invocation that was already followed.
+
+    Raises:
+        NotABuildError: the file does not exist, dbt is still writing it, it is the result of
+            another command, or its invocation is the one already seen.
+    """
+    path = UPath(run_results)
+    try:
+        found = Invocation.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise NotABuildError(f"{run_results}: there is no such file") from error
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise NotABuildError(
+            f"{run_results} cannot be read, perhaps because dbt is writing it: {wrong}"
+        ) from error
+    if found.id == seen:
+        raise NotABuildError(f"dbt's last invocation, {seen}, was already followed")
+    if found.command not in _BUILDS:
+        raise NotABuildError(
+            f"dbt's last command was `{found.command}`: only {', '.join(_BUILDS)} count"
+        )
+    # Without the parents every test counts for all models: a refresh too few, but none on bad data.
+    with suppress(FileNotFoundError, ValueError, KeyError):
+        manifest = json.loads(path.with_name("manifest.json").read_bytes())
+        return found.model_copy(update={"parents": manifest["parent_map"]})
+    return found
+
+
+_TAG = "dbt/invocation_id"
+
+
+def dbt_sensors(triggers: Mapping[str, object]) -> list[dg.SensorDefinition]:
+    """Return one sensor, with its job, for each distinct run_results.json, read once per tick.
+
+    Args:
+        triggers: of all data sources, of whatever kind, by their keys.
+    """
+    followers: dict[str, dict[str, DbtTrigger]] = defaultdict(dict)
+    for key, trigger in triggers.items():
+        if isinstance(trigger, DbtTrigger):
+            followers[trigger.dbt][key] = trigger
+    return [_dbt_sensor(file, triggers) for file, triggers in followers.items()]
+
+
+def dbt_sensor_name(file: str) -> str:
+    """Return the name of the sensor that follows this run_results.json."""
+    words = re.sub(r"[^A-Za-z0-9]+", "_", file).strip("_")
+    # Two paths may yield the same words, and Dagster keeps a sensor's cursor under its name.
+    return f"refresh_after_dbt_{words[-60:]}_{crc32(file.encode()):08x}"
+
+
+def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefinition:
+    name = dbt_sensor_name(file)
+    job = dg.define_asset_job(f"{name}_job", selection=with_models(triggers))
+
+    @dg.sensor(
+        name=name,
+        job=job,
+        default_status=default_status(dg.DefaultSensorStatus),
+        description=f"Refreshes data sources and their Spark models after the dbt of {file}.",
+    )
+    def after_dbt(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        try:
+            invocation = read_invocation(file, seen=context.cursor)
+        except NotABuildError as reason:
+            return dg.SkipReason(str(reason))
+        obstacles = {key: invocation.obstacle(each.models) for key, each in triggers.items()}
+        skipped = [
+            f"{key} is not refreshed after dbt's invocation {invocation.id}: {obstacle}"
+            for key, obstacle in obstacles.items()
+            if obstacle
+        ]
+        followers = [key for key, obstacle in obstacles.items() if not obstacle]
+        # A tick that requests runs shows no skip reason, so its log lists what was left out.
+        for reason in skipped if followers else ():
+            context.log.warning(reason)
+        graph = not_none(context.repository_def).asset_graph
+        requests = [
+            dg.RunRequest(
+                # Dagster runs each key once, so a sensor whose cursor was reset repeats no refresh.
+                run_key=f"{invocation.id} {datasource}",
+                # dbt does not report which partition is new.
+                asset_selection=[
+                    key
+                    for key in with_models([datasource]).resolve(graph)
+                    if not graph.get(key).is_partitioned
+                ],
+                tags={_TAG: invocation.id},
+            )
+            for datasource in followers
+        ]
+        # The cursor moves on in any case, or every tick would judge this invocation again.
+        told = None if followers else "\n".join(skipped)
+        return dg.SensorResult(requests, cursor=invocation.id, skip_reason=told)
+
+    return after_dbt
+
+
+def nodes_beside(run_results: str) -> Mapping[str, Any]:
+    """Return the nodes of the manifest that dbt wrote beside this file; none if it wrote none.
+
+    Raises:
+        RefreshError: it cannot be read.
+    """
+    manifest = UPath(run_results).with_name("manifest.json")
+    try:
+        return json.loads(manifest.read_bytes())["nodes"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError) as error:
+        raise RefreshError(
+            f"{manifest} cannot be read, perhaps because dbt is writing it: {error}. Run again"
+        ) from error
+
+
+def columns_of(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, FieldMetadata]]:
+    """Yield what a node of the manifest says of its columns, by their names.
+
+    Raises:
+        RefusedError: `meta.tableau` has an unknown key or value.
+    """
+    for name, column in nodes[node].get("columns", {}).items():
+        meta = column.get("meta") or column.get("config", {}).get("meta") or {}
+        try:
+            said = FieldMetadata(**meta.get("tableau", {}))
+        except ValidationError as error:
+            (first, *_) = error.errors()
+            raise RefusedError(
+                f'meta.tableau of the column "{name}" of {node} in dbt: '
+                f"{'.'.join(map(str, first['loc']))}: {first['msg']}. Its keys are those of a "
+                "field: caption, description, format, role, aggregation, hidden and folder"
+            ) from error
+        yield name, replace(said, description=said.description or column.get("description", ""))

@@ -1,0 +1,42 @@
+"""Which schedules and sensors are on: by the environment, and by their switches in the web UI."""
+
+import os
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import dagster as dg
+from dagster._core.scheduler.instigation import InstigatorStatus
+
+from tableau_pipeline.errors import RefusedError
+
+Status = TypeVar("Status", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
+
+# Whether the triggers of this deployment start switched on.
+_VARIABLE = "PIPELINE_TRIGGERS"
+
+
+def default_status(kind: type[Status]) -> Status:
+    """Return RUNNING if PIPELINE_TRIGGERS is `on`; the default is `off`.
+
+    A schedule or sensor starts with this status. A switch in the web UI overrides it.
+
+    Raises:
+        RefusedError: the variable has another value.
+    """
+    value = os.environ.get(_VARIABLE) or "off"
+    if value not in ("on", "off"):
+        raise RefusedError(f"{_VARIABLE} is {value!r}: set it to on or off")
+    return kind["RUNNING" if value == "on" else "STOPPED"]
+
+
+def switched_on(instance: dg.DagsterInstance, parts: Iterable[Any]) -> set[str]:
+    """Return the names of those that are on, by the web UI or by default."""
+    states = {each.instigator_name: each.status for each in instance.all_instigator_state()}
+    on, by_default = InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE
+    return {
+        each.name
+        for each in parts
+        if (state := states.get(each.name, by_default)) is on
+        # Not every kind of them has a default.
+        or (state is by_default and getattr(each, "default_status", by_default).value == on.value)
+    }
