@@ -99,9 +99,46 @@ class Refusal:
         return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
 
+class Doubt(StrEnum):
+    """Why it is not known what a data source holds, or whether all of it is ours."""
+
+    NO_RECORD = "no record"
+    OTHERS = "changed by others"
+    OUTCOME = "outcome unknown"
+    FAILED = "request failed"
+    IN_PART = "sent in part"
+    BY_HAND = "changed by hand"
+    DIFFERS = "differs from its models"
+    NOT_SEEN = "not seen since"
+
+
+@dataclass(frozen=True, slots=True)
+class Distrust:
+    """A reason why no update may build on what is published: everything is published instead.
+
+    Attributes:
+        detail: the same as a phrase, for people.
+    """
+
+    code: Doubt
+    detail: str
+
+    def __str__(self) -> str:
+        return self.detail
+
+    def and_also(self, other: "Distrust") -> "Distrust":
+        """Return both; if they are equal, one."""
+        return self if other == self else Distrust(self.code, f"{self}, and {other}")
+
+
 def in_words(refusals: Iterable[Refusal]) -> str:
     """Return a line for each."""
     return "\n".join(each.text for each in refusals)
+
+
+def sentence(phrase: str) -> str:
+    """Return a phrase with a capital letter."""
+    return phrase[:1].upper() + phrase[1:]
 
 
 def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:

@@ -138,7 +138,7 @@ def _compared(line: Standing, remote: RemoteDatasource | None) -> Standing:
         return replace(line, state=Status.GONE, why=f'"{line.name}" is no longer on the server')
     change = Change.since(checkpoint, remote)
     if why := change.unexplained or checkpoint.distrust:
-        return replace(line, state=Status.DRIFTED, why=why)
+        return replace(line, state=Status.DRIFTED, why=str(why))
     return line
 
 

@@ -208,9 +208,9 @@ def _judged(
         return Finding.FOREIGN, f'its key is "{base.other_key}"'
     if not base.is_ours:
         other = "this pipeline did not publish the data source that has its name"
-        return absent, base.distrust if is_known else other
+        return absent, str(base.distrust) if is_known else other
     if compared is None:
-        return Finding.DRIFTED, base.distrust
+        return Finding.DRIFTED, str(base.distrust)
     if compared.skipped:
         return Finding.UNCHANGED, f"its rows were not compared: {compared.skipped}"
     finding = Finding.DIFFERS if compared.problem else Finding.EQUAL

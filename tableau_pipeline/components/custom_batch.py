@@ -11,7 +11,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, root_of, tags_of
 from tableau_pipeline.core.drift import RemoteDatasource, other_instance
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.outcome import Code, Refusal
+from tableau_pipeline.outcome import Code, Distrust, Doubt, Refusal
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
@@ -68,7 +68,7 @@ def send_batch(
         )
         record = recover(claim.history, sender, sender.effects).record
         remote = _remote(site, record, datasource=journal.key, ours=ours)
-        distrust = "an update that was written by hand changed it"
+        distrust = Distrust(Doubt.BY_HAND, "an update that was written by hand changed it")
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
     job_id = sent.intent.job_id if sent.intent else None

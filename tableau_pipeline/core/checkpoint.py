@@ -8,6 +8,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
+from tableau_pipeline.outcome import Distrust
 
 
 class PublishMode(StrEnum):
@@ -167,7 +168,7 @@ class Checkpoint(Frozen):
     compared_at: datetime | None = None
     no_updates: NoUpdates | None = None
     unreconciled: str | None = "the comparison was interrupted"
-    distrust: str | None = None
+    distrust: Distrust | None = None
 
     @property
     def reached(self) -> "Checkpoint":

@@ -11,6 +11,7 @@ from typing import Literal
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.metadata.fields import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.outcome import Distrust, Doubt
 
 JobKind = Literal["update", "publish"]
 # The time stamp and the newest revision of a data source, as in `RemoteDatasource.stamp`.
@@ -197,8 +198,13 @@ class Change:
         )
 
     @property
-    def unexplained(self) -> str | None:
+    def unexplained(self) -> Distrust | None:
         """The part of the change that was not ours, as far as the server shows; None if all was."""
+        why = self._unexplained
+        return Distrust(Doubt.OTHERS, why) if why else None
+
+    @property
+    def _unexplained(self) -> str | None:
         is_theirs = self.made is not None and self.made not in self.revisions
         by = f" ({self.published})" if is_theirs and self.published else ""
         before = self.before[0] if self.before else None

@@ -17,10 +17,17 @@ from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, 
 from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.outcome import Distrust, Doubt
 
 # The format of the records of this release. Whatever changes what a record means changes it.
-FORMAT = 3
+FORMAT = 4
 RELEASE = version("tableau_pipeline")
+
+
+_IN_PART = Distrust(Doubt.IN_PART, "a part of it was changed")
+_INTERRUPTED = Distrust(
+    Doubt.OUTCOME, "an earlier refresh was interrupted, and what it left is not known"
+)
 
 
 class Owner(Frozen):
@@ -46,7 +53,7 @@ class JournalRecord(Frozen):
         release: the release that wrote it, to be named by one that does not understand it.
     """
 
-    format: Literal[3] = FORMAT
+    format: Literal[4] = FORMAT
     release: str = RELEASE
 
 
@@ -98,7 +105,7 @@ class Intent(JournalRecord):
     before: datetime | None = None
     before_revision: int | None = None
     target: Checkpoint | None
-    distrust: str | None = None
+    distrust: Distrust | None = None
     job_id: str | None = None
     outcome: Outcome | None = None
     note: str | None = None
@@ -161,7 +168,7 @@ class Recovered(JournalRecord):
     through: int = 0
     record: Checkpoint | None = None
     pending: Checkpoint | None = None
-    distrust: str | None = None
+    distrust: Distrust | None = None
     sent: Intent | None = None
     creating: Intent | None = None
     rows: dict[str, int] = Field(default_factory=dict)
@@ -195,24 +202,24 @@ class Recovered(JournalRecord):
                 now = now._with(rows={}, pending=None).holding(target)
                 return now._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
-                return now._with(distrust=intent.distrust or "a part of it was changed")
+                return now._with(distrust=intent.distrust or _IN_PART)
             case Outcome.FAILED:
                 # It left no trace, but the same update would only fail again; a whole file helps.
                 why = intent.note or "without a note"
-                return self._with(distrust=f"the last {intent.action} failed on the server ({why})")
+                why = f"the last {intent.action} failed on the server ({why})"
+                return self._with(distrust=Distrust(Doubt.FAILED, why))
             case Outcome.LOST | None:
                 # If the server took the rows, their snapshots are still needed.
                 pending = target or self.pending
                 if intent.luid and intent.luid != self.luid:
                     # A request that may never have happened does not make a data source ours.
                     return self._with(pending=pending)
-                lost = "an earlier refresh was interrupted, and what it left is not known"
                 held = now.holding(target) if target else now
                 # Replace keeps the schema in the record, but may drop what was written.
                 record = held.record if is_new or self.record is None else self.record
                 if record and target and intent.mode is PublishMode.REPLACE:
                     record = record.model_copy(update={"written": target.written})
-                return held._with(record=record, pending=pending, distrust=lost, sent=None)
+                return held._with(record=record, pending=pending, distrust=_INTERRUPTED, sent=None)
             # It was cancelled or refused, so the server still holds what it held before.
             case _:
                 return self
@@ -227,7 +234,7 @@ class Recovered(JournalRecord):
             left=self.left | ({target.metadata} if target.metadata else set()),
         )
 
-    def distrusted(self, why: str) -> "Recovered":
+    def distrusted(self, why: Distrust) -> "Recovered":
         """Return this state with a reason why no update may build on it."""
         return self._with(distrust=why)
 

@@ -16,6 +16,7 @@ from tableau_pipeline.core.journal import (
     read_history,
 )
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.outcome import Distrust, Doubt
 
 # Seconds. A random pause separates two refreshes that began at the same time; a refresh that waits
 # for another one to end looks less often.
@@ -81,7 +82,12 @@ class HeldClaim:
         # With a higher number than its own, the record outlives the result of that refresh.
         number = read_history(self.journal.records()).number + 1
         why = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
-        update = {"refresh": number, "outcome": Outcome.DONE, "target": None, "distrust": why}
+        update = {
+            "refresh": number,
+            "outcome": Outcome.DONE,
+            "target": None,
+            "distrust": Distrust(Doubt.OTHERS, why),
+        }
         self.journal.append(intent.model_copy(update=update))
         raise RefreshError(
             f"This refresh was overtaken by {by} during its {intent.action}, which may have "

@@ -20,6 +20,7 @@ from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import NOTHING, Merge, conflict_phrases, is_about
+from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.publishing.about import AboutOnServer, describe
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Publish, UpdateTables
@@ -195,7 +196,8 @@ class Delivery:
         distrust, sent = None, None
         for number, delta in enumerate(deltas, start=1):
             is_last = number == len(deltas)
-            part = f"an update in {len(deltas)} parts was interrupted after part {number}"
+            why = f"an update in {len(deltas)} parts was interrupted after part {number}"
+            part = Distrust(Doubt.IN_PART, why)
             sent = self.sender.update(
                 delta.batch.json(),
                 delta.extract.path,
@@ -269,7 +271,8 @@ class Delivery:
             remote, distrust = changed_since(server, sent.remote, began)
         except RefreshError as error:
             remote = replace(sent.remote, owner_id=owner)
-            distrust = f"what it shows since its owner has it back is not known: {error}"
+            why = f"what it shows since its owner has it back is not known: {error}"
+            distrust = Distrust(Doubt.NOT_SEEN, why)
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
     def _proved(self, sent: Sent) -> Sent:
@@ -277,7 +280,7 @@ class Delivery:
         if sent.distrust and sent.target:
             found = self.reconciler.compare_rows(sent.target, sent.remote)
             if not found.problem and not found.skipped:
-                return replace(sent, distrust=None, warnings=(*sent.warnings, sent.distrust))
+                return replace(sent, distrust=None, warnings=(*sent.warnings, str(sent.distrust)))
         return sent
 
 
@@ -303,7 +306,8 @@ def tell(
             remote, distrust = changed_since(about.site, sent.remote, began, changes=changes)
             failed = {**about.dropped(remote, aim), **failed}
         except RefreshError as error:
-            distrust = f"what it shows since its description was changed is not known: {error}"
+            why = f"what it shows since its description was changed is not known: {error}"
+            distrust = Distrust(Doubt.NOT_SEEN, why)
     fields = stored.read(target.written[0]) if target.written else {}
     now = {path: value for path, value in fields.items() if not is_about(path)}
     now |= {path: value for path, value in result.written.items() if path not in failed}

@@ -19,9 +19,12 @@ from tableau_pipeline.core.journal import Intent, Recovered
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefusedError, UnreadableError
 from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.outcome import Distrust, Doubt, sentence
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import SLACK
 from tableau_pipeline.refresh.reconcile import Reconciler
+
+_INTERRUPTED = Distrust(Doubt.OUTCOME, "the last refresh was interrupted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Base:
     other_key: str | None = None
     move: Move | None = None
     checkpoint: Checkpoint | None = None
-    distrust: str | None = None
+    distrust: Distrust | None = None
     rows: Mapping[str, int] | None = None
     metadata: Metadata | None = None
     left: frozenset[str] = frozenset()
@@ -251,9 +254,9 @@ class Observer:
         # The refresh that was interrupted after `sent` has not compared its rows either.
         found = self.reconciler.compare_rows(checkpoint, remote)
         if found.problem:
-            why = distrust or "the last refresh was interrupted"
+            differs = Distrust(Doubt.DIFFERS, found.problem)
             # The last refresh may have found the same.
-            return replace(base, distrust=", and ".join(dict.fromkeys([why, found.problem])))
+            return replace(base, distrust=(distrust or _INTERRUPTED).and_also(differs))
         # Where nothing can be compared, a stamp that fits our job is enough, but no other one.
         if found.skipped and distrust:
             return replace(base, distrust=distrust)
@@ -263,9 +266,7 @@ class Observer:
             base = replace(base, left=base.left | {base.metadata.digest})
         if unexplained is None:
             return base
-        warning = (
-            f"{unexplained[0].upper()}{unexplained[1:]}. It still holds what the last refresh left"
-        )
+        warning = f"{sentence(unexplained.detail)}. It still holds what the last refresh left"
         self.log.warning("%s: %s", remote.name, warning)
         return replace(base, warnings=(*base.warnings, warning))
 
@@ -367,12 +368,11 @@ def _not_kept(
     )
 
 
-def _unknown(remote: RemoteDatasource, recovered: Recovered, *, is_stray: bool) -> str:
+def _unknown(remote: RemoteDatasource, recovered: Recovered, *, is_stray: bool) -> Distrust:
     """Why no checkpoint tells what the data source holds."""
     if recovered.luid:
-        return (
-            "the data source of the last refresh is gone, and another has its "
-            f"{'tag' if is_stray else 'name'}"
-        )
+        kind = "tag" if is_stray else "name"
+        why = f"the data source of the last refresh is gone, and another has its {kind}"
+        return Distrust(Doubt.NO_RECORD, why)
     stays = f', and it stays where it is, as "{remote.name}"' if is_stray else ""
-    return f"no record shows what it holds{stays}"
+    return Distrust(Doubt.NO_RECORD, f"no record shows what it holds{stays}")

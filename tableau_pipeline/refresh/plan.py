@@ -197,7 +197,7 @@ def _overwritten(facts: Facts, options: Options) -> Publish | None:
     if Accept.OVERWRITE in options.accept and (options.full or base.checkpoint is None):
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
-        reason = "; ".join(filter(None, [base.distrust, facts.edits]))
+        reason = "; ".join(filter(None, [str(base.distrust or ""), facts.edits]))
         # Without the question, a field of a person would be left with a formula that names nothing.
         merged = not (facts.metadata and facts.metadata.broken) or facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=merged)
@@ -328,7 +328,7 @@ def _foreign(facts: Facts) -> list[str]:
 def _in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | None:
     """Why the whole file must be sent instead of an update; None if an update may do."""
     if facts.base.distrust:
-        return facts.base.distrust
+        return str(facts.base.distrust)
     # Updates refer to columns by name, but row hashes depend on their order.
     reordered = [
         name

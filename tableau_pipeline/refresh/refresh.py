@@ -22,7 +22,7 @@ from tableau_pipeline.extracts.checks import readable
 from tableau_pipeline.extracts.delta import Delta, counts, remove, total
 from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.merge import Merge, Written, conflict_phrases, is_about
-from tableau_pipeline.outcome import Accept
+from tableau_pipeline.outcome import Accept, Distrust, Doubt
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
@@ -474,7 +474,7 @@ class _Phases:
             self._record.learn(refused_others={self._server.user_id: self._setup.now()})
         if found and found.problem:
             # No update may build on it until it is equal.
-            known["distrust"] = found.problem
+            known["distrust"] = Distrust(Doubt.DIFFERS, found.problem)
         elif target.unreconciled and not self._declaration.reconcile:
             known["unreconciled"] = "reconcile: never"
         elif found:
@@ -488,7 +488,7 @@ class _Phases:
         self, planned: Planned, sent: Sent, found: Reconciliation | None, checkpoint: Checkpoint
     ) -> Report:
         """Report what was done, in all attempts."""
-        warnings = [*self._warnings, *filter(None, [checkpoint.distrust])]
+        warnings = [*self._warnings, *([str(checkpoint.distrust)] if checkpoint.distrust else ())]
         done = replace(
             planned.report,
             extract=sent.extract,

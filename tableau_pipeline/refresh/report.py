@@ -146,7 +146,7 @@ def compared(report: Report) -> tuple[str, str]:
     if checkpoint is None:
         return "", ""
     if checkpoint.distrust:
-        return "to be compared by the next refresh", checkpoint.distrust
+        return "to be compared by the next refresh", str(checkpoint.distrust)
     if checkpoint.unreconciled:
         return "not compared", checkpoint.unreconciled
     if found is None:

@@ -25,6 +25,7 @@ from tableau_pipeline.errors import (
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
+from tableau_pipeline.outcome import Distrust
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
@@ -51,7 +52,7 @@ class Sent:
     target: Checkpoint | None
     remote: RemoteDatasource
     intent: Intent | None
-    distrust: str | None = None
+    distrust: Distrust | None = None
     extract: Extract | None = None
     warnings: tuple[str, ...] = ()
     metadata: Metadata | None = None
@@ -168,7 +169,7 @@ class Sender:
         target: Checkpoint | None,
         *,
         to: RemoteDatasource,
-        distrust: str | None = None,
+        distrust: Distrust | None = None,
     ) -> Sent:
         """Change the published data; it raises what `publish` and `TableauSite.update` do.
 
@@ -485,7 +486,7 @@ class Sender:
 
 def tag(
     server: TableauSite, remote: RemoteDatasource, tags: frozenset[str]
-) -> tuple[RemoteDatasource, str | None]:
+) -> tuple[RemoteDatasource, Distrust | None]:
     """Tag a data source as ours, and remove the tags of other deployments and keys.
 
     Returns:
@@ -526,7 +527,7 @@ def move(
 
 def changed_since(
     server: TableauSite, remote: RemoteDatasource, began: datetime, *, changes: int = 1
-) -> tuple[RemoteDatasource, str | None]:
+) -> tuple[RemoteDatasource, Distrust | None]:
     """The data source after changes that began at that time, and what may be a user's work."""
     now = found(server, remote.luid)
     # The server's time stamps have whole seconds, and may be rounded up, each to another one.

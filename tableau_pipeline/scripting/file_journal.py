@@ -32,7 +32,7 @@ _REPAIR = (
 class _Content(Frozen):
     """The content of the file. `format` has no default, so that other JSON files are refused."""
 
-    format: Literal[3]
+    format: Literal[4]
     release: str = RELEASE
     instance: str
     records: tuple[Record, ...] = ()

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.journal import (
+    FORMAT,
     Claim,
     ClaimRelease,
     Intent,
@@ -30,9 +31,12 @@ from tableau_pipeline.core.journal import (
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint
+
+NEWER = {"format": FORMAT + 1}
 
 
 def intent(name: str, refresh: int = 1) -> Intent:
@@ -94,7 +98,7 @@ def test_name_of_the_instance(path: Path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{}", b"[]", b"null", b'{"format": 3, "records": [', b"\xff\x00", b"not JSON"],
+    [b"", b"{}", b"[]", b"null", b'{"format": 4, "records": [', b"\xff\x00", b"not JSON"],
     ids=repr,
 )
 def test_what_is_no_journal_is_refused_and_left_alone(path: Path, content: bytes):
@@ -110,7 +114,9 @@ def test_what_is_no_journal_is_refused_and_left_alone(path: Path, content: bytes
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("change", [{"format": 4}, {"cursor": 7}, {"records": [{"kind": "x"}]}])
+@pytest.mark.parametrize(
+    "change", [{"format": FORMAT + 1}, {"cursor": 7}, {"records": [{"kind": "x"}]}]
+)
 def test_a_journal_of_another_version_is_refused(path: Path, change: dict):
     # Prevents: a field of a later version, which changes the meaning, is overlooked.
     FileJournal(path).append(intent("first"))
@@ -215,6 +221,7 @@ PLAIN = {
     datetime: INSTANT,
     NoneType: st.none(),
     Column: st.builds(Column, TEXT, TEXT),
+    Distrust: st.builds(Distrust, st.sampled_from(Doubt), TEXT),
 }
 # Of these, each release and each kind of record has one value.
 FIXED = {"kind", "format", "release", "algorithm"}
@@ -266,7 +273,10 @@ def test_sums_survive_readers_that_know_floats_only(hash_sum: int):
     assert Fingerprint.model_validate(read).hash_sum == hash_sum
 
 
-@given(record=RECORD, change=st.sampled_from([{"format": 4}, {"format": 4, "windows": []}]))
+@given(
+    record=RECORD,
+    change=st.sampled_from([{"format": FORMAT + 1}, {"format": FORMAT + 1, "windows": []}]),
+)
 def test_records_of_a_later_release_are_refused_by_name(record: Record, change: dict):
     """Prevents: a claim or an open request of a newer release is overlooked in an upgrade."""
     stored = record.model_dump(mode="json") | change | {"release": "9.8.7"}
@@ -274,7 +284,9 @@ def test_records_of_a_later_release_are_refused_by_name(record: Record, change: 
         read_record(stored, repair="")
 
 
-@pytest.mark.parametrize("stored", [None, [], {}, {"kind": "claim"}, {"format": 3}, "x"], ids=repr)
+@pytest.mark.parametrize(
+    "stored", [None, [], {}, {"kind": "claim"}, {"format": FORMAT}, "x"], ids=repr
+)
 def test_what_is_no_record_is_refused(stored: object):
     """Prevents: a damaged claim is overlooked."""
     with pytest.raises(RefusedError, match="damaged"):
