@@ -30,7 +30,7 @@ from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource

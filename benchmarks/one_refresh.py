@@ -14,7 +14,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal

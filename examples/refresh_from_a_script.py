@@ -15,8 +15,8 @@ from pathlib import Path
 from tableau_pipeline.scripting import (
     Declaration,
     PersonalAccessToken,
+    Refreshed,
     RefreshError,
-    Report,
     Table,
     refresh,
     signed_in,
@@ -36,7 +36,7 @@ ORDERS = Declaration(
 )
 
 
-def main(csv: Path, data: Path) -> Report:
+def main(csv: Path, data: Path) -> Refreshed:
     """Store the file as a snapshot, then refresh."""
     token = PersonalAccessToken(os.environ["TABLEAU_TOKEN_NAME"], os.environ["TABLEAU_TOKEN_VALUE"])
 

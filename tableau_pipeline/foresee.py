@@ -1,19 +1,17 @@
 """What the next refresh of a data source would do: it decides itself, and does nothing."""
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from types import MappingProxyType
 
-from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
-from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.checkpoint import PublishMode, columns_of
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import NoJob
-from tableau_pipeline.core.journal import Recovered, read_history
-from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError, told
-from tableau_pipeline.extracts.schema import schema_changes
+from tableau_pipeline.extracts.schema import schema_changes, schema_problems
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.merge import (
     Values,
     change_phrases,
@@ -21,21 +19,12 @@ from tableau_pipeline.metadata.merge import (
     is_about,
     merge,
 )
-from tableau_pipeline.outcome import Code, Refusal, Status, accepts_of
+from tableau_pipeline.outcome import Code, Refusal, Status, accepts_of, in_words
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.observe import recorded
-from tableau_pipeline.refresh.plan import (
-    Changed,
-    Facts,
-    NoChange,
-    Options,
-    Publish,
-    Refuse,
-    UpdateTables,
-    decide,
-)
-from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import NoChange, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.observe import moves
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.refresh import plan
 from tableau_pipeline.refresh.setup import Setup
 
 
@@ -58,6 +47,7 @@ class Foreseen:
         limit: bytes that a payload may have; None if no update is planned.
         notes: all that a reader should know beside.
         refusals: why it would be refused; empty if it would not be.
+        is_new: it would be created.
     """
 
     key: str
@@ -73,11 +63,12 @@ class Foreseen:
     limit: int | None = None
     notes: tuple[Note, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    is_new: bool = False
 
     @property
     def accepts(self) -> Sequence[str]:
         """What a run may accept to go on all the same."""
-        return accepts_of(each.as_json() for each in self.refusals)
+        return accepts_of(self.refusals)
 
 
 def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
@@ -90,7 +81,7 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
     nothing = Foreseen(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
     try:
         waits = tuple(_waits(setup, site))
-        report = refresh(setup, Options(dry_run=True, offline=site is None))
+        planned = plan(setup, offline=site is None)
     except RefusedError as error:
         # As far as they can be looked for.
         with suppress(RefreshError):
@@ -105,46 +96,55 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
         setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
         failed = replace(nothing, kind=Status.FAILED, decision=Status.FAILED)
         return replace(failed, reason=told(error), notes=waits)
-    found = foreseen(declaration, report)
+    found = foreseen(declaration, planned)
     possible = (site.payload_limit if site else None, declaration.payload_limit)
     limit = min(filter(None, possible), default=None) if found.kind is Status.UPDATE else None
     return replace(found, limit=limit, notes=(*waits, *found.notes))
 
 
 def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
-    """What follows from a changed declaration alone, if its models stayed as they are.
+    """Tell which kind of refresh follows from a changed declaration, by the two declarations alone.
 
-    They are taken to have the columns of their contracts, and the data source to be as `before`
-    declares it.
+    What the models bring, and what the server holds, is not known. Of the columns, only contracts
+    tell.
     """
-    checkpoint = Checkpoint(
-        refresh=0,
-        server="",
-        site="",
-        project=before.project_path,
-        name=before.name,
-        luid="as declared before",
-        updated_at=datetime.now(UTC),
-        declaration=before.digest(),
-        tables=_assumed(before, now),
-        metadata="as it was left",
-    )
-    base = recorded(now, Recovered.at(checkpoint))
-    desired = _assumed(now, before)
-    merged = None
+    moved = moves(now, before, name=before.name)
+    merged, was = None, _wanted(before)
     with suppress(RefusedError):
-        was = _wanted(before)
         merged = merge(_wanted(now), [was], was, on_conflict="keep")
-    plan = decide(Facts(now, desired, base, metadata=merged), Options())
-    if isinstance(plan, NoChange):
-        plan = NoChange("what is declared otherwise changes no rows by itself")
-    if isinstance(plan, Changed):
-        plan = UpdateTables({}, f"new content in {', '.join(plan.tables)}")
-    moves = base.move.phrases if base.move else {}
-    report = Report(plan, base=base, moves=moves, desired=desired)
-    changes = change_phrases(merged) if merged else ()
-    notes = tuple(Note("metadata", each) for each in changes)
-    return replace(foreseen(now, report), rows=0, notes=notes)
+    changes = list(schema_changes(_contracts(now, before), _contracts(before, now)))
+    if not changes and before.digest() != now.digest():
+        changes = ["the declaration changed"]
+    edits = [merged.phrase] if merged and merged.phrase else []
+    tables = {table.name: table for table in before.tables}
+    rows = [each.name for each in now.tables if _rows_of(each) != _rows_of(tables.get(each.name))]
+    found = Foreseen(now.key, now.name, Status.UNCHANGED, NoChange.decision)
+    if refusals := schema_problems(
+        _contracts(now, before), _contracts(before, now), now.on_schema_change
+    ):
+        return replace(
+            found,
+            kind=Status.REFUSED,
+            decision=Status.REFUSED,
+            reason=in_words(refusals),
+            refusals=tuple(refusals),
+        )
+    if first := [*changes, *edits][:1]:
+        whole = Publish(PublishMode.OVERWRITE, f"full publish: {first[0]}")
+        kind, decision, reason = Status.PUBLISH, whole.decision, whole.reason
+    elif rows:
+        reason = f"new content in {', '.join(rows)}"
+        kind, decision = Status.UPDATE, UpdateTables.decision
+    else:
+        is_about_it = merged and any(map(is_about, merged.changes))
+        kind = Status.MOVE if moved else Status.METADATA if is_about_it else Status.UNCHANGED
+        decision = ", ".join(moved) or NoChange.decision
+        reason = "what is declared otherwise changes no rows by itself"
+    if moved and kind is not Status.MOVE:
+        decision = ", ".join([*moved, decision])
+    notes = tuple(Note("metadata", each) for each in (change_phrases(merged) if merged else ()))
+    reason = "; ".join([*moved.values(), reason])
+    return replace(found, kind=kind, decision=decision, reason=reason, notes=notes)
 
 
 def _wanted(declaration: Declaration) -> Values:
@@ -157,60 +157,55 @@ def _wanted(declaration: Declaration) -> Values:
     )
 
 
-def _assumed(declaration: Declaration, other: Declaration) -> dict[str, TableContent]:
-    """What its tables hold; nothing tells the columns that only one of the two has a contract of.
+def _rows_of(table: Table | None) -> object:
+    """Which rows a table holds, as declared."""
+    return (table.model, table.source, table.retain) if table else None
+
+
+def _contracts(declaration: Declaration, other: Declaration) -> Mapping[str, Sequence[Column]]:
+    """The columns of its tables, unless only one of the two has a contract of a table.
 
     Args:
         other: what it is compared with.
     """
     theirs = {table.name: table.contract for table in other.tables}
-    found = {}
-    for table in declaration.tables:
-        rows = repr((table.model, table.source, table.retain))
-        content = Fingerprint(
-            # The same number everywhere, for which no guard refuses anything.
-            rows=max(each.guard.min_rows for each in (*declaration.tables, *other.tables)),
-            hash_sum=int(hashlib.sha256(rows.encode()).hexdigest()[:16], 16),
-        )
-        columns = table.contract if theirs.get(table.name) or table.name not in theirs else ()
-        found[table.name] = TableContent(
-            model=table.model,
-            version=0,
-            columns=tuple(map(declaration.types.apply, columns)),
-            all_rows=content,
-            content=content,
-        )
-    return found
+    return {
+        table.name: tuple(map(declaration.types.apply, table.contract))
+        if theirs.get(table.name) or table.name not in theirs
+        else ()
+        for table in declaration.tables
+    }
 
 
-def foreseen(declaration: Declaration, report: Report) -> Foreseen:
-    """What a dry run tells in its report."""
-    before = report.base.checkpoint if report.base else None
-    fact = report.desired.get(declaration.fact_table)
+def foreseen(declaration: Declaration, planned: Planned) -> Foreseen:
+    """What a plan tells."""
+    before, extract = planned.base.checkpoint, planned.extract
+    fact = planned.desired.get(declaration.fact_table)
     # The file of a full publish is not built to measure it.
     kind, size = Status.PUBLISH, before.size if before else None
-    match report.plan:
+    match planned.plan:
         case NoChange():
-            changes = report.merged.changes if report.merged else ()
+            changes = planned.merged.changes if planned.merged else ()
             others = Status.METADATA if any(map(is_about, changes)) else Status.UNCHANGED
-            kind, size = Status.MOVE if report.moves else others, 0
+            kind, size = Status.MOVE if planned.moves else others, 0
         case UpdateTables():
-            kind, size = Status.UPDATE, report.extract.size if report.extract else None
+            kind, size = Status.UPDATE, extract.size if extract else None
         case Refuse():
             kind, size = Status.REFUSED, None
     return Foreseen(
         key=declaration.key,
         name=declaration.name,
         kind=kind,
-        decision=report.decision,
-        reason=report.reason,
-        inserted=sum(each.inserted for each in report.tables.values()),
-        deleted=sum(each.deleted for each in report.tables.values()),
+        decision=planned.decision,
+        reason=planned.reason,
+        is_new=isinstance(planned.plan, Publish) and planned.plan.mode is PublishMode.CREATE,
+        inserted=sum(each.inserted for each in planned.tables.values()),
+        deleted=sum(each.deleted for each in planned.tables.values()),
         rows=fact.content.rows if fact else 0,
         tables=len(declaration.tables),
         size=size,
-        notes=tuple(_notes(report)),
-        refusals=report.plan.refusals if isinstance(report.plan, Refuse) else (),
+        notes=tuple(_notes(planned)),
+        refusals=planned.plan.refusals if isinstance(planned.plan, Refuse) else (),
     )
 
 
@@ -242,27 +237,25 @@ def _waits(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
             yield Note("waits", text)
 
 
-def _notes(report: Report) -> Iterator[Note]:
-    base = report.base
-    if base is None:
-        return
+def _notes(planned: Planned) -> Iterator[Note]:
+    base, merged, plan = planned.base, planned.merged, planned.plan
+    is_refused = isinstance(plan, Refuse)
     if base.checkpoint:
-        for change in schema_changes(report.desired, base.checkpoint.tables):
+        before = columns_of(base.checkpoint.tables)
+        for change in schema_changes(columns_of(planned.desired), before):
             yield Note("schema", change)
-    merged = report.merged
-    if merged and not isinstance(report.plan, Refuse):
+    if merged and not is_refused:
         yield from (Note("metadata", change) for change in change_phrases(merged))
         yield from (Note("conflict", conflict) for conflict in conflict_phrases(merged))
-    for table, counts in report.tables.items():
-        if len(report.tables) > 1 or counts.whole:
+    for table, counts in planned.tables.items():
+        if len(planned.tables) > 1 or counts.whole:
             why = f" (all rows: {counts.whole})" if counts.whole else ""
             yield Note("table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{why}")
-    for each in (*base.moved, *report.warnings):
+    for each in (*base.moved, *planned.warnings):
         yield Note("warning", each)
-    plan = report.plan
     overwrites = isinstance(plan, Publish) and plan.mode is PublishMode.OVERWRITE
     overwrites = overwrites and not plan.merged
-    if base.left and base.is_edited and base.metadata and not isinstance(report.plan, Refuse):
+    if base.left and base.is_edited and base.metadata and not is_refused:
         work = "; ".join(f"{kind} {', '.join(names)}" for kind, names in base.metadata.work.items())
         text = work or "what others changed in its metadata"
         yield Note("dropped" if overwrites else "kept", text)

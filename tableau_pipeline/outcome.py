@@ -98,6 +98,18 @@ class Refusal:
         # Dagster stores no enumerations.
         return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
+    @classmethod
+    def of_json(cls, recorded: Mapping[str, str]) -> "Refusal":
+        """Read what `as_json` has made; a code of another release counts as OTHER."""
+        code, accept, check = (recorded.get(name) for name in ("code", "accept", "check"))
+        return cls(
+            text=recorded.get("text", ""),
+            code=Code(code) if code in [*Code] else Code.OTHER,
+            accept=Accept(accept) if accept in [*Accept] else None,
+            check=Check(check) if check in [*Check] else None,
+            table=recorded.get("table"),
+        )
+
 
 class Doubt(StrEnum):
     """Why it is not known what a data source holds, or whether all of it is ours."""
@@ -150,6 +162,6 @@ def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
     return {check: "\n".join(texts) for check, texts in found.items()}
 
 
-def accepts_of(recorded: Any) -> list[str]:
-    """Return what refusals, as `Refusal.as_json` made them, ask to be accepted; each once."""
-    return list(dict.fromkeys(each["accept"] for each in recorded if "accept" in each))
+def accepts_of(refusals: Iterable[Refusal]) -> list[str]:
+    """Return what refusals ask to be accepted; each once."""
+    return list(dict.fromkeys(str(each.accept) for each in refusals if each.accept))

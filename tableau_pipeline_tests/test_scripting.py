@@ -3,6 +3,7 @@
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,8 +17,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.publishing.session import Password, signed_in
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import NoChange, Publish
 from tableau_pipeline.scripting import refresh, spark
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -53,7 +53,7 @@ class Script:
         credentials = Password(self.sandbox.user, self.sandbox.password)
         return signed_in(self.sandbox.url, credentials=credentials)
 
-    def run(self, **changes: Any) -> Report:
+    def run(self, use: Callable[..., Any] = refresh, **changes: Any) -> Any:
         usual = {
             "declaration": self.declaration,
             "server": self.session,
@@ -61,7 +61,7 @@ class Script:
             "journal": self.data / "flights.json",
             "folder": self.data,
         }
-        return refresh(**usual | changes)
+        return use(**usual | changes)
 
 
 @pytest.fixture
@@ -141,10 +141,10 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
     assert wrong(script.sandbox, script.declaration, script.data / "snapshots") == []
 
 
-@pytest.mark.parametrize("options", [Options(dry_run=True), Options(build_only=True)], ids=str)
-def test_what_was_not_published_is_not_remembered(script: Script, options: Options):
-    # Prevents: a rehearsal after which the refresh finds nothing to do.
-    script.run(options=options)
+@pytest.mark.parametrize("use", [scripting.plan, scripting.build])
+def test_what_was_not_published_is_not_remembered(script: Script, use: Callable[..., Any]):
+    # Prevents: a plan after which the refresh finds nothing to do.
+    script.run(use=use)
     assert not script.journal.path.exists()
     assert isinstance(script.run().plan, Publish)
 
@@ -153,10 +153,10 @@ PUBLIC: dict[ModuleType, str] = {
     batch: "Action Batch BatchError Delete Insert Replace Upsert all_of source target",
     components: "FileDrop PublishedDatasource TableauPipeline send_batch",
     hyper: "HyperFile HyperFileError TableInfo open_hyper",
-    scripting: "Accept Append Calculation ConnectedApp Declaration Diff Feed FieldMetadata Guard "
-    "InCatalog LakeTable Members MetadataPolicy Options Partitions Password "
-    "PersonalAccessToken Reconcile RefreshError RefusedError Relationship "
-    "ReplaceAll Report Republish Retain Table Timeouts refresh signed_in",
+    scripting: "Accept Append Built Calculation ConnectedApp Declaration Diff Feed FieldMetadata "
+    "Guard InCatalog LakeTable Members MetadataPolicy Options Partitions Password "
+    "PersonalAccessToken Planned Reconcile RefreshError Refreshed RefusedError Relationship "
+    "ReplaceAll Republish Retain Table Timeouts build plan refresh signed_in",
     spark: "SnapshotStore read_files spark_session write_snapshot",
 }
 

@@ -15,7 +15,6 @@ from tableau_pipeline.components.loading import misspelled
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.revision import Look, declared_otherwise, revision
 from tableau_pipeline.components.standing import remedy
-from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.foresee import Foreseen, Note, foresee
 from tableau_pipeline.outcome import Code, Status
@@ -154,8 +153,7 @@ def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> s
 
 
 def _sign(each: Foreseen) -> str:
-    is_new = each.kind is Status.PUBLISH and PublishMode.CREATE in each.decision
-    return "+" if is_new else _SIGNS.get(each.kind, "~")
+    return "+" if each.is_new else _SIGNS.get(each.kind, "~")
 
 
 def _head(each: Foreseen) -> str:

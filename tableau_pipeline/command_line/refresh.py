@@ -17,7 +17,7 @@ from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.outcome import Accept, accepts_of
+from tableau_pipeline.outcome import Accept, Refusal, accepts_of
 from tableau_pipeline.resources.services import REFUSALS
 
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
@@ -187,7 +187,7 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
 def _accepts(metadata: Sequence[Mapping[str, str]]) -> list[str]:
     """What the failure of a step asks to be accepted."""
     found = [each["jsonString"] for each in metadata if each.get("label") == REFUSALS]
-    return [accept for text in found for accept in accepts_of(json.loads(text))]
+    return accepts_of(Refusal.of_json(each) for text in found for each in json.loads(text))
 
 
 def _asked(url: str, query: str, **variables: Any) -> dict[str, Any]:

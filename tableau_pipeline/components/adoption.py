@@ -19,11 +19,10 @@ from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableInfo, open_hyper
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, spark_type
-from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.metadata.document import Metadata, work_in
 from tableau_pipeline.publishing.download import published_file
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import work_in
 
 # The first document lets Dagster load the models beside it.
 _HEAD = """type: dagster.DefsFolderComponent

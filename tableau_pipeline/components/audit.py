@@ -33,10 +33,9 @@ from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.reconcile import Reconciliation
-from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.refresh import audit as look
+from tableau_pipeline.refresh.report import Audited as Looked
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -150,22 +149,20 @@ def _audited(setup: Setup) -> Audited:
     before = read_history(journal.records())
     refreshing: Sequence[Claim] = live_claims(before.open_claims, journal)
     if not refreshing:
-        report, known = refresh(setup, Options(audit=True)), {each.id for each in before.claims}
+        looked, known = look(setup), {each.id for each in before.claims}
         # A refresh records its claim before it sends anything, so one that ran meanwhile shows.
         after = read_history(journal.records()).claims
         refreshing = [claim for claim in after if claim.id not in known]
         if not refreshing:
-            return _found(setup, report)
+            return _found(setup, looked)
     run_id = refreshing[-1].owner.run_id
     return _of(setup, Finding.REFRESHING, f"run {run_id} is refreshing it")
 
 
-def _found(setup: Setup, report: Report) -> Audited:
-    """What the look of a refresh has found, in the words of an audit."""
-    base, luid = report.base, report.checkpoint.luid if report.checkpoint else None
-    if base is None:
-        raise ValueError("an audit looks at the server")
-    compared, checkpoint, remote = report.reconciliation, base.checkpoint, base.remote
+def _found(setup: Setup, looked: Looked) -> Audited:
+    """What a look has found, in the words of an audit."""
+    base, luid = looked.base, looked.checkpoint.luid if looked.checkpoint else None
+    compared, checkpoint, remote = looked.reconciliation, base.checkpoint, base.remote
     finding, why = _judged(base, compared, is_known=luid is not None)
     found = replace(_of(setup, finding, why), link=remote.link if remote else None)
     if remote is None or finding in (Finding.FOREIGN, Finding.NOT_REFRESHED, Finding.GONE):
@@ -199,14 +196,15 @@ def _judged(
     base: Base, compared: Reconciliation | None, *, is_known: bool
 ) -> tuple[Finding, str | None]:
     absent = Finding.GONE if is_known else Finding.NOT_REFRESHED
-    if base.remote is None or base.strays:
-        luids = ", ".join(each.luid for each in base.strays)
+    whose = base.ownership
+    if whose is None or whose.strays:
+        luids = ", ".join(each.luid for each in whose.strays) if whose else ""
         return absent, f"its tag is on {luids}" if luids else None
-    if base.other_instance:
-        return Finding.FOREIGN, f"its tag is {base.other_instance}"
-    if base.other_key:
-        return Finding.FOREIGN, f'its key is "{base.other_key}"'
-    if not base.is_ours:
+    if whose.other_instance:
+        return Finding.FOREIGN, f"its tag is {whose.other_instance}"
+    if whose.other_key:
+        return Finding.FOREIGN, f'its key is "{whose.other_key}"'
+    if not whose.is_ours:
         other = "this pipeline did not publish the data source that has its name"
         return absent, str(base.distrust) if is_known else other
     if compared is None:

@@ -1,6 +1,7 @@
 """Send an action batch of your own, from an asset or op."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -8,22 +9,20 @@ import dagster as dg
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, root_of, tags_of
-from tableau_pipeline.core.drift import RemoteDatasource, other_instance
+from tableau_pipeline.core.declaration import tags_of
+from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.outcome import Code, Distrust, Doubt, Refusal
+from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.effects import Effects
-from tableau_pipeline.refresh.plan import of_another_environment
+from tableau_pipeline.refresh.ownership import Ownership
 from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.resources import TableauServerResource, shared_place
 from tableau_pipeline.resources.services import as_failure
-
-_PREFIXES = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
 
 
 def send_batch(
@@ -84,14 +83,8 @@ def _remote(
         why = f'"{record.name}" no longer exists on the server' if record else ""
         why = why or "no record shows what is published"
         raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
-    tag = other_instance(remote, ours)
-    if tag and root_of(tag) != root_of(datasource):
-        raise RefusedError(of_another_environment(remote, tag))
-    if others := sorted(each for each in remote.tags - ours if each.startswith(_PREFIXES)):
-        text = (
-            f'{datasource}: "{remote.name}" is now published by somebody else (tag "{others[0]}"). '
-            "Nothing was sent. To take it back, refresh it with accept: [takeover], then send the "
-            "batch."
-        )
-        raise RefusedError(Refusal(text, Code.OTHER_DEPLOYMENT))
+    if refused := Ownership.of(remote, ours, is_ours=True).of_others(datasource):
+        text = f"{datasource}: {refused.text}. Nothing was sent: refresh it, then send the batch"
+        # It is the refresh that takes it over.
+        raise RefusedError(replace(refused, text=text, accept=None))
     return remote

@@ -30,8 +30,8 @@ from tableau_pipeline.ingest.errors import READ_ERRORS, BadRows, Reading, reason
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
 from tableau_pipeline.ingest.read_files import load
-from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.report import Done, Refreshed
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -166,7 +166,7 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, tuple[Declarat
         with suppress(LookupError, TypeError, ValidationError):
             given: Any = record.dagster_run.run_config
             config = PublishFileConfig(**given["ops"][STEP]["config"])
-            if config.options().sends:
+            if config.sends:
                 declaration = config.declaration()
                 found.setdefault(declaration.key, (declaration, record))
     return found
@@ -204,9 +204,9 @@ def publish_files(
             keep_files=config.build_only,
         )
         try:
-            report = refresh(setup, config.options())
+            done = config.carry_out(setup)
         except RefreshError as error:
-            tag_run(context, declaration, error.decision)
+            tag_run(context, declaration, error)
             # Refused credentials say nothing about a file.
             if isinstance(error, RefusedError) and not isinstance(error, CredentialsError):
                 first, *others = error.refusals
@@ -214,27 +214,27 @@ def publish_files(
                 raise RefusedError(first, *others) from error
             raise
         finally:
-            if not config.options().sends:
+            if not config.sends:
                 rows.forget()
     bad = rows.read_rows.bad if rows.read_rows else None
-    _tell(context, config, report, bad)
-    if report.checkpoint and not config.dry_run:
+    _tell(context, config, done, bad)
+    if isinstance(done, Refreshed):
         collect_snapshots(context, snapshots)
 
 
 def _tell(
-    context: dg.OpExecutionContext, config: PublishFileConfig, report: Report, bad: BadRows | None
+    context: dg.OpExecutionContext, config: PublishFileConfig, done: Done, bad: BadRows | None
 ) -> None:
     declaration = config.declaration()
     if bad:
         left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"
         # The closing line is above, and the last one is what is read.
         context.log.warning("%s: %s: %s", declaration.name, left_out, "; ".join(bad.examples))
-    tag_run(context, declaration, report.decision, dry_run=config.dry_run)
-    if config.dry_run:
-        context.log_event(dry_run_observation(declaration, report))
-    elif report.checkpoint:
-        found = published_result(context, declaration, report).metadata or {}
+    tag_run(context, declaration, done)
+    if isinstance(done, Planned):
+        context.log_event(dry_run_observation(declaration, done))
+    elif isinstance(done, Refreshed):
+        found = published_result(context, declaration, done).metadata or {}
         metadata = {**found, "bad rows": bad.total if bad else 0}
         context.log_event(dg.AssetMaterialization(declaration.key.split("/"), metadata=metadata))
 

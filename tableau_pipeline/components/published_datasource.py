@@ -40,9 +40,11 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.refresh import build, plan, refresh
+from tableau_pipeline.refresh.report import Built, Done, Refreshed
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -120,15 +122,18 @@ class RefreshConfig(dg.Config):
             raise ValueError(f"accept: {unknown[0]!r} is not one of {', '.join(known)}")
         return accept
 
-    def options(self) -> Options:
-        """Convert this config to the options of a refresh."""
-        return Options(
-            dry_run=self.dry_run,
-            build_only=self.build_only,
-            full=self.full,
-            metadata_only=self.metadata_only,
-            accept=frozenset(map(Accept, self.accept)),
-        )
+    @property
+    def sends(self) -> bool:
+        """Whether the run may change anything on the server."""
+        return not (self.dry_run or self.build_only)
+
+    def carry_out(self, setup: Setup) -> Done:
+        """Do what is asked for: refresh, or only plan that, or only build the file."""
+        accept = frozenset(map(Accept, self.accept))
+        options = Options(full=self.full, metadata_only=self.metadata_only, accept=accept)
+        if self.build_only:
+            return build(setup, options)
+        return plan(setup, options) if self.dry_run else refresh(setup, options)
 
 
 def refresh_assets(
@@ -162,33 +167,33 @@ def refresh_assets(
                 keep_files=config.build_only,
             )
             try:
-                report = refresh(setup, config.options())
+                done = config.carry_out(setup)
             except RefreshError as error:
-                tag_run(context, declaration, error.decision)
+                tag_run(context, declaration, error)
                 # Dagster takes no check result once the step has failed.
                 yield from failed_checks(context.instance, declaration, error)
                 raise
-        tag_run(context, declaration, report.decision, dry_run=config.dry_run)
-        yield from check_results(context.instance, declaration, report)
+        tag_run(context, declaration, done)
+        yield from check_results(context.instance, declaration, done)
         if freshness:
             yield data_age(declaration, freshness, setup.snapshots, setup.journal)
-        if config.dry_run:
-            context.log_event(dry_run_observation(declaration, report))
+        if isinstance(done, Planned):
+            context.log_event(dry_run_observation(declaration, done))
             return
-        yield from _materialized(context, declaration, report)
-        if report.checkpoint:
+        yield from _materialized(context, declaration, done)
+        if isinstance(done, Refreshed):
             collect_snapshots(context, snapshots)
 
     return refresh_step
 
 
 def _materialized(
-    context: dg.AssetExecutionContext, declaration: Declaration, report: Report
+    context: dg.AssetExecutionContext, declaration: Declaration, done: Refreshed | Built
 ) -> Iterator[dg.MaterializeResult]:
-    if report.extract:
-        yield extract_result(declaration, report)
-    if report.checkpoint:
-        yield published_result(context, declaration, report)
+    if done.extract:
+        yield extract_result(declaration, done)
+    if isinstance(done, Refreshed):
+        yield published_result(context, declaration, done)
 
 
 def _outputs(extract: dg.AssetSpec, published: dg.AssetSpec) -> dict[str, Any]:

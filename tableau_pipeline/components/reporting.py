@@ -25,9 +25,16 @@ from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.metadata.merge import rows as field_rows
 from tableau_pipeline.outcome import Check, Refusal, by_check
-from tableau_pipeline.refresh.plan import Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.decide import Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.reconcile import ReconciliationError
-from tableau_pipeline.refresh.report import Report, compared, comparison
+from tableau_pipeline.refresh.report import (
+    Built,
+    Done,
+    Refreshed,
+    compared,
+    comparison,
+)
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
 # The metadata of such a check: what it said when it was reached.
@@ -66,24 +73,37 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
 
 
 def check_results(
-    instance: dg.DagsterInstance, declaration: Declaration, report: Report
+    instance: dg.DagsterInstance, declaration: Declaration, done: Done
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the results of a refresh that was not stopped, and of a dry run."""
-    if isinstance(report.plan, Refuse):
+    """Yield the results of a refresh that was not stopped, of a dry run, and of a build."""
+    if isinstance(done, Planned) and isinstance(done.plan, Refuse):
         # A dry run reports a refusal but does not fail.
         severity = dg.AssetCheckSeverity.WARN
-        yield from _refused(instance, declaration, report.plan.refusals, severity)
+        yield from _refused(instance, declaration, done.plan.refusals, severity)
         return
     for check in Check:
-        problem = _ONLY_BUILT if report.plan is None and check is not Check.KEYS else None
-        rows = None if problem or check is not Check.GUARD else _rows(declaration, report)
+        is_skipped = isinstance(done, Built) and check is not Check.KEYS
+        has_rows = isinstance(done, Refreshed) and check is Check.GUARD
+        rows = _rows(declaration, done) if has_rows else None
+        problem = _ONLY_BUILT if is_skipped else None
         yield _result(declaration, check.value, problem, metadata=rows)
     if declaration.reconcile:
-        yield _reconciliation(declaration, report)
-    conflicts = conflict_phrases(report.merged) if report.merged else []
+        yield (
+            _reconciliation(declaration, done)
+            if isinstance(done, Refreshed)
+            else _result(declaration, RECONCILIATION, "Not checked: nothing was published")
+        )
+    yield _metadata_check(declaration, done)
+
+
+def _metadata_check(declaration: Declaration, done: Done) -> dg.AssetCheckResult:
+    if isinstance(done, Built):
+        return _result(declaration, METADATA)
+    conflicts = conflict_phrases(done.merged) if done.merged else []
     conflicts += [_TO_SETTLE] if conflicts else []
-    problem = "\n".join(dict.fromkeys([*report.problems, *conflicts]))
-    yield _result(declaration, METADATA, problem or None, metadata=_field_table(report))
+    problems = done.problems if isinstance(done, Refreshed) else ()
+    problem = "\n".join(dict.fromkeys([*problems, *conflicts]))
+    return _result(declaration, METADATA, problem or None, metadata=_field_table(done))
 
 
 def failed_checks(
@@ -143,18 +163,17 @@ def evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluat
     return event.asset_check_evaluation_data if event and is_ended else None
 
 
-def _reconciliation(declaration: Declaration, report: Report) -> dg.AssetCheckResult:
-    found = report.reconciliation
+def _reconciliation(declaration: Declaration, done: Refreshed) -> dg.AssetCheckResult:
+    found = done.reconciliation
     if found is None or found.skipped:
-        known = report.checkpoint.unreconciled if report.checkpoint else "nothing was published"
-        why = found.skipped if found else known
+        why = found.skipped if found else done.checkpoint.unreconciled
         problem = f"Not checked: {why}" if why else None
-        return _result(declaration, RECONCILIATION, problem, note=comparison(report))
+        return _result(declaration, RECONCILIATION, problem, note=comparison(done))
     # A difference never comes this far: it raises an error, which fails the check.
     metadata = {
         **_metadata("rows found", found.rows),
         **{f"counted by/{name}": _COUNTED[way] for name, way in found.by.items()},
-        "seconds": report.seconds.get("compare", 0.0),
+        "seconds": done.seconds.get("compare", 0.0),
     }
     return _result(declaration, RECONCILIATION, metadata=metadata)
 
@@ -179,11 +198,11 @@ def _result(
     )
 
 
-def _rows(declaration: Declaration, report: Report) -> dict[str, str]:
+def _rows(declaration: Declaration, done: Refreshed) -> dict[str, str]:
     """Return what the guard looks at: the rows, and their change beside its limit."""
-    found, rows = {}, report.checkpoint.rows if report.checkpoint else {}
-    for table in declaration.tables if rows else ():
-        now, before = rows[table.name], report.before.get(table.name)
+    found, rows = {}, done.checkpoint.rows
+    for table in declaration.tables:
+        now, before = rows[table.name], done.before.get(table.name)
         limit = f"(limit: {-table.guard.max_shrink:.0%})"
         found[table.name] = f"{now:,}" + (f", {now / before - 1:+.1%} {limit}" if before else "")
     return _metadata("rows", found)
@@ -193,17 +212,15 @@ def _metadata(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{what}/{name}": each for name, each in found.items()}
 
 
-def _column_metadata(
-    declaration: Declaration, checkpoint: Checkpoint, report: Report
-) -> dict[str, Any]:
+def _column_metadata(declaration: Declaration, done: Refreshed) -> dict[str, Any]:
     """Return schema and lineage; with several tables, columns are named "table.column"."""
     schema, lineage = [], {}
     for table in declaration.tables:
         model = dg.AssetKey.from_user_string(table.model)
         prefix = f"{table.name}." if len(declaration.tables) > 1 else ""
-        for column in checkpoint.tables[table.name].columns:
+        for column in done.checkpoint.tables[table.name].columns:
             path = ("field", declaration.published_name(table.name), column.name, "description")
-            description = report.wanted.get(path)
+            description = done.wanted.get(path)
             name = f"{prefix}{column.name}"
             schema.append(dg.TableColumn(name, hyper_type(column, table=""), description))
             lineage[name] = [dg.TableColumnDep(model, column.name)]
@@ -213,10 +230,10 @@ def _column_metadata(
     }
 
 
-def _field_table(report: Report) -> dict[str, Any]:
+def _field_table(done: Refreshed | Planned) -> dict[str, Any]:
     """Return the declared metadata beside what the server held before, if there is any."""
-    merged, is_sent = report.merged, report.checkpoint is not None
-    if merged is None or not (found := field_rows(report.wanted, merged)):
+    merged, is_sent = done.merged, isinstance(done, Refreshed)
+    if merged is None or not (found := field_rows(done.wanted, merged)):
         return {}
     rows = [
         [*map(escaped, (*cells, fate.replace("to be ", "") if is_sent else fate))]
@@ -225,30 +242,27 @@ def _field_table(report: Report) -> dict[str, Any]:
     return {"fields": markdown_table(("", "declared", "on the server before", ""), rows)}
 
 
-def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
-    """Return the decision, its reason, and a row for each table; nothing without a decision."""
-    if report.plan is None:
-        return {}
-    head = f"**{report.decision}**: {escaped(report.reason)}"
-    if isinstance(report.plan, Refuse):
+def _plan(declaration: Declaration, done: Refreshed | Planned) -> dict[str, Any]:
+    """Return the decision, its reason, and a row for each table."""
+    head, tables = f"**{done.decision}**: {escaped(done.reason)}", done.tables
+    if isinstance(done.plan, Refuse):
         return {"plan": dg.MetadataValue.md(head)}
-    rows = []
+    rows, published = [], done.checkpoint.tables if isinstance(done, Refreshed) else {}
     for table in declaration.tables:
-        known = report.checkpoint.tables.get(table.name) if report.checkpoint else None
-        shipped = report.tables.get(table.name)
+        known, shipped = published.get(table.name), tables.get(table.name)
         changes = (f"{shipped.deleted:,}", f"{shipped.inserted:,}") if shipped else ("", "")
         count = f"{known.content.rows:,}" if known else ""
-        rows.append((escaped(table.name), count, *changes, _sent(table.name, report)))
+        rows.append((escaped(table.name), count, *changes, _sent(table.name, done)))
     heads = ("table", ">rows", ">deleted", ">inserted", "published")
     return {"plan": markdown_table(heads, rows, before=f"{head}\n\n")}
 
 
-def _sent(table: str, report: Report) -> str:
-    match report.plan:
+def _sent(table: str, done: Refreshed | Planned) -> str:
+    match done.plan:
         case Publish():
             return "all rows"
         case UpdateTables(tables) if table in tables:
-            shipped = report.tables.get(table)
+            shipped = done.tables.get(table)
             whole = shipped.whole if shipped else None
             return f"all rows: {escaped(whole)}" if whole else "changed rows"
         case _:
@@ -272,9 +286,9 @@ def escaped(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def extract_result(declaration: Declaration, report: Report) -> dg.MaterializeResult:
+def extract_result(declaration: Declaration, done: Refreshed | Built) -> dg.MaterializeResult:
     """Return the result for the built file: the whole data source, or an update's payload."""
-    extract = report.extract
+    extract, is_sent = done.extract, isinstance(done, Refreshed)
     if extract is None:
         raise ValueError("no extract was built")
     # A payload has only the tables that changed.
@@ -282,13 +296,15 @@ def extract_result(declaration: Declaration, report: Report) -> dg.MaterializeRe
     return dg.MaterializeResult(
         asset_key=dg.AssetKey.from_user_string(f"{declaration.key}_extract"),
         metadata={
-            "content": "the changes of an update" if report.tables else "the full data source",
+            "content": "the changes of an update"
+            if isinstance(done, Refreshed) and done.tables
+            else "the full data source",
             "dagster/row_count": rows,
             "MB": _in_megabytes(extract.size),
-            "seconds": report.seconds["build"],
+            "seconds": done.seconds["build"],
             "opens in": PRODUCTS[extract.version],
             # A file that was published does not outlive the run.
-            **({"dagster/uri": extract.path.as_uri()} if report.plan is None else {}),
+            **({} if is_sent else {"dagster/uri": extract.path.as_uri()}),
         },
     )
 
@@ -296,48 +312,46 @@ def extract_result(declaration: Declaration, report: Report) -> dg.MaterializeRe
 def published_result(
     context: dg.AssetExecutionContext | dg.OpExecutionContext,
     declaration: Declaration,
-    report: Report,
+    done: Refreshed,
 ) -> dg.MaterializeResult:
     """Return the result for the refreshed data source; the journal records its state.
 
     Dagster plots each number, so there are only those that a person wants to see as a line, and
     every refresh has all of them. `details` has what programs read.
     """
-    checkpoint, remote = report.checkpoint, report.remote
-    if checkpoint is None or remote is None:
-        raise ValueError("no data source was refreshed")
+    checkpoint, remote = done.checkpoint, done.remote
     limit = (checkpoint.size or 0) * declaration.republish.growth
     grown = round(100 * checkpoint.grown / limit, 1) if limit else 0.0
     times = {"content last changed": checkpoint.changed_at, "last compared": checkpoint.compared_at}
     # The UI keeps this order: what most readers look for comes first, what explains it last.
     metadata: dict[str, Any] = {
-        "summary": report.summary,
-        **_plan(declaration, report),
-        "where the time went": _times(context, report),
+        "summary": done.summary,
+        **_plan(declaration, done),
+        "where the time went": _times(context, done),
         "dagster/row_count": checkpoint.rows[declaration.fact_table],
-        "rows sent": _rows_sent(report),
-        "MB sent": _in_megabytes(report.sent),
-        "seconds": report.seconds["total"],
+        "rows sent": _rows_sent(done),
+        "MB sent": _in_megabytes(done.sent),
+        "seconds": done.seconds["total"],
         "growth of the file, % of its limit": grown,
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **{name: dg.MetadataValue.timestamp(time) for name, time in times.items() if time},
-        "comparison": comparison(report),
-        **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
-        **_field_table(report),
-        **_column_metadata(declaration, checkpoint, report),
-        **_decision(report),
+        "comparison": comparison(done),
+        **({"warnings": "\n".join(done.warnings)} if done.warnings else {}),
+        **_field_table(done),
+        **_column_metadata(declaration, done),
+        **_decision(done),
         "details": {
-            "full": isinstance(report.plan, Publish),
-            "compared": compared(report)[0],
+            "full": isinstance(done.plan, Publish),
+            "compared": compared(done)[0],
             "rows": dict(checkpoint.rows),
-            "deleted": {name: each.deleted for name, each in report.tables.items()},
-            "inserted": {name: each.inserted for name, each in report.tables.items()},
-            "seconds": report.seconds,
-            "bytes sent": report.sent,
+            "deleted": {name: each.deleted for name, each in done.tables.items()},
+            "inserted": {name: each.inserted for name, each in done.tables.items()},
+            "seconds": dict(done.seconds),
+            "bytes sent": done.sent,
             "bytes of a full publish": checkpoint.size,
             "updates since the last full publish": checkpoint.updates,
             "updated at": remote.updated_at.isoformat(),
-            "job": report.job_id,
+            "job": done.job_id,
             "luid": remote.luid,
         },
     }
@@ -402,24 +416,24 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
     )
 
 
-def _rows_sent(report: Report) -> int:
+def _rows_sent(done: Refreshed) -> int:
     """Return how many rows a refresh inserted or deleted; a full publish sends them all.
 
     How many of those a full publish has changed, nobody counts.
     """
-    if isinstance(report.plan, Publish) and report.extract:
-        return sum(report.extract.rows.values())
-    return sum(max(each.deleted, each.inserted) for each in report.tables.values())
+    if isinstance(done.plan, Publish) and done.extract:
+        return sum(done.extract.rows.values())
+    return sum(max(each.deleted, each.inserted) for each in done.tables.values())
 
 
 _WIDTH = 30
 
 
 def _times(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext, report: Report
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, done: Refreshed
 ) -> dg.MarkdownMetadataValue:
     """Show where the seconds went, from the request of the run to the end of the refresh."""
-    seconds, record = report.seconds, context.instance.get_run_record_by_id(context.run.run_id)
+    seconds, record = done.seconds, context.instance.get_run_record_by_id(context.run.run_id)
     began = time.time() - seconds["total"]
     started = record.start_time or began if record else began
     requested = record.create_timestamp.timestamp() if record else started
@@ -440,18 +454,17 @@ def _times(
 def tag_run(
     context: dg.AssetExecutionContext | dg.OpExecutionContext,
     declaration: Declaration,
-    decision: str,
-    *,
-    dry_run: bool = False,
+    outcome: Done | RefreshError,
 ) -> None:
-    """Note the decision on a data source as a tag of the run, to find its runs by."""
-    tags = {run_tag(declaration.key): f"dry run: {decision}" if dry_run else str(decision)}
+    """Note what became of a data source as a tag of the run, to find its runs by."""
+    is_dry = isinstance(outcome, Planned)
+    tags = {run_tag(declaration.key): "dry run: " * is_dry + str(outcome.decision)}
     context.instance.add_run_tags(context.run.run_id, tags)
 
 
-def dry_run_observation(declaration: Declaration, report: Report) -> dg.AssetObservation:
+def dry_run_observation(declaration: Declaration, planned: Planned) -> dg.AssetObservation:
     """Return the observation that reports what a refresh would do."""
-    metadata = {"summary": report.summary, **_plan(declaration, report), **_decision(report)}
+    metadata = {"summary": planned.summary, **_plan(declaration, planned), **_decision(planned)}
     key = dg.AssetKey.from_user_string(declaration.key)
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
@@ -469,8 +482,8 @@ def run_tag(key: str) -> str:
     return f"tableau/{text}"
 
 
-def _decision(report: Report) -> dict[str, str]:
-    return {"decision": report.decision, "reason": report.reason} if report.plan else {}
+def _decision(done: Refreshed | Planned) -> dict[str, str]:
+    return {"decision": done.decision, "reason": done.reason}
 
 
 def _in_megabytes(size: int) -> float:

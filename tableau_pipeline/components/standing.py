@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 from dagster._core import errors as dg_errors
@@ -15,8 +16,8 @@ from tableau_pipeline.components.rejected import rejected_since
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
-from tableau_pipeline.outcome import STOPPED, Accept, Status, accepts_of
-from tableau_pipeline.refresh.plan import rejection
+from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
+from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.resources.services import REFUSALS
 
 _LISTED = 20
@@ -290,7 +291,8 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> StepFailu
             return StepFailure(f"the step {name} failed before it: {text}", is_before=True)
         metadata = data.user_failure_data.metadata if data.user_failure_data else {}
         refusals = metadata.get(REFUSALS)
-        return StepFailure(text, accepts_of(refusals.value if refusals else ()))
+        recorded: Any = refusals.value if refusals else ()
+        return StepFailure(text, accepts_of(Refusal.of_json(each) for each in recorded))
     return StepFailure()
 
 

@@ -70,6 +70,11 @@ class TableContent(Frozen):
         return (self.columns, self.content) == (other.columns, other.content)
 
 
+def columns_of(tables: Mapping[str, TableContent]) -> Mapping[str, tuple[Column, ...]]:
+    """Return the columns of each table."""
+    return {name: table.columns for name, table in tables.items()}
+
+
 class NoUpdates(Frozen):
     """The server did not take the last update: the data source was published in full instead.
 

@@ -111,9 +111,14 @@ class Intent(JournalRecord):
     note: str | None = None
 
     @property
+    def brings_metadata(self) -> bool:
+        """Whether its file brings metadata along."""
+        return self.mode in NEW_METADATA
+
+    @property
     def brings_ours(self) -> bool:
         """Whether its file brings metadata in which nobody else has worked."""
-        return self.mode in NEW_METADATA and not self.keeps_work
+        return self.brings_metadata and not self.keeps_work
 
     @property
     def job_kind(self) -> JobKind:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Declaration, SchemaPolicy
 from tableau_pipeline.hyper.types import Column, hyper_type
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal
 
-Tables = Mapping[str, TableContent]
+# The columns of each table.
+Tables = Mapping[str, Sequence[Column]]
 
 
 def layout_changes(
@@ -41,9 +41,9 @@ def schema_changes(desired: Tables, base: Tables) -> dict[str, bool]:
     """All differences between the published and the desired schema, and whether each only adds."""
     changes = {f'table "{name}" is new': True for name in desired if name not in base}
     changes |= {f'table "{name}" is gone': False for name in base if name not in desired}
-    for table in filter(base.get, desired):
+    for table in (each for each in desired if each in base):
         # Readers do not see the order of columns, so a new order is no change of the schema.
-        new, old = ({c.name: c.type for c in each[table].columns} for each in (desired, base))
+        new, old = ({c.name: c.type for c in each[table]} for each in (desired, base))
         for name in dict.fromkeys([*new, *old]):
             if name not in old:
                 changes[f"{table}.{name} is new ({new[name]})"] = True

@@ -110,6 +110,8 @@ ORDER = (
     "object-graph",
     "default-calendar-type",
 )
+# How many names of each kind a message lists.
+_LISTED = 30
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
 # Products use such a prefix until a release officially supports an element or attribute. What is
 # marked as false is for older products, beside what is marked as true; newer ones drop it.
@@ -530,3 +532,14 @@ def _source(root: Element) -> str | None:
     classes = (each.get("class") for each in root.iterfind("connection//connection"))
     found = (*classes, *(each.get("class") for each in root.iterfind("connection")))
     return next((each for each in found if each not in (None, "federated", "hyper")), None)
+
+
+def work_in(metadata: Metadata | None) -> str:
+    """What people made in a data source, by name, as far as it has names."""
+    if metadata is None or not metadata.work:
+        return "whatever calculated fields, captions, folders and formats people made in it"
+    phrases = []
+    for kind, names in metadata.work.items():
+        shown, more = ", ".join(f'"{name}"' for name in names[:_LISTED]), len(names) - _LISTED
+        phrases.append(f"{kind} {shown}" + (f" and {more} more" if more > 0 else ""))
+    return "; ".join(phrases)

@@ -13,15 +13,15 @@ from tableau_pipeline.core.drift import (
     RemoteDatasource,
     Window,
     other_instance,
-    other_key,
 )
 from tableau_pipeline.core.journal import Intent, Recovered
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefusedError, UnreadableError
 from tableau_pipeline.metadata.document import Metadata
-from tableau_pipeline.outcome import Distrust, Doubt, sentence
+from tableau_pipeline.outcome import Code, Distrust, Doubt, Refusal, sentence
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import SLACK
+from tableau_pipeline.refresh.ownership import Ownership
 from tableau_pipeline.refresh.reconcile import Reconciler
 
 _INTERRUPTED = Distrust(Doubt.OUTCOME, "the last refresh was interrupted")
@@ -34,13 +34,13 @@ class Move:
     Attributes:
         project_id: None if the project is still to be created.
         phrases: what happens, by "rename" and "move".
-        taken: why it cannot be done, as a sentence; None if it can.
+        taken: why it cannot be done; None if it can.
     """
 
     name: str
     project_id: str | None
     phrases: Mapping[str, str]
-    taken: str | None = None
+    taken: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,10 @@ class Base:
     """What the server is known to hold: all later phases of the refresh build on it.
 
     Attributes:
-        remote: the data source, found by the LUID in our records or by name; None if absent.
-        is_ours: our records name it, it carries our tag, or a request of ours has just created
-            it.
-        strays: the data sources with our tag, if none has its LUID in our records, or its name in
-            its project; `remote` is the first.
-        other_instance: the tag of another deployment that publishes it; None if there is none.
-        other_key: another key of this deployment that publishes it; None if there is none.
+        exists: there is a data source, as the server shows it or, unless it is asked, as our
+            records have it.
+        remote: the data source, found by the LUID in our records or by name; None if it is absent,
+            or the server is not asked, like `ownership`.
         move: what the declaration changes of its place; None if nothing.
         checkpoint: the last one that the server is known to hold; None if there is none.
         distrust: why no update may build on `checkpoint`; None if the server holds what it states.
@@ -68,11 +65,9 @@ class Base:
         warnings: what a person should know although nothing is wrong.
     """
 
-    remote: RemoteDatasource | None
-    is_ours: bool = False
-    strays: tuple[RemoteDatasource, ...] = ()
-    other_instance: str | None = None
-    other_key: str | None = None
+    exists: bool = False
+    remote: RemoteDatasource | None = None
+    ownership: Ownership | None = None
     move: Move | None = None
     checkpoint: Checkpoint | None = None
     distrust: Distrust | None = None
@@ -84,56 +79,54 @@ class Base:
     warnings: tuple[str, ...] = ()
 
     @property
+    def is_ours(self) -> bool:
+        """Whether it is not known to be of another user."""
+        return self.ownership is None or self.ownership.is_ours
+
+    @property
     def is_edited(self) -> bool:
         """Whether another user may have edited the metadata: it is not what our refreshes left."""
+        if self.remote is None:
+            return False
         return self.metadata is None or self.metadata.digest not in self.left
 
 
 def recorded(declaration: Declaration, past: Recovered) -> Base:
     """What our records alone tell: nothing has happened since the last refresh."""
     found = past.record
-    if found is None or found.luid is None or found.updated_at is None:
-        return Base(remote=None)
-    remote = RemoteDatasource(
-        luid=found.luid,
-        name=found.name,
-        # Records have no id of a project, but its path serves as well to compare it.
-        project_id=found.project,
-        owner_id="",
-        created_at=found.updated_at,
-        updated_at=found.updated_at,
-        revision=found.revision,
-        megabytes=None,
-        tags=frozenset(),
-        link=None,
-    )
+    if found is None or found.luid is None:
+        return Base()
+    phrases = moves(declaration, found, name=found.name)
     return Base(
-        remote=remote,
-        is_ours=True,
-        move=_declared_move(declaration, found, remote, declaration.project_path),
+        exists=True,
+        move=Move(declaration.name, None, phrases) if phrases else None,
         checkpoint=found,
         distrust=past.distrust or found.distrust,
         rows=past.rows,
+        # Any digest of those that we left tells as much: nobody has edited it since.
         metadata=Metadata(min(past.left), columns=None) if past.left else None,
         left=past.left,
     )
 
 
-def _declared_move(
-    declaration: Declaration, record: Checkpoint, remote: RemoteDatasource, project_id: str | None
-) -> Move | None:
-    """What the declaration asks for since the record; what people moved stays where it is."""
-    name, place, phrases = remote.name, remote.project_id, {}
-    declared, path = declaration.name, declaration.project_path
-    if declared not in (record.name, name):
-        phrases["rename"] = f'renamed from "{name}" to "{declared}"'
-        name = declared
-    if record.project != path and place != project_id:
-        # Our records, which have paths instead of ids, do not tell whether it exists.
-        may_lack = project_id == path and not declaration.create_project
+def moves(
+    now: Declaration, was: Checkpoint | Declaration, *, name: str, is_there: bool | None = None
+) -> Mapping[str, str]:
+    """What a declaration changes of the place of a data source, as phrases; "move" and "rename".
+
+    Args:
+        was: what was declared before.
+        name: its name on the server; what people renamed or moved stays where it is.
+        is_there: it is in the declared project by now; None if nobody knows.
+    """
+    phrases, path = {}, now.project_path
+    before = was.project if isinstance(was, Checkpoint) else was.project_path
+    if now.name not in (was.name, name):
+        phrases["rename"] = f'renamed from "{name}" to "{now.name}"'
+    if before != path and not is_there:
+        may_lack = is_there is None and not now.create_project
         phrases["move"] = f'moved to "{path}"' + ", if that project exists" * may_lack
-        place = project_id
-    return Move(name, place, phrases) if phrases else None
+    return phrases
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +136,7 @@ class Observer:
     Attributes:
         tags: those that the data source has if it is ours.
         site: what the site was seen to do.
-        is_look: the metadata are to be read even if they are as they were.
+        reads_all: the metadata are to be read even if they are as they were.
     """
 
     declaration: Declaration
@@ -152,7 +145,7 @@ class Observer:
     tags: frozenset[str]
     site: SiteFacts
     log: logging.Logger
-    is_look: bool = False
+    reads_all: bool = False
 
     def observe(self, recovered: Recovered, project_id: str | None) -> Base:
         """Find the data source, and check whether it is as our records state.
@@ -173,15 +166,13 @@ class Observer:
         if remote is None:
             remote, strays = self._find_by_tag(project_id)
         if remote is None:
-            return Base(remote=None, checkpoint=checkpoint)
+            return Base(checkpoint=checkpoint)
         is_ours = named or self.declaration.tag in remote.tags
         metadata, unread = self._metadata(remote, recovered, is_ours=is_ours)
         base = Base(
+            exists=True,
             remote=remote,
-            is_ours=is_ours,
-            strays=strays,
-            other_instance=other_instance(remote, self.tags),
-            other_key=other_key(remote, self.tags),
+            ownership=Ownership.of(remote, self.tags, is_ours=is_ours, strays=strays),
             metadata=metadata,
             owner=self._owner_before(recovered, remote),
             moved=moved,
@@ -213,7 +204,7 @@ class Observer:
             None if what is ours cannot be read, with a sentence that says so.
         """
         record = recovered.record
-        if record and record.held and record.luid == remote.luid and not self.is_look:
+        if record and record.held and record.luid == remote.luid and not self.reads_all:
             is_known = not (recovered.distrust or record.distrust or recovered.sent)
             if is_known and remote.stamp == (record.updated_at, record.revision):
                 held = Metadata(record.held.digest, columns=None, source=record.held.source)
@@ -338,8 +329,13 @@ class Observer:
         self, record: Checkpoint, remote: RemoteDatasource, project_id: str | None
     ) -> Move | None:
         """What the declaration asks for since the record, and whether that can be done."""
-        move = _declared_move(self.declaration, record, remote, project_id)
-        if move is None or move.project_id is None:
+        declared, is_there = self.declaration, remote.project_id == project_id
+        phrases = moves(declared, record, name=remote.name, is_there=is_there)
+        if not phrases:
+            return None
+        name = declared.name if "rename" in phrases else remote.name
+        move = Move(name, project_id if "move" in phrases else remote.project_id, phrases)
+        if move.project_id is None:
             return move
         found = self.server.find_by_name(move.name, project_id=move.project_id)
         if found is None or found.luid == remote.luid:
@@ -351,7 +347,7 @@ class Observer:
             f'data source "{found.name}" already. Nothing was changed: declare '
             "another name or project, or rename or delete that one"
         )
-        return replace(move, taken=taken)
+        return replace(move, taken=Refusal(taken, Code.NAME_TAKEN))
 
 
 def _not_kept(

@@ -9,25 +9,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import obstore
 
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, PublishMode, SavedWork
 from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
-from tableau_pipeline.extracts.desired import Declared, lost
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
 from tableau_pipeline.metadata.new_document import new_tds
 from tableau_pipeline.metadata.tds import pack
-from tableau_pipeline.objects.stores import opened, scratch, store_errors
-from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.decide import Publish
+from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata, check_kept, save
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.plan import Publish, work_in
-from tableau_pipeline.refresh.report import phase
+from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.send import LostError, NoReasonError, Sender, Sent
 
 _CAUSES = (
@@ -67,7 +61,7 @@ class Publisher:
         kept: the folder, or its URL in an object store, where data sources with the work of people
             are saved before they are replaced.
         now: returns the time of the refresh.
-        declared: the declared metadata; `merged` is what becomes of those on the server.
+        metadata: what is declared, and what becomes of those on the server.
     """
 
     declaration: Declaration
@@ -77,8 +71,7 @@ class Publisher:
     kept: Path | str
     now: Callable[[], datetime]
     seconds: dict[str, float]
-    declared: Declared
-    merged: Merge | None
+    metadata: DeclaredMetadata
 
     def publish(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
@@ -86,10 +79,11 @@ class Publisher:
         """Publish a file; save what people made before, if it may go."""
         base, server, saved = self.base, self.sender.server, None
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
-        lost = self.merged.lost if self.merged and plan.mode in NEW_METADATA else {}
+        merged = self.metadata.merge
+        lost = merged.lost if merged and plan.mode in NEW_METADATA else {}
         if remote and base.is_edited and (is_bare or lost or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
-            saved = keep(server, remote, location=self.kept, name=name)
+            saved = save(server, remote, location=self.kept, name=name)
             work = [SavedWork(path=path, work=text, file=saved) for path, text in lost.items()]
             target = target.model_copy(update={"saved": (*target.saved, *work)})
         sent = self._by_a_road(plan, extract, target, remote)
@@ -97,8 +91,7 @@ class Publisher:
             check_kept(server, sent.remote, base.metadata, saved=saved)
         if remote is None or saved is None:
             return sent
-        warning = f'"{remote.name}" was saved as {saved} before it was replaced'
-        return replace(sent, warnings=(*sent.warnings, warning))
+        return sent.warned(f'"{remote.name}" was saved as {saved} before it was replaced')
 
     def _by_a_road(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
@@ -151,7 +144,7 @@ class Publisher:
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Iterator[_Road]:
         """The roads for a plan, the usual one first."""
-        sender, merged, facts = self.sender, self.merged, self.sender.site.facts
+        sender, merged, facts = self.sender, self.metadata.merge, self.sender.site.facts
         if plan.merged and remote and merged:
             yield _Road(
                 lambda: self.with_metadata(merged, extract, target, remote), "as a package", None
@@ -192,9 +185,9 @@ class Publisher:
 
     def _held(self) -> Merge | None:
         """The metadata that the server holds, to be published again; None if they cannot be."""
-        held, metadata = self.merged, self.base.metadata
-        if metadata and (held is None or held.tds is None):
-            held = self.declared.merged(metadata, None, is_edited=True)
+        held = self.metadata.merge
+        if self.base.metadata and (held is None or held.tds is None):
+            held = replace(self.metadata, properties=None, is_edited=True).merge
         return held if held and held.tds is not None else None
 
     def _as_package(
@@ -207,7 +200,7 @@ class Publisher:
         """Publish a file with a `.tds` of our own, as the server would make it of the file."""
         package = extract.path.with_suffix(".tdsx")
         with phase(self.seconds, "build"):
-            tds = new_tds(self.declared.tables, self.declaration.relationships)
+            tds = new_tds(self.metadata.tables, self.declaration.relationships)
             pack(tds, extract.path, package)
         place = remote.project_id if remote else self.project()
         return self.sender.publish(package, target, mode, to=remote, project_id=place)
@@ -247,54 +240,9 @@ class Publisher:
             )
             raise RefusedError(*others, replace(last, text=text)) from error
         sent = replace(sent, merged=merged)
-        changed = lost(merged.tds, sent.metadata, self.declared) if sent.metadata else ()
+        changed = self.metadata.not_kept(merged.tds, sent.metadata) if sent.metadata else ()
         if not changed:
             return sent
-        warning = f"The server holds other metadata than were published: {'; '.join(changed)}"
-        return replace(sent, warnings=(warning,))
-
-
-def keep(server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str) -> str:
-    """Save what people made in a data source, with the rest of it; return the path or URL.
-
-    Args:
-        location: a folder, or the URL of one in an object store.
-        name: of the file, without its suffix.
-
-    Raises:
-        RefreshError: it cannot be saved.
-    """
-    try:
-        with TemporaryDirectory(prefix="keep ", dir=scratch()) as folder:
-            package = server.download(remote.luid, Path(folder))
-            file = f"{name}{package.suffix}"
-            with store_errors("Writing", f"{location}/{file}"):
-                obstore.put(opened(location), file, package)
-            return f"{location}/{file}"
-    except OSError as error:
-        raise RefreshError(
-            f'"{remote.name}" cannot be saved in {location} before it is replaced: {error}. '
-            "Nothing was sent"
-        ) from error
-
-
-def check_kept(
-    server: TableauSite,
-    remote: RemoteDatasource,
-    before: Metadata | None,
-    *,
-    saved: str | None,
-) -> None:
-    """Check that the server has kept the metadata over a publish in mode Replace.
-
-    Raises:
-        RefreshError: it has not.
-    """
-    if before and server.metadata(remote.luid).digest == before.digest:
-        return
-    raise RefreshError(
-        f'"{remote.name}" was taken over by a publish in mode Replace, which should keep the '
-        f"metadata, but the server changed it. It held {work_in(before)}. The data source as "
-        f"it was before is in {saved}: copy that work back with Tableau Desktop. Its rows "
-        "are those of the models now, and the next run goes on from there"
-    )
+        return sent.warned(
+            f"The server holds other metadata than were published: {'; '.join(changed)}"
+        )

@@ -1,71 +1,90 @@
-"""One refresh of one data source: claim, recover, observe, plan, deliver, reconcile, record.
+"""Refresh one data source: claim, recover, plan, deliver, reconcile, record.
 
-No update builds on what is not known or not confirmed, or on what another user may have changed:
-`distrust` says why, wherever it stands, and also in records. The refresh that finds it is a full
-publish.
+A refresh may die at any moment, also between a request and its answer, when nobody knows whether
+the server has received it. Three rules make that harmless:
+
+* Before each request that changes the data source, `send` records an intent in the journal: what is
+  to be sent, and the checkpoint that it leads to. It adds the id of the server's job as soon as it
+  has it, and the outcome once it knows it.
+* The next refresh of the data source begins with `recover`: it looks at the intents without an
+  outcome, waits for their jobs, and sends nothing as long as one may still take effect. Nothing is
+  ever sent again.
+* No update builds on what is not known or not confirmed, or on what another user may have changed.
+  Wherever that is in question, `distrust` says why, also in records. The refresh that finds it
+  publishes everything.
 """
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Held, NoUpdates, TableContent
-from tableau_pipeline.core.declaration import tags_of
-from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.core.journal import History, Recovered, read_history
-from tableau_pipeline.core.site_record import SiteRecord
+from tableau_pipeline.core.checkpoint import Checkpoint, Held, NoUpdates
+from tableau_pipeline.core.journal import Recovered, read_history
 from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
-from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import readable
-from tableau_pipeline.extracts.delta import Delta, counts, remove, total
-from tableau_pipeline.extracts.desired import Declared
-from tableau_pipeline.metadata.merge import Merge, Written, conflict_phrases, is_about
+from tableau_pipeline.extracts.delta import remove
+from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.outcome import Accept, Distrust, Doubt
-from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.jobs import Jobs
-from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.deliver import Delivery, tell
-from tableau_pipeline.refresh.effects import Effects
-from tableau_pipeline.refresh.observe import Base, Observer, recorded
-from tableau_pipeline.refresh.plan import (
-    Changed,
-    Facts,
-    NoChange,
+from tableau_pipeline.refresh.decide import (
     Options,
-    Plan,
     Publish,
     Refuse,
     UpdateTables,
-    by_size,
     check_problems,
-    decide,
     guard_problems,
-    in_full,
-    lost_credentials,
-    lost_work,
-    not_ours,
-    returned_work,
 )
-from tableau_pipeline.refresh.reconcile import (
-    Reconciler,
-    Reconciliation,
-    ReconciliationError,
-    layout_differences,
-)
+from tableau_pipeline.refresh.declared_metadata import PropertiesSet
+from tableau_pipeline.refresh.deliver import Delivery
+from tableau_pipeline.refresh.phase import phase
+from tableau_pipeline.refresh.planning import Planned, Planner
+from tableau_pipeline.refresh.reconcile import Reconciliation, ReconciliationError
 from tableau_pipeline.refresh.recover import recover
-from tableau_pipeline.refresh.report import Report, phase, summary
+from tableau_pipeline.refresh.report import Audited, Built, Done, Refreshed
 from tableau_pipeline.refresh.send import LostError, Sender, Sent, SentError, completed
 from tableau_pipeline.refresh.setup import Setup, newest_models
-from tableau_pipeline.refresh.updates import record_of, whole_files
 
 # What is logged of each decision, with its reason.
 DECISION = "Decision: %s. Reason: %s"
+_AS_USUAL = Options()
 
 
-def refresh(setup: Setup, options: Options) -> Report:
+def plan(setup: Setup, options: Options = _AS_USUAL, *, offline: bool = False) -> Planned:
+    """Decide what a refresh would do, as it would; it neither waits nor leaves a trace.
+
+    Args:
+        offline: ask no server, but plan as if it held what our records tell.
+
+    Raises:
+        RefusedError: a model is missing, or has rows that cannot be published. That a refresh would
+            be refused for other reasons is a decision, too.
+        RefreshError: the server failed, or did not answer.
+    """
+    started = time.monotonic()
+    with ExitStack() as stack:
+        # Before the models, as a refresh does: it tells of the same problem first.
+        history = read_history(setup.journal.records())
+        builder = stack.enter_context(newest_models(setup))
+        site = None if offline else stack.enter_context(setup.server())
+        # What it forecasts of the metadata, it has read.
+        planner = Planner(setup, _settings(setup, options), builder, site, {}, reads_all=True)
+        past = recover(history, None, planner.effects if site else None)
+        planned = planner.plan(past)
+        _log(setup, planned)
+        if isinstance(planned.plan, Publish):
+            # Building the file would check the rows, but nothing is built.
+            planned.builder.check(planned.desired)
+        # The files of an update were built to measure it.
+        remove(planned.deltas)
+        planned = replace(planned, seconds=_with_total(planner.seconds, started))
+        _close(setup, planned)
+        return planned
+
+
+def refresh(setup: Setup, options: Options = _AS_USUAL) -> Refreshed:
     """Make the published data source equal to its models, or report why not.
 
     Raises:
@@ -73,19 +92,12 @@ def refresh(setup: Setup, options: Options) -> Report:
             its first attempt was distrusted, and its second one refused.
         RefreshError: the refresh failed; the next run finds out what became of it.
     """
-    with _opened(setup, options) as phases:
-        if options.build_only:
-            return phases.build()
+    with _claimed(setup, options) as phases:
         past = phases.recover()
         for is_last in (False, True):
-            base = phases.observe(past)
-            if options.audit:
-                return phases.audit(past, base)
-            planned = phases.plan(base)
-            if options.dry_run:
-                return phases.rehearse(planned)
+            planned = phases.plan(past)
             try:
-                sent = phases.deliver(planned)
+                sent, extract = phases.deliver(planned)
             except (DriftError, NoUpdatesError, SentError) as error:
                 # Nothing took effect, or nobody knows: the server is observed again, but not a
                 # third time.
@@ -99,220 +111,107 @@ def refresh(setup: Setup, options: Options) -> Report:
             setup.log.warning("%s. Everything is published again", sent.distrust)
             # The rows may be ours and another user's: only a whole file makes all of them ours.
             past = (past.after(sent.intent) if sent.intent else past).distrusted(sent.distrust)
-        found = None
+        found, properties = None, None
         try:
             found = phases.reconcile(sent)
-            sent = phases.tell(sent, found)
+            properties = phases.set_properties(planned, sent, found)
         finally:
             # If the comparison breaks off, what was sent is known all the same.
-            checkpoint = phases.record(planned, sent, found)
+            checkpoint = phases.record(planned, sent, found, properties)
         if found and found.problem:
             raise ReconciliationError(found)
-        return phases.report(planned, sent, found, checkpoint)
+        return phases.report(planned, sent, extract, found, properties, checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What is to be done, and all that it takes.
+def audit(setup: Setup) -> Audited:
+    """Compare the published rows with those that the last refresh left, if these are known.
+
+    Raises:
+        RefreshError: the server failed, or did not answer.
+    """
+    history = read_history(setup.journal.records())
+    # What is published is compared with its own versions of the models, whatever came since.
+    builder = setup.builder({})
+    with setup.server() as site:
+        planner = Planner(setup, _AS_USUAL, builder, site, {}, reads_all=True)
+        past = recover(history, None, planner.effects)
+        base = planner.observe(past, looks_only=True)
+        found = None
+        if base.remote and base.checkpoint and not base.distrust:
+            found = planner.reconciler.audit(base.checkpoint, base.remote)
+    return Audited(base, past.record, found)
+
+
+def build(setup: Setup, options: Options = _AS_USUAL) -> Built:
+    """Build the full file of the newest models, and send nothing.
+
+    Raises:
+        RefusedError: a model is missing, or has rows that cannot be published.
+    """
+    started, seconds, accept = time.monotonic(), {}, options.accept
+    with newest_models(setup) as builder, phase(seconds, "build"):
+        desired = builder.desired(None)
+        # Nothing is replaced here, so no table can shrink, and only guard.min_rows counts.
+        guards = guard_problems(setup.declaration, desired, {})
+        guards = [] if Accept.SHRINK in accept else guards
+        checks = check_problems(desired, {}, setup.rejected())
+        checks = [] if Accept.CHECKS in accept else checks
+        if problems := checks + guards:
+            raise RefusedError(*problems)
+        extract = builder.file(desired)
+    built = Built(setup.declaration, extract, _with_total(seconds, started))
+    _close(setup, built)
+    return built
+
+
+def _settings(setup: Setup, options: Options) -> Options:
+    takeover = {Accept.TAKEOVER} if setup.takeover else set()
+    return replace(options, accept=options.accept | takeover)
+
+
+def _with_total(seconds: dict[str, float], started: float) -> dict[str, float]:
+    return {**seconds, "total": round(time.monotonic() - started, 3)}
+
+
+def _log(setup: Setup, planned: Planned) -> None:
+    if not isinstance(planned.plan, Refuse):
+        # The refusal itself says it.
+        setup.log.info(DECISION, planned.decision, planned.reason)
+
+
+def _close(setup: Setup, done: Done) -> None:
+    setup.log.info("%s", done.summary, extra={"closes": "refresh"})
+
+
+@dataclass
+class _Phases:
+    """The phases of a refresh that has claimed its data source.
 
     Attributes:
-        desired: the content of each table.
-        report: what is known so far.
-        declared: the declared metadata; `merged` is what becomes of those on the server.
-        deltas: of an update, in the order in which they are sent.
+        moves: what became of its name and its project, by "rename" and "move", in every attempt.
+        warnings: those of every attempt.
+        refused_others: this user was refused an update, because another user owns the data source.
     """
 
-    base: Base
-    desired: Mapping[str, TableContent]
-    plan: Plan
-    report: Report
-    declared: Declared
-    merged: Merge | None = None
-    deltas: Sequence[Delta] = ()
-
-
-class _Phases:
-    """The phases of one refresh, with all that was opened for it."""
-
-    def __init__(
-        self,
-        setup: Setup,
-        options: Options,
-        builder: Builder,
-        site: TableauSite | None,
-        claim: HeldClaim | None,
-        history: History,
-    ) -> None:
-        takeover = {Accept.TAKEOVER} if setup.takeover else set()
-        self._setup, self._declaration = setup, setup.declaration
-        self._options = replace(options, accept=options.accept | takeover)
-        self._builder, self._site, self._claim, self._history = builder, site, claim, history
-        self._started = time.monotonic()
-        self._seconds: dict[str, float] = {}
-        # What became of its name and its project, by "rename" and "move", in every attempt.
-        self._moves: dict[str, str] = {}
-        self._warnings: list[str] = []
-        self._teller: Callable[..., Sent] | None = None
-        self._no_updates: NoUpdates | None = None
-        self._is_refused_as_another_users = False
-
-    @property
-    def _server(self) -> TableauSite:
-        if self._site is None:
-            raise ValueError("this refresh asks no server")
-        return self._site
-
-    @cached_property
-    def _tags(self) -> frozenset[str]:
-        return tags_of(self._declaration.key, self._setup.journal.instance)
-
-    @cached_property
-    def _jobs(self) -> Jobs:
-        setup = self._setup
-        return Jobs(self._server, setup.timeouts, setup.sleep, setup.log)
-
-    @cached_property
-    def _reconciler(self) -> Reconciler:
-        return Reconciler(
-            declaration=self._declaration,
-            snapshots=self._builder.snapshots,
-            server=self._server,
-            hyper=self._setup.hyper,
-            log=self._setup.log,
-            sleep=self._setup.sleep,
-        )
-
-    @cached_property
-    def _sender(self) -> Sender:
-        if self._claim is None:
-            raise ValueError("only a claimed data source is sent to")
-        claim, seconds = self._claim, self._seconds
-        return Sender(claim, self._jobs, self._tags, self._record, self._effects, seconds)
-
-    @cached_property
-    def _effects(self) -> Effects:
-        return Effects(self._server, self._reconciler.likeness)
-
-    @cached_property
-    def _record(self) -> SiteRecord:
-        return record_of(self._server, self._setup.sites)
+    setup: Setup
+    claim: HeldClaim
+    planner: Planner
+    sender: Sender
+    started: float
+    moves: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    refused_others: bool = False
 
     def recover(self) -> Recovered:
         """Find out what became of what earlier refreshes have sent."""
-        with phase(self._seconds, "recover"):
-            effects = None if self._options.offline else self._effects
-            return recover(self._history, self._sender if self._claim else None, effects)
+        with phase(self.planner.seconds, "recover"):
+            return recover(self.claim.history, self.sender, self.planner.effects)
 
-    def observe(self, past: Recovered) -> Base:
-        """Look at the data source on the server."""
-        if self._options.offline:
-            return recorded(self._declaration, past)
-        declaration, server = self._declaration, self._server
-        log, is_look = self._setup.log, not self._options.sends
-        observer = Observer(
-            declaration,
-            server,
-            self._reconciler,
-            self._tags,
-            site=self._record.facts,
-            log=log,
-            is_look=is_look,
-        )
-        # It is created only when a file is sent: a refused refresh must not leave an empty project.
-        if declaration.create_project or self._options.audit:
-            return observer.observe(past, server.find_project(declaration.project))
-        return observer.observe(past, server.project(declaration.project, create=False))
-
-    def audit(self, past: Recovered, base: Base) -> Report:
-        """Compare the rows with the last checkpoint, if it is known which ones they should be."""
-        report = Report(plan=None, base=base, checkpoint=past.record)
-        if base.remote is None or base.checkpoint is None or base.distrust:
-            return report
-        found = self._reconciler.audit(base.checkpoint, base.remote)
-        return replace(report, reconciliation=found)
-
-    def plan(self, base: Base) -> Planned:
-        """Read the models, and decide; a changed table decides by the size of its update."""
-        planned = self._planned(base)
-        held = base.metadata
-        if held and not held.tds and self._site and isinstance(planned.plan, Publish | Refuse):
-            # What records tell of it is enough only while it stays as it is.
-            read = self._server.metadata(planned.base.remote.luid) if planned.base.remote else None
-            planned = self._planned(replace(base, metadata=read))
-        plan = planned.plan
-        if not isinstance(plan, Refuse):
-            # The refusal itself says it.
-            self._setup.log.info(DECISION, planned.report.decision, planned.report.reason)
+    def plan(self, past: Recovered) -> Planned:
+        """Observe the data source, read the models, and decide."""
+        planned = self.planner.plan(past)
+        _log(self.setup, planned)
         return planned
-
-    def _planned(self, base: Base) -> Planned:
-        declaration = self._declaration
-        with phase(self._seconds, "plan"):
-            if self._options.metadata_only:
-                record = base.checkpoint if base.remote else None
-                self._builder, desired = self._builder.pinned(record)
-            else:
-                desired = self._builder.desired(base.checkpoint)
-            declared, merged = self._metadata(desired, base)
-            facts = Facts(
-                declaration=declaration,
-                desired=desired,
-                base=base,
-                differences=self._differences(desired, base),
-                metadata=merged,
-                rejected=self._setup.rejected(),
-            )
-            plan, deltas = decide(facts, self._options), []
-        if isinstance(plan, Changed):
-            if why := self._whole_files(plan, base.remote):
-                plan = in_full(plan, why)
-            else:
-                plan, deltas = self._by_size(plan, desired)
-        if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
-            # A publish checks all tables anyway. Otherwise a key that was declared since then would
-            # pass unchecked until the next change of the rows.
-            changed = plan.tables if isinstance(plan, UpdateTables) else ()
-            with phase(self._seconds, "plan"):
-                self._builder.check_unchanged(desired, base.checkpoint, changed=changed)
-        report = Report(
-            plan=plan,
-            remote=base.remote,
-            warnings=(
-                *base.warnings,
-                *lost_credentials(plan, base),
-                *lost_work(plan, merged),
-                *returned_work(base, declared),
-            ),
-            before=base.rows or {},
-            moves=base.move.phrases if base.move else {},
-            base=base,
-            desired=desired,
-            wanted=declared.wanted,
-            merged=merged,
-        )
-        return Planned(base, desired, plan, report, declared, merged, deltas)
-
-    def _reads_jobs(self) -> bool:
-        # A dry run neither claims nor remembers.
-        return self._sender.reads_jobs() if self._claim else self._server.may_read_jobs()
-
-    def _whole_files(self, changed: Changed, remote: RemoteDatasource | None) -> str | None:
-        """Why only whole files are to be sent; None if an update may be."""
-        if self._site is None:
-            return None
-        found = whole_files(
-            self._server,
-            self._record,
-            self._no_updates or changed.checkpoint.no_updates,
-            is_own=remote is None or remote.owner_id == self._server.user_id,
-            reads_jobs=self._reads_jobs,
-            declaration=self._declaration.digest(),
-            now=self._setup.now(),
-        )
-        if found is None:
-            return None
-        self._warnings += filter(None, [found.warning])
-        return found.why
 
     def may_go_on(self, planned: Planned, error: RefreshError) -> bool:
         """Whether another attempt may do what this one could not; remember what it must not try."""
@@ -320,237 +219,173 @@ class _Phases:
             return True
         if not isinstance(planned.plan, UpdateTables):
             return False
-        before = planned.base.checkpoint and planned.base.checkpoint.no_updates
-        if isinstance(error, NoUpdatesError) and error.lacks_right and planned.base.remote:
-            self._is_refused_as_another_users = planned.base.remote.owner_id != self._server.user_id
-        self._no_updates = NoUpdates(
+        base, server = planned.base, self.planner.server
+        before = base.checkpoint and base.checkpoint.no_updates
+        if isinstance(error, NoUpdatesError) and error.lacks_right and base.remote:
+            self.refused_others = base.remote.owner_id != server.user_id
+        self.planner.no_updates = NoUpdates(
             why=str(error),
             # A job may fail for a passing reason, but not at two changes that follow each other.
             is_final=isinstance(error, NoUpdatesError) or before is not None,
-            since=self._setup.now(),
-            declaration=self._declaration.digest(),
-            version=self._server.tsc.version,
+            since=self.setup.now(),
+            declaration=self.setup.declaration.digest(),
+            version=server.tsc.version,
         )
         return True
 
-    def _metadata(
-        self, desired: Mapping[str, TableContent], base: Base
-    ) -> tuple[Declared, Merge | None]:
-        """The declared metadata, and what becomes of those on the server."""
-        declaration, setup = self._declaration, self._setup
-        declared = Declared(
-            declaration,
-            desired,
-            record=base.checkpoint if base.remote else None,
-            models=self._builder.models,
-            inherited=setup.inherited,
-            stored=Written(setup.written),
-            link=setup.link,
-            accepts=Accept.METADATA in self._options.accept,
-        )
-        found, wanted = None, declared.about(certified=True)
-        says = any(map(is_about, [*wanted, *declared.past]))
-        if says and not self._options.offline and not not_ours(declaration, base, self._options):
-            about = AboutOnServer(self._server, base.remote, wanted, declared.past)
-            self._teller, found = partial(tell, about, declared), about.found
-        return declared, declared.merged(base.metadata, found, is_edited=base.is_edited)
-
-    def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
-        """In what the tables of a data source that is taken over differ from ours."""
-        declaration = self._declaration
-        if base.remote is None or base.is_ours or not_ours(declaration, base, self._options):
-            return ()
-        hyper, columns = self._setup.hyper, {name: e.columns for name, e in desired.items()}
-        return layout_differences(self._server, base.remote, hyper, declaration, columns)
-
-    def _by_size(
-        self, changed: Changed, desired: Mapping[str, TableContent]
-    ) -> tuple[NoChange | UpdateTables | Publish, Sequence[Delta]]:
-        """Build an update, in several parts if it is too large and may be split, and decide."""
-        possible = self._site.payload_limit if self._site else LARGEST_PAYLOAD
-        limit = min(self._declaration.payload_limit or possible, possible)
-        pieces: Sequence[Delta] = ()
-        with phase(self._seconds, "build"):
-            delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
-            if self._declaration.on_oversize == "split" and delta.extract.size > limit:
-                pieces = self._builder.split(delta, limit)
-        plan = by_size(self._declaration, changed, delta, limit=limit, pieces=len(pieces))
-        is_sent = isinstance(plan, UpdateTables)
-        remove([*([delta] if pieces or not is_sent else ()), *(() if is_sent else pieces)])
-        return plan, (pieces or [delta]) if is_sent else ()
-
-    def rehearse(self, planned: Planned) -> Report:
-        """Report what would be done; the files of an update were built to measure it."""
-        if isinstance(planned.plan, Publish):
-            # Building the file would check the rows, but a dry run does not build it.
-            self._builder.check(planned.desired)
-        if not planned.deltas:
-            return self._ended(planned.report)
-        remove(planned.deltas)
-        extract, tables = total(planned.deltas), counts(planned.deltas)
-        return self._ended(replace(planned.report, extract=extract, tables=tables))
-
-    def deliver(self, planned: Planned) -> Sent:
-        """Carry out the decision.
+    def deliver(self, planned: Planned) -> tuple[Sent, Extract | None]:
+        """Carry out the decision; see `Delivery.deliver`.
 
         Raises:
             RefusedError: it was to do nothing, or the server refused.
-            DriftError: another user changed the data source meanwhile.
-            RefreshError: the server failed, or did not answer, or the job failed.
         """
+        setup, planner = self.setup, self.planner
         if isinstance(planned.plan, Refuse):
             # What another run has published since is in no record that this one has read.
-            self._sender.claim.check_fence()
+            self.claim.check_fence()
             raise RefusedError(*planned.plan.refusals)
-        self._moves |= planned.report.moves
-        self._warnings += planned.report.warnings
+        self.moves |= planned.moves
+        self.warnings += planned.warnings
         if planned.merged:
-            self._warnings += planned.merged.warnings
+            self.warnings += planned.merged.warnings
         delivery = Delivery(
-            content=self._builder,
-            base=planned.base,
-            sender=self._sender,
-            reconciler=self._reconciler,
-            kept=self._setup.kept,
-            now=self._setup.now,
-            seconds=self._seconds,
-            declared=planned.declared,
-            merged=planned.merged,
+            declaration=setup.declaration,
+            sender=self.sender,
+            reconciler=planner.reconciler,
+            kept=setup.kept,
+            now=setup.now,
+            seconds=planner.seconds,
         )
         # They may be older than the newest ones.
-        with readable(self._setup.hyper, self._declaration, self._builder.models):
-            sent = delivery.deliver(planned.plan, planned.deltas, planned.desired)
-        self._warnings += sent.warnings
-        return sent
+        with readable(setup.hyper, setup.declaration, planned.builder.models):
+            sent, extract = delivery.deliver(planned)
+        self.warnings += sent.warnings
+        return sent, extract
 
     def reconcile(self, sent: Sent) -> Reconciliation | None:
         """Compare the published data with the models, unless that was done; return the result.
 
         If an earlier refresh could not look, this one tries again, even if it has sent nothing.
         """
-        if sent.target is None or not self._declaration.reconcile or not sent.target.unreconciled:
+        reached = sent.reached
+        if reached is None or not self.setup.declaration.reconcile or not reached.unreconciled:
             return None
-        with phase(self._seconds, "compare"):
-            found = self._reconciler.compare(sent.target, sent.remote)
+        with phase(self.planner.seconds, "compare"):
+            found = self.planner.reconciler.compare(reached, sent.remote)
         if found.skipped:
-            self._setup.log.warning("Not reconciled with the models: %s", found.skipped)
+            self.setup.log.warning("Not reconciled with the models: %s", found.skipped)
         return found
 
-    def tell(self, sent: Sent, found: Reconciliation | None) -> Sent:
-        """Make the server say of the data source what is declared."""
-        if self._teller is None or sent.target is None:
-            return sent
-        is_known = not (found.skipped if found else sent.target.unreconciled)
+    def set_properties(
+        self, planned: Planned, sent: Sent, found: Reconciliation | None
+    ) -> PropertiesSet | None:
+        """Set what is declared of the data source itself; None if nothing is, or was."""
+        if sent.reached is None:
+            return None
+        is_known = not (found.skipped if found else sent.reached.unreconciled)
         equal = not (found and found.problem) if is_known else None
-        with phase(self._seconds, "about"):
-            sent = self._teller(sent, sent.target, equal=equal)
-        for text in sent.problems:
-            self._setup.log.warning("%s", text)
-        return sent
+        is_new = bool(sent.intent and sent.intent.brings_metadata)
+        with phase(self.planner.seconds, "about"):
+            properties = planned.metadata.set_properties(
+                sent.reached, sent.remote, equal=equal, is_new=is_new
+            )
+        for text in properties.problems if properties else ():
+            self.setup.log.warning("%s", text)
+        return properties
 
-    def _held(self, planned: Planned, sent: Sent) -> Held | None:
+    def record(
+        self,
+        planned: Planned,
+        sent: Sent,
+        found: Reconciliation | None,
+        properties: PropertiesSet | None,
+    ) -> Checkpoint:
+        """Close the claim with the checkpoint that was reached, and with what is known by now."""
+        if sent.reached is None:
+            raise ValueError("a refresh ends with a checkpoint")
+        reached, declaration, now = sent.reached, self.setup.declaration, self.setup.now
+        distrust = sent.distrust or (properties.distrust if properties else None)
+        known: dict[str, object] = {
+            "distrust": distrust,
+            # By now the adopted metadata and the owner were confirmed, or a warning was given.
+            "adopted": None,
+            "owner": None,
+            "held": self._held(planned, sent, distrust),
+        }
+        if properties:
+            known["written"] = properties.written
+        if self.planner.no_updates:
+            known["no_updates"] = self.planner.no_updates
+        if self.refused_others:
+            self.planner.record.learn(refused_others={self.planner.server.user_id: now()})
+        if found and found.problem:
+            # No update may build on it until it is equal.
+            known["distrust"] = Distrust(Doubt.DIFFERS, found.problem)
+        elif reached.unreconciled and not declaration.reconcile:
+            known["unreconciled"] = "reconcile: never"
+        elif found:
+            known["unreconciled"] = found.skipped
+            known["compared_at"] = None if found.skipped else now()
+        remote = properties.remote if properties else sent.remote
+        checkpoint = completed(reached, remote, **known)
+        self.claim.close(checkpoint)
+        return checkpoint
+
+    def _held(self, planned: Planned, sent: Sent, distrust: Distrust | None) -> Held | None:
         """The metadata on the server, if they are known to be as they were read last."""
         metadata = planned.base.metadata
         if isinstance(planned.plan, Publish):
             metadata = sent.metadata
-        is_settled = not (sent.distrust or sent.warnings)
+        is_settled = not (distrust or sent.warnings)
         is_settled = is_settled and not (planned.merged and conflict_phrases(planned.merged))
         if metadata is None or not is_settled:
             return None
         return Held(digest=metadata.digest, source=metadata.source)
 
-    def record(self, planned: Planned, sent: Sent, found: Reconciliation | None) -> Checkpoint:
-        """Close the claim with the checkpoint that was reached."""
-        target = sent.target
-        if target is None or self._claim is None:
-            raise ValueError("a refresh ends with a checkpoint")
-        known: dict[str, object] = {"distrust": sent.distrust}
-        # What was adopted is seen to have been kept by now, or was told to have not; and the same
-        # goes for its owner.
-        known |= {"adopted": None, "owner": None, "held": self._held(planned, sent)}
-        if self._no_updates:
-            known["no_updates"] = self._no_updates
-        if self._is_refused_as_another_users:
-            self._record.learn(refused_others={self._server.user_id: self._setup.now()})
-        if found and found.problem:
-            # No update may build on it until it is equal.
-            known["distrust"] = Distrust(Doubt.DIFFERS, found.problem)
-        elif target.unreconciled and not self._declaration.reconcile:
-            known["unreconciled"] = "reconcile: never"
-        elif found:
-            known["unreconciled"] = found.skipped
-            known["compared_at"] = None if found.skipped else self._setup.now()
-        checkpoint = completed(target, sent.remote, **known)
-        self._claim.close(checkpoint)
-        return checkpoint
-
     def report(
-        self, planned: Planned, sent: Sent, found: Reconciliation | None, checkpoint: Checkpoint
-    ) -> Report:
+        self,
+        planned: Planned,
+        sent: Sent,
+        extract: Extract | None,
+        found: Reconciliation | None,
+        properties: PropertiesSet | None,
+        checkpoint: Checkpoint,
+    ) -> Refreshed:
         """Report what was done, in all attempts."""
-        warnings = [*self._warnings, *([str(checkpoint.distrust)] if checkpoint.distrust else ())]
-        done = replace(
-            planned.report,
-            extract=sent.extract,
-            tables=counts(planned.deltas),
-            reconciliation=found,
+        distrust = [str(checkpoint.distrust)] if checkpoint.distrust else []
+        warnings = [*self.warnings, *self.planner.warnings, *distrust]
+        done = Refreshed(
+            planned=planned,
             checkpoint=checkpoint,
-            remote=sent.remote,
-            uploaded=tuple(self._sender.uploaded),
-            warnings=tuple(dict.fromkeys(warnings)),
-            job_id=sent.intent.job_id if sent.intent else None,
-            moves=self._moves,
-            problems=sent.problems,
+            remote=properties.remote if properties else sent.remote,
+            extract=extract,
+            reconciliation=found,
+            uploaded=tuple(self.sender.uploaded),
+            moves=self.moves,
             merged=sent.merged or planned.merged,
+            warnings=tuple(dict.fromkeys(warnings)),
+            problems=properties.problems if properties else (),
+            job_id=sent.intent.job_id if sent.intent else None,
+            seconds=_with_total(self.planner.seconds, self.started),
         )
-        return self._ended(done)
-
-    def build(self) -> Report:
-        """Only build the file."""
-        builder, accept = self._builder, self._options.accept
-        with phase(self._seconds, "build"):
-            desired = builder.desired(None)
-            # Nothing is replaced here, so no table can shrink, and only guard.min_rows counts.
-            guards = guard_problems(self._declaration, desired, {})
-            guards = [] if Accept.SHRINK in accept else guards
-            checks = check_problems(desired, {}, self._setup.rejected())
-            checks = [] if Accept.CHECKS in accept else checks
-            if problems := checks + guards:
-                raise RefusedError(*problems)
-            extract = builder.file(desired)
-        return self._ended(Report(plan=None, extract=extract))
-
-    def _ended(self, report: Report) -> Report:
-        self._seconds["total"] = round(time.monotonic() - self._started, 3)
-        report = replace(report, seconds=self._seconds)
-        report = replace(report, summary=summary(report, self._declaration, self._options))
-        self._setup.log.info("%s", report.summary, extra={"closes": "refresh"})
-        return report
+        _close(self.setup, done)
+        return done
 
 
 @contextmanager
-def _opened(setup: Setup, options: Options) -> Generator[_Phases]:
-    """Claim the data source, read its history, open its models and a session, in this order."""
-    claim, site, history = None, None, read_history([])
-    with ExitStack() as stack:
-        # A look neither waits for a running refresh nor leaves a trace in the journal.
-        if options.sends:
-            alone = claimed(
-                setup.journal,
-                what=setup.declaration.key,
-                timeout=setup.timeouts.claim,
-                sleep=setup.sleep,
-                log=setup.log,
-            )
-            claim = stack.enter_context(alone)
-            history = claim.history
-        elif not options.build_only:
-            # Before the models, as a refresh does: a dry run tells of the same problem first.
-            history = read_history(setup.journal.records())
-        builder = (
-            # An audit compares what is published with its own versions, whatever came since.
-            setup.builder({}) if options.audit else stack.enter_context(newest_models(setup))
-        )
-        if not options.build_only and not options.offline:
-            site = stack.enter_context(setup.server())
-        yield _Phases(setup, options, builder, site, claim, history)
+def _claimed(setup: Setup, options: Options) -> Generator[_Phases]:
+    """Claim the data source, then open its models and a session."""
+    started = time.monotonic()
+    alone = claimed(
+        setup.journal,
+        what=setup.declaration.key,
+        timeout=setup.timeouts.claim,
+        sleep=setup.sleep,
+        log=setup.log,
+    )
+    with alone as claim, newest_models(setup) as builder, setup.server() as site:
+        planner = Planner(setup, _settings(setup, options), builder, site, {})
+        jobs = Jobs(site, setup.timeouts, setup.sleep, setup.log)
+        sender = Sender(claim, jobs, planner.tags, planner.record, planner.effects, planner.seconds)
+        planner.reads_jobs = sender.reads_jobs
+        yield _Phases(setup, claim, planner, sender, started)

@@ -1,67 +1,51 @@
-"""What a refresh did, how long it took, and its closing line."""
+"""What a refresh, an audit or a build has come to, and its closing line."""
 
-import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import Merge, Values
+from tableau_pipeline.refresh.decide import NoChange, Plan, Publish
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.planning import Planned, work_of
 from tableau_pipeline.refresh.reconcile import Reconciliation
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a refresh did.
+class Refreshed:
+    """A refresh that ended well.
 
     Attributes:
-        plan: None if only the file was to be built, or the published rows to be compared.
-        extract: the file that was built: the whole data source, or the payload of an update.
-            For a split update, the last payload with the rows and bytes of all. None if nothing
-            had to be built.
-        tables: what an update did to each table that it changed.
+        planned: the decision of its last attempt.
+        extract: the file that was built, see `Delivery.deliver`; None if nothing had to be built.
         reconciliation: how the published data compares with the models; None if nothing was
-            sent.
-        checkpoint: None if the data source was not refreshed.
-        warnings: what a person should know although nothing is wrong.
+            compared.
         uploaded: bytes of each file that was sent. The first publish with declared metadata sends
             two: only the file that the server makes of the first one can take them.
-        job_id: the id of the server's job that carried it out, if there was one.
-        seconds: by phase; "total" once the refresh has ended.
-        before: rows by table that were published before; empty if they are not known.
-        moves: what becomes of its name and its project, by "rename" and "move".
+        moves: what became of its name and its project in all attempts, by "rename" and "move".
+        merged: what became of the metadata on the server; None if there were none to keep or set.
+        warnings: what a person should know although nothing is wrong.
         problems: in what the server says other than is declared of the data source itself.
-        base: what the server held before; None if only the file was to be built.
-        desired: what each table is to hold; empty if that was not to be decided.
-        wanted: the declared and inherited metadata.
-        merged: what becomes of the metadata on the server; None if there is none to keep or set.
-        summary: all of this in one line.
+        job_id: the id of the server's job that carried it out, if there was one.
+        seconds: by phase, and "total".
     """
 
-    plan: Plan | None
-    extract: Extract | None = None
-    tables: Mapping[str, RowCounts] = field(default_factory=dict)
-    reconciliation: Reconciliation | None = None
-    checkpoint: Checkpoint | None = None
-    remote: RemoteDatasource | None = None
-    uploaded: tuple[int, ...] = ()
-    warnings: tuple[str, ...] = ()
-    job_id: str | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    before: Mapping[str, int] = field(default_factory=dict)
-    moves: Mapping[str, str] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    base: Base | None = None
-    desired: Mapping[str, TableContent] = field(default_factory=dict)
-    wanted: Values = field(default_factory=dict)
-    merged: Merge | None = None
-    summary: str = ""
+    planned: Planned
+    checkpoint: Checkpoint
+    remote: RemoteDatasource
+    extract: Extract | None
+    reconciliation: Reconciliation | None
+    uploaded: tuple[int, ...]
+    moves: Mapping[str, str]
+    merged: Merge | None
+    warnings: tuple[str, ...]
+    problems: tuple[str, ...]
+    job_id: str | None
+    seconds: Mapping[str, float]
 
     @property
     def sent(self) -> int:
@@ -69,82 +53,104 @@ class Report:
         return sum(self.uploaded)
 
     @property
+    def plan(self) -> Plan:
+        """What was decided."""
+        return self.planned.plan
+
+    @property
     def decision(self) -> str:
-        """What is done, in a few words."""
-        if self.plan is None:
-            return "build"
-        moves = () if isinstance(self.plan, Refuse) else tuple(self.moves)
-        is_all = moves and isinstance(self.plan, NoChange)
-        return ", ".join(moves if is_all else [*moves, self.plan.decision])
+        """What was done, in a few words."""
+        is_all = self.moves and isinstance(self.plan, NoChange)
+        return ", ".join([*self.moves, *([] if is_all else [self.plan.decision])])
 
     @property
     def reason(self) -> str:
-        """Why, in words; "" if only the file was to be built."""
-        if self.plan is None:
-            return ""
-        moves = () if isinstance(self.plan, Refuse) else self.moves.values()
-        return "; ".join([*moves, self.plan.reason])
+        """Why, in words."""
+        return "; ".join([*self.moves.values(), self.plan.reason])
+
+    @property
+    def tables(self) -> Mapping[str, RowCounts]:
+        """What an update did to each table that it changed."""
+        return self.planned.tables
+
+    @property
+    def before(self) -> Mapping[str, int]:
+        """Rows by table that were published before; empty if they are not known."""
+        return self.planned.base.rows or {}
+
+    @property
+    def wanted(self) -> Values:
+        """The declared and inherited metadata."""
+        return self.planned.wanted
+
+    @property
+    def summary(self) -> str:
+        """Such as "Flights: update, -433 +419 rows, 0.13 MB in 2.1 s, equal by count, http://..."."""
+        declaration, extract = self.planned.metadata.declaration, self.extract
+        work = work_of(self.plan, self.moves, self.tables, extract)
+        if isinstance(self.plan, Publish) and extract:
+            work += f", {_rows_and_size(declaration, extract)}"
+            if files := self.uploaded[1:]:
+                work += f" ({megabytes(self.sent)} sent, in {len(files) + 1} files)"
+        line = f"{declaration.name}: {work} in {self.seconds['total']:.1f} s"
+        return ", ".join(filter(None, [line, comparison(self), self.remote.link]))
 
 
-@contextmanager
-def phase(seconds: dict[str, float], name: str) -> Generator[None]:
-    """Add the time that the block takes to the seconds of a phase."""
-    started = time.monotonic()
-    try:
-        yield
-    finally:
-        seconds[name] = round(seconds.get(name, 0) + time.monotonic() - started, 3)
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit has found.
+
+    Attributes:
+        checkpoint: what the last refresh left; None if there was none.
+        reconciliation: how the published rows compare with it; None if it is not known what they
+            should be.
+    """
+
+    base: Base
+    checkpoint: Checkpoint | None
+    reconciliation: Reconciliation | None
 
 
-def summary(report: Report, declaration: Declaration, options: Options) -> str:
-    """Such as "NYC Flights: update, -433 +419 rows, 0.13 MB in 2.1 s, equal by count, http://..."."""
-    if isinstance(report.plan, Refuse):
-        return f"{declaration.name}: the refresh would be refused: {report.plan.reason}"
-    done = f"{_work(report, declaration)} in {report.seconds['total']:.1f} s"
-    if options.dry_run:
-        return f"{declaration.name}: dry run, nothing sent; a refresh would be: {done}"
-    if report.plan is None:
-        file = report.extract.path.as_uri() if report.extract else ""
-        return f"{declaration.name}: {done}, {file}"
-    link = report.remote.link if report.remote else None
-    return ", ".join(filter(None, [f"{declaration.name}: {done}", comparison(report), link]))
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A file that was built, and not sent."""
+
+    declaration: Declaration
+    extract: Extract
+    seconds: Mapping[str, float]
+
+    @property
+    def decision(self) -> str:
+        """What was done."""
+        return "build"
+
+    @property
+    def summary(self) -> str:
+        """All of it in one line."""
+        built = _rows_and_size(self.declaration, self.extract)
+        seconds, file = f"{self.seconds['total']:.1f} s", self.extract.path.as_uri()
+        return f"{self.declaration.name}: built only, {built} in {seconds}, {file}"
 
 
-def _work(report: Report, declaration: Declaration) -> str:
-    rows = report.extract.rows if report.extract else {}
+def _rows_and_size(declaration: Declaration, extract: Extract) -> str:
     # As everywhere, the rows of a data source are those of its fact table.
-    rows = rows.get(declaration.published_name(declaration.fact_table), 0)
-    size = megabytes(report.extract.size) if report.extract else ""
-    if isinstance(report.plan, Publish) and (files := report.uploaded[1:]):
-        size += f" ({megabytes(report.sent)} sent, in {len(files) + 1} files)"
-    moved = "".join(f"{phrase}, " for phrase in report.moves.values())
-    match report.plan:
-        case NoChange():
-            return f"{moved}the same rows" if moved else "no change"
-        case UpdateTables():
-            deleted = sum(each.deleted for each in report.tables.values())
-            inserted = sum(each.inserted for each in report.tables.values())
-            return f"{moved}update, -{deleted:,} +{inserted:,} rows, {size}"
-        case Publish() as plan if report.extract is None:
-            # A dry run does not build the whole file.
-            return f"{moved}{plan.decision}"
-        case Publish() as plan:
-            return f"{moved}{plan.decision}, {rows:,} rows, {size}"
-        case _:
-            return f"built only, {rows:,} rows, {size}"
+    rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
+    return f"{rows:,} rows, {megabytes(extract.size)}"
 
 
-def comparison(report: Report) -> str:
-    """How the published data was compared with the models, in words; "" if it was not refreshed."""
-    how, why = compared(report)
+# What came of what was asked for.
+Done = Refreshed | Planned | Built
+
+
+def comparison(done: Refreshed) -> str:
+    """How the published data was compared with the models, in words."""
+    how, why = compared(done)
     return f"{how}: {why}" if why else how
 
 
-def compared(report: Report) -> tuple[str, str]:
+def compared(done: Refreshed) -> tuple[str, str]:
     """How the published data was compared with the models, and why it was not, both in words."""
-    checkpoint, found = report.checkpoint, report.reconciliation
-    if checkpoint is None:
-        return "", ""
+    checkpoint, found = done.checkpoint, done.reconciliation
     if checkpoint.distrust:
         return "to be compared by the next refresh", str(checkpoint.distrust)
     if checkpoint.unreconciled:

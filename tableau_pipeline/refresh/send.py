@@ -22,7 +22,6 @@ from tableau_pipeline.errors import (
     RefusedError,
     UnreadableError,
 )
-from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
 from tableau_pipeline.outcome import Distrust
@@ -30,34 +29,33 @@ from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.effects import Effects
-from tableau_pipeline.refresh.report import phase
+from tableau_pipeline.refresh.phase import phase
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came of a decision.
+    """What came of a request, or of several for one decision.
 
     Attributes:
-        target: the checkpoint that was reached; None if no update can build on it.
+        reached: the checkpoint that was reached; None if no update can build on it.
         intent: the recorded intent; None if nothing had to be sent.
         distrust: why another user may have changed the data source as well; None if none has.
-        extract: the file that was sent: the whole data source, or the payload of an update. Of
-            several payloads, the last one with the rows and bytes of all.
         warnings: what a person should know although nothing is wrong.
         metadata: what the server holds now, if a file has brought it.
         merged: what was published of it, if that was not left to the server.
-        problems: in what the server says other than is declared of the data source itself.
     """
 
-    target: Checkpoint | None
+    reached: Checkpoint | None
     remote: RemoteDatasource
     intent: Intent | None
     distrust: Distrust | None = None
-    extract: Extract | None = None
     warnings: tuple[str, ...] = ()
     metadata: Metadata | None = None
     merged: Merge | None = None
-    problems: tuple[str, ...] = ()
+
+    def warned(self, *warnings: str) -> "Sent":
+        """Return the same with more to know."""
+        return replace(self, warnings=(*self.warnings, *warnings))
 
 
 class SentError(RefreshError):

@@ -244,10 +244,9 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
             raise dg.Failure(str(error)) from None
         lacks = any(each.code in _LACKING for each in error.refusals)
         hint = _WITHOUT_HOME if lacks and not os.environ.get("DAGSTER_HOME") else ""
-        recorded = [each.as_json() for each in error.refusals]
         metadata: dict[str, dg.MetadataValue] = {}
-        if step and (accepts := accepts_of(recorded)):
+        if step and (accepts := accepts_of(error.refusals)):
             config = f"ops: {{{step}: {{config: {{accept: [{', '.join(accepts)}]}}}}}}"
             metadata[RUN_CONFIG] = dg.MetadataValue.text(config)
-        metadata[REFUSALS] = dg.MetadataValue.json(recorded)
+        metadata[REFUSALS] = dg.MetadataValue.json([each.as_json() for each in error.refusals])
         raise RefusedStepError(f"{hint}{error}", metadata) from None

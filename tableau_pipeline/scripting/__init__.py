@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NotRequired, TypedDict, Unpack
 
 from tableau_pipeline.core.declaration import (
     Append,
@@ -38,9 +39,10 @@ from tableau_pipeline.publishing.session import (
     signed_in,
 )
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import refresh as run
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh import refresh as refreshes
+from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.report import Built, Refreshed
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -48,6 +50,7 @@ from tableau_pipeline.snapshots.store import SnapshotStore
 __all__ = [
     "Accept",
     "Append",
+    "Built",
     "Calculation",
     "ConnectedApp",
     "Declaration",
@@ -63,16 +66,19 @@ __all__ = [
     "Partitions",
     "Password",
     "PersonalAccessToken",
+    "Planned",
     "Reconcile",
     "RefreshError",
+    "Refreshed",
     "RefusedError",
     "Relationship",
     "ReplaceAll",
-    "Report",
     "Republish",
     "Retain",
     "Table",
     "Timeouts",
+    "build",
+    "plan",
     "refresh",
     "signed_in",
 ]
@@ -81,6 +87,17 @@ _LOG = logging.getLogger(__name__)
 _OPTIONS, _TIMEOUTS = Options(), Timeouts()
 # Bytes of files of tables in object stores.
 _COPIES = 10 * 10**9
+
+
+class Place(TypedDict):
+    """Where a data source, its models and its records are; see `refresh`."""
+
+    server: Callable[[], AbstractContextManager[TableauSite]]
+    snapshots: Path
+    journal: Path
+    folder: Path
+    timeouts: NotRequired[Timeouts]
+    log: NotRequired[logging.Logger]
 
 
 def refresh(
@@ -93,7 +110,7 @@ def refresh(
     options: Options = _OPTIONS,
     timeouts: Timeouts = _TIMEOUTS,
     log: logging.Logger = _LOG,
-) -> Report:
+) -> Refreshed:
     """Make the published data source equal to the newest versions of its models, or refuse.
 
     This has the same effect and guarantees as `components.PublishedDatasource` in Dagster. A JSON
@@ -111,8 +128,44 @@ def refresh(
             sent.
         RefreshError: the refresh failed; the next one finds out what became of it.
     """
+    setup = _setup(
+        declaration,
+        server=server,
+        snapshots=snapshots,
+        journal=journal,
+        folder=folder,
+        timeouts=timeouts,
+        log=log,
+    )
+    return refreshes.refresh(setup, options)
+
+
+def plan(
+    declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
+) -> Planned:
+    """Decide what `refresh` would do, and change nothing; it takes and raises the same."""
+    return refreshes.plan(_setup(declaration, **place), options)
+
+
+def build(
+    declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
+) -> Built:
+    """Build the full `.hyper` file, and send nothing; it takes and raises what `refresh` does."""
+    return refreshes.build(_setup(declaration, **place), options)
+
+
+def _setup(
+    declaration: Declaration,
+    *,
+    server: Callable[[], AbstractContextManager[TableauSite]],
+    snapshots: Path,
+    journal: Path,
+    folder: Path,
+    timeouts: Timeouts = _TIMEOUTS,
+    log: logging.Logger = _LOG,
+) -> Setup:
     copies = LocalCopies(folder / "copies", limit=_COPIES)
-    setup = Setup(
+    return Setup(
         declaration=declaration,
         snapshots=with_lakes(SnapshotStore(snapshots), declaration, copies),
         journal=FileJournal(journal),
@@ -123,4 +176,3 @@ def refresh(
         log=log,
         timeouts=timeouts,
     )
-    return run(setup, options)

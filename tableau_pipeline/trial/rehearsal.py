@@ -14,9 +14,9 @@ from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -111,7 +111,9 @@ def _store(shop: Workshop) -> SnapshotStore:
     return SnapshotStore(shop.folder / "snapshots")
 
 
-def _refreshed(shop: Workshop, kind: str, *tables: str, options: Options | None = None) -> Report:
+def _refreshed(
+    shop: Workshop, kind: str, *tables: str, options: Options | None = None
+) -> Refreshed:
     """Refresh a data source of these tables."""
     key = shop.name(kind).replace(" ", "_").replace("-", "_")
     edges = (Relationship(tables[0], tables[1], (("id", "id"),)),) if len(tables) > 1 else ()
@@ -138,7 +140,7 @@ def _refreshed(shop: Workshop, kind: str, *tables: str, options: Options | None 
     return refresh(setup, options or Options())
 
 
-def _why(report: Report) -> str:
+def _why(report: Refreshed) -> str:
     return f"{report.decision}: {report.reason}"
 
 

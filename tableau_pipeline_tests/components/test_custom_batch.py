@@ -47,9 +47,9 @@ def test_what_others_have_taken_over(location: Location, sent):
     """Prevents: rows of another deployment's data source changed, and its tag taken away."""
     luid = taken_over(location, THEIRS)
     before = rows_on(location.sandbox, "shared")
-    assert f'is now published by somebody else (tag "{THEIRS}"). Nothing was sent' in failure(
-        sent()
-    )
+    refused = failure(sent())
+    assert f'is published by another deployment of this pipeline (tag "{THEIRS}")' in refused
+    assert "Nothing was sent: refresh it, then send the batch" in refused
     assert rows_on(location.sandbox, "shared") == before
     with session(location.sandbox) as site:
         remote = site.find_by_luid(luid)

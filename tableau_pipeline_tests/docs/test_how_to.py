@@ -19,9 +19,9 @@ from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.declaration import Republish
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.resources import TableauServerResource, data_dir, resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import Page, declared, page
@@ -35,7 +35,7 @@ SECTIONS = page("how-to/ship-changes.md").sections
 MORE = Page(Path(__file__).with_name("scenes.md")).sections
 
 
-def ship(pipeline: Pipeline, step: Step) -> Report:
+def ship(pipeline: Pipeline, step: Step) -> Refreshed:
     """Give the models their new content, and refresh."""
     for model, parts in step.models.items():
         for part in parts:

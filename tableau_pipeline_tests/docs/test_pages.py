@@ -249,5 +249,5 @@ def test_run_config():
     (text,) = page("reference/yaml.md").sections["Run config of a refresh"].blocks("yaml")
     assert all(str(each) in text for each in scripting.Accept)
     config: dict[str, Any] = yaml.safe_load(text)["ops"][step_name("nyc_flights")]["config"]
-    assert RefreshConfig(**config).options().dry_run
+    assert RefreshConfig(**config).dry_run
     assert config.keys() == RefreshConfig.model_fields.keys()

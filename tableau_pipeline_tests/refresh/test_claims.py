@@ -13,9 +13,9 @@ import pytest
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
+from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline_tests.refresh.stateful.actors import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -150,7 +150,7 @@ class Zombie:
     pipeline: Pipeline
     journal: SimulatedJournal = field(default_factory=lambda: journal_of("zero"))
 
-    def run(self, run: str) -> Report:
+    def run(self, run: str) -> Refreshed:
         return refresh(self._setup(run), Options())
 
     def stops(self, call: str, happens: Callable[[], object], why: str, **at: Any) -> None:

@@ -17,7 +17,7 @@ from tableau_pipeline.metadata.document import Metadata, read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.metadata.merge import OnConflict
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
+from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.metadata.shapes import by_an_old_build
 from tableau_pipeline_tests.refresh.support import other_users

@@ -19,7 +19,7 @@ from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.fields import FieldMetadata
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish, UpdateTables
+from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.object_stores import S3Server
 from tableau_pipeline_tests.differences import tds_in

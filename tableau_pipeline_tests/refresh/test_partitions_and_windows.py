@@ -21,7 +21,7 @@ from tableau_pipeline.core.declaration import (
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.outcome import Check, by_check
-from tableau_pipeline.refresh.plan import NoChange, UpdateTables
+from tableau_pipeline.refresh.decide import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.partitioned import day, keep_only, materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -26,7 +26,7 @@ from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.types import Column, TypePolicy
 from tableau_pipeline.metadata.fields import FieldMetadata
 from tableau_pipeline.outcome import Accept, Check, by_check
-from tableau_pipeline.refresh.plan import Refuse
+from tableau_pipeline.refresh.decide import Refuse
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline

@@ -12,9 +12,9 @@ import pytest
 
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline.refresh.decide import NoChange
 from tableau_pipeline.refresh.reconcile import ReconciliationError
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.support.crashes import killed_for_real
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.other_users import changes_the_file, publishes
@@ -42,7 +42,7 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
-def reading(pipeline: Pipeline, write: Callable[[Path], object]) -> Report:
+def reading(pipeline: Pipeline, write: Callable[[Path], object]) -> Refreshed:
     """Refresh, and read back what is written in place of the file."""
 
     class Server(Proxy):
@@ -133,7 +133,7 @@ def test_what_somebody_published_is_judged_by_its_rows(pipeline: Pipeline):
 
 def watched(
     pipeline: Pipeline, sql: str = "", *, lacking: int = 0, times: int = 1000
-) -> tuple[Report, list[str]]:
+) -> tuple[Refreshed, list[str]]:
     """Refresh, and tell what the server was asked for meanwhile.
 
     Args:

@@ -23,8 +23,8 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.foresee import foresee
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import Publish
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import Publish
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.publishing.conftest import hyper_file
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before, killed_for_real
@@ -264,7 +264,7 @@ def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]
 
 def meddled(
     pipeline: Pipeline, moment: str, happens: Callable[[], object], *, times: int = 1
-) -> Report:
+) -> Refreshed:
     """Refresh; this happens once the file is "uploaded", or the job was seen to have "ended"."""
 
     class Meddled(Proxy):

@@ -17,7 +17,7 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import BusyError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.publishing.errors import update_refused
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import KilledError, killed_before
@@ -39,7 +39,7 @@ PATCH = {"method": "PATCH", "path": "sites/*/datasources/*/data"}
 New = Callable[..., Pipeline]
 
 
-def changes(pipeline: Pipeline, rows: int, **options: Any) -> Report:
+def changes(pipeline: Pipeline, rows: int, **options: Any) -> Refreshed:
     """Refresh with other rows."""
     pipeline.model("flights", flights(rows))
     return pipeline.run(**options)

@@ -11,7 +11,7 @@ from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.document import Metadata, local_name
 from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, MetadataPolicy
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline.refresh.decide import NoChange
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights

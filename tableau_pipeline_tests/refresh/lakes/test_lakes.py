@@ -24,7 +24,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import delta
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import NoChange, UpdateTables
+from tableau_pipeline.refresh.decide import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.lakes.support import (
     BY_ID,
     follow,

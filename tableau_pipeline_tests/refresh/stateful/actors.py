@@ -11,11 +11,11 @@ from typing import Any
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import FORMAT, ClaimRelease, Owner, Record, needed, read_record
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Published
+from tableau_pipeline_tests.refresh.support.asked import Asked
 
 LATER_RELEASE = "99.1"
 # What a release writes whose format this one does not know.
@@ -185,7 +185,7 @@ class Actor:
     store: Store
     clock: Callable[[], datetime]
     events: list[Event]
-    options: Options = field(default_factory=Options)
+    options: Asked = field(default_factory=Asked)
     apart: bool = False
     dead: bool = False
     fault: NetworkFault | None = None

@@ -29,8 +29,6 @@ from tableau_pipeline.metadata.fields import (
     Permission,
 )
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks.observer import (
     Look,
@@ -42,6 +40,7 @@ from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.models import changes
 from tableau_pipeline_tests.refresh.stateful.scenarios import ROOT, Rules, related
 from tableau_pipeline_tests.refresh.stateful.server.other_user import CAPABILITIES
+from tableau_pipeline_tests.refresh.support.asked import Asked
 from tableau_sandbox.faults import Cut, QueryFault
 from tableau_sandbox.simulation import Fate
 
@@ -96,7 +95,7 @@ def another_refresh(history: Any, actor: Actor, takes_over: bool) -> None:
     if takes_over:
         actor.log.ended.add(actor.name)
     other = history.actor(publisher=actor.log.name)
-    history.refresh(other, Options())
+    history.refresh(other, Asked())
     if takes_over and actor.claimed and other.has_claimed:
         actor.overtaken = history.next_moment()
 
@@ -357,7 +356,7 @@ def attempts(history: Any, actor: Actor | None, count: int, killed: bool) -> Non
     history.note(f"{count} refreshes are {'killed' if killed else 'refused'}")
     if killed:
         dies = Event("appended intent", 1, Deed(kill, True))
-        history.refresh(history.actor(events=(dies,)), Options(full=True))
+        history.refresh(history.actor(events=(dies,)), Asked(full=True))
         history.tableau.come_to_rest()
     # All of a long journal need not be read again each time.
     recent = needed(log.records)
@@ -391,7 +390,7 @@ def _nothing_sent(history: Any, records: list[Record], claim: Claim) -> list[Rec
 
 
 def another_environment(
-    history: Any, actor: Actor | None, options: Options, comes_here: bool
+    history: Any, actor: Actor | None, options: Asked, comes_here: bool
 ) -> None:
     """Another environment of this deployment refreshes the same declaration, below its root.
 
@@ -413,7 +412,7 @@ def another_environment(
     ledger.tableau.fate, ledger.tableau.on_job = lambda _: Fate(), lambda *_: None
     history.actors.append(other)
     with suppress(RefreshError):
-        refresh(history.setup(other), options)
+        options.carry_out(history.setup(other))
     history.actors.pop()
     ledger.__post_init__()
     log.ended.add(other.name)
@@ -424,7 +423,7 @@ def another_environment(
         meddle(history, None, "deletes", "", 0)
         history.other_user.moves(found[0], history.declaration.project)
         history.declaration = replace(history.declaration, adopt=True)
-        history.refresh(history.actor(), Options(accept=frozenset(Accept)))
+        history.refresh(history.actor(), Asked(accept=frozenset(Accept)))
 
 
 def collect(history: Any, actor: Actor | None) -> None:

@@ -15,9 +15,9 @@ from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.session import Password, signed_in
-from tableau_pipeline.refresh.plan import Options, Publish
-from tableau_pipeline.refresh.refresh import DECISION, refresh
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import Publish
+from tableau_pipeline.refresh.refresh import DECISION
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline_tests.refresh.stateful.actors import (
     Actor,
@@ -43,6 +43,7 @@ from tableau_pipeline_tests.refresh.stateful.server.contents import (
 )
 from tableau_pipeline_tests.refresh.stateful.server.network import URL, Network, wired
 from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, EVE, OtherUser
+from tableau_pipeline_tests.refresh.support.asked import Asked
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.simulation import Datasource, Simulation, simulated
 
@@ -174,7 +175,7 @@ class History:
         declared, clock = replace(self.declaration, key=log.key, adopt=adopt), self.client_now
         return Actor(owner, log, declared, self.store, clock, list(events), wiped=log.wiped)
 
-    def refresh(self, actor: Actor, options: Options) -> Outcome:
+    def refresh(self, actor: Actor, options: Asked) -> Outcome:
         """Refresh, and check what came of it; whatever runs already waits meanwhile.
 
         Raises:
@@ -188,7 +189,7 @@ class History:
         self.actors.append(actor)
         self.note(f"{actor.name} begins")
         try:
-            outcome: Outcome = refresh(self.setup(actor), options)
+            outcome: Outcome = options.carry_out(self.setup(actor))
         except (RefreshError, Killed) as error:
             outcome = error
         finally:
@@ -199,7 +200,7 @@ class History:
             actor.log.ended.add(actor.name)
         self.note(f"{actor.name}: {describe(outcome)}")
         check(self, actor, start, outcome)
-        if not (isinstance(outcome, Report) and outcome.checkpoint):
+        if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
             self.unclear = True
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
             self.unclear = False

@@ -11,22 +11,25 @@ from unittest import mock
 from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, Written, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing import job_list
 from tableau_pipeline.refresh.claim import HeldClaim
-from tableau_pipeline.refresh.deliver import Delivery, tell
+from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata
 from tableau_pipeline.refresh.effects import Effects
-from tableau_pipeline.refresh.observe import Base, Observer
+from tableau_pipeline.refresh.observe import Observer
+from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
-from tableau_pipeline.refresh.refresh import Planned, _Phases
+from tableau_pipeline.refresh.refresh import _Phases, plan
 from tableau_pipeline.refresh.send import Sender
+from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline_tests.refresh.stateful import actors, history
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
+from tableau_pipeline_tests.refresh.support import asked
 
 _REFRESH = "tableau_pipeline.refresh"
 
@@ -41,51 +44,50 @@ def _newest(records: Sequence[Record]) -> Sequence[Record]:
 
 
 def _without_refusals() -> AbstractContextManager:
-    plan = _Phases.plan
+    def lenient(setup: Setup, options: Options) -> Planned:
+        return plan(setup, replace(options, accept=frozenset(Accept)))
 
-    def lenient(phases: _Phases, base: Base) -> Planned:
-        if phases._options.dry_run:
-            phases._options = replace(phases._options, accept=frozenset(Accept))
-        return plan(phases, base)
-
-    return mock.patch.object(_Phases, "plan", lenient)
+    return mock.patch.object(asked, "plan", lenient)
 
 
 def _without_conflicts() -> AbstractContextManager:
     def careless(*sides: Any, on_conflict: str) -> Merge:
         return replace(merge(*sides, on_conflict="replace"), conflicts=())
 
-    return mock.patch("tableau_pipeline.extracts.desired.merge", careless)
+    return mock.patch(f"{_REFRESH}.declared_metadata.merge", careless)
 
 
-def _telling(**other: Any) -> AbstractContextManager:
+def _telling(other: Callable[[Planned], Planned]) -> AbstractContextManager:
     """A dry run that tells something else."""
-    rehearse = _Phases.rehearse
-    return mock.patch.object(_Phases, "rehearse", lambda *args: replace(rehearse(*args), **other))
+    return mock.patch.object(asked, "plan", lambda *args: other(plan(*args)))
+
+
+def _without_metadata(planned: Planned) -> Planned:
+    return replace(planned, metadata=replace(planned.metadata, held=None, properties=None))
 
 
 def _setting_back() -> AbstractContextManager:
-    merged = Declared.merged_about
+    merged = DeclaredMetadata.of_properties
 
-    def careless(declared: Declared, *sides: Any, **more: Any) -> Merge:
+    def careless(declared: DeclaredMetadata, *sides: Any, **more: Any) -> Merge:
         declaration = replace(declared.declaration, metadata=MetadataPolicy("replace"))
         return merged(replace(declared, declaration=declaration), *sides, **more)
 
-    return mock.patch.object(Declared, "merged_about", careless)
+    return mock.patch.object(DeclaredMetadata, "of_properties", careless)
 
 
-def _telling_of_it(changes: Callable[[Declared], Values]) -> AbstractContextManager:
+def _telling_of_it(changes: Callable[[DeclaredMetadata], Values]) -> AbstractContextManager:
     """What is declared of a data source itself is set, whoever has changed it."""
-    merged = Declared.merged_about
+    merged = DeclaredMetadata.of_properties
 
-    def careless(declared: Declared, found: Values, **more: Any) -> Merge:
+    def careless(declared: DeclaredMetadata, found: Values, **more: Any) -> Merge:
         result = merged(declared, found, **more)
         return replace(result, changes={**result.changes, **changes(declared)})
 
-    return mock.patch.object(Declared, "merged_about", careless)
+    return mock.patch.object(DeclaredMetadata, "of_properties", careless)
 
 
-def _owner(declared: Declared) -> Values:
+def _owner(declared: DeclaredMetadata) -> Values:
     owner = declared.declaration.owner
     return {OWNER: owner} if owner else {}
 
@@ -96,9 +98,12 @@ def _with_certification_of_people() -> AbstractContextManager:
 
 
 def _with_all_equal() -> AbstractContextManager:
-    return mock.patch(
-        f"{_REFRESH}.refresh.tell", lambda *args, equal: tell(*args, equal=equal is not False)
-    )
+    set_properties = DeclaredMetadata.set_properties
+
+    def careless(*args: Any, equal: bool | None, is_new: bool) -> Any:
+        return set_properties(*args, equal=equal is not False, is_new=is_new)
+
+    return mock.patch.object(DeclaredMetadata, "set_properties", careless)
 
 
 def _without_calculations_of_people() -> AbstractContextManager:
@@ -111,8 +116,8 @@ def _without_calculations_of_people() -> AbstractContextManager:
 
 
 def _with_one_past() -> AbstractContextManager:
-    written = Delivery._written
-    return mock.patch.object(Delivery, "_written", lambda *args: written(*args)[:1])
+    written = DeclaredMetadata.written_by
+    return mock.patch.object(DeclaredMetadata, "written_by", lambda *args: written(*args)[:1])
 
 
 def _with_one_road() -> AbstractContextManager:
@@ -142,28 +147,30 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
     "records however old": lambda: mock.patch.object(actors, "needed", _newest),
-    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.keep"),
+    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.save"),
     "other key of a data source": lambda: mock.patch(
-        f"{_REFRESH}.observe.other_key", return_value=None
+        f"{_REFRESH}.ownership.other_key", return_value=None
     ),
     "root in the key of an environment": lambda: mock.patch(
         "tableau_pipeline.core.declaration.key_below", lambda key, _: key
     ),
     "other environment of a data source": lambda: mock.patch(
-        f"{_REFRESH}.plan.root_of", return_value=""
+        f"{_REFRESH}.ownership.root_of", return_value=""
     ),
     "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
     "refusals of a dry run": _without_refusals,
-    "rows that a dry run tells": lambda: _telling(tables={}),
-    "metadata that a dry run tells": lambda: _telling(merged=None),
-    "question before an adoption": lambda: mock.patch(f"{_REFRESH}.plan._dropped", return_value=[]),
+    "rows that a dry run tells": lambda: _telling(lambda planned: replace(planned, deltas=())),
+    "metadata that a dry run tells": lambda: _telling(_without_metadata),
+    "question before an adoption": lambda: mock.patch(
+        f"{_REFRESH}.decide._dropped", return_value=[]
+    ),
     "conflicts of metadata": _without_conflicts,
     "refusal of conflicts": lambda: mock.patch(
-        f"{_REFRESH}.plan.conflict_phrases", return_value=[]
+        f"{_REFRESH}.decide.conflict_phrases", return_value=[]
     ),
     "metadata that were last written": lambda: _without(Written, "read", {}),
     "calculations of people": _without_calculations_of_people,
-    "calculations of columns that go": lambda: _without(Declared, "_broken", ()),
+    "calculations of columns that go": lambda: _without(DeclaredMetadata, "_broken", ()),
     "folders": lambda: _without(Editing, "_set_folder"),
     "permissions as people set them": _setting_back,
     "owner as people set it": lambda: _telling_of_it(_owner),
@@ -178,7 +185,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "time for lists": lambda: mock.patch.object(history, "TIMEOUTS", _IMPATIENT),
     "whole file where updates are refused": lambda: _without(_Phases, "may_go_on", False),
     "whole files where an update would not show": lambda: mock.patch(
-        f"{_REFRESH}.refresh.whole_files", return_value=None
+        f"{_REFRESH}.planning.whole_files", return_value=None
     ),
     "second look at what a site does": lambda: _without(Sender, "_is_of_the_site", False),
     "jobs of unknown kinds": _with_known_jobs_alone,

@@ -12,8 +12,7 @@ from unittest import mock
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.checks.ending import check_ending
 from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
@@ -22,6 +21,7 @@ from tableau_pipeline_tests.refresh.stateful.history import History, history
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
 from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario, related, scenario
 from tableau_pipeline_tests.refresh.stateful.steps import Step, first, quiet, step
+from tableau_pipeline_tests.refresh.support.asked import Asked
 
 _STEPS = 4
 _TESTS = "tableau_pipeline_tests/refresh/stateful"
@@ -139,11 +139,11 @@ def _calm(made: History) -> None:
             made.other_user.deletes(each)
     # What nothing shows, nobody can know.
     hidden = not all(can_be_seen(made, each) for each in made.ledger.tamperings)
-    options = Options(full=hidden, accept=frozenset(Accept))
+    options = Asked(full=hidden, accept=frozenset(Accept))
     for is_last in (False, True):
         actor = made.actor()
         outcome = made.refresh(actor, options)
-        if isinstance(outcome, Report) and made.holds() == actor.wanted:
+        if isinstance(outcome, Refreshed) and made.holds() == actor.wanted:
             return
         if is_last:
             raise BrokenPromise(f"not refreshed in calm: {outcome}")

@@ -7,7 +7,6 @@ from typing import Any
 
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.deeds import Deed
@@ -15,6 +14,7 @@ from tableau_pipeline_tests.refresh.stateful.models import changes
 from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS, TYPES
 from tableau_pipeline_tests.refresh.stateful.scenarios import rules
 from tableau_pipeline_tests.refresh.stateful.server import other_user
+from tableau_pipeline_tests.refresh.support.asked import Asked
 from tableau_sandbox.faults import (
     BreakRows,
     Cut,
@@ -52,7 +52,7 @@ class Step:
 
     before: tuple[Any, ...] = ()
     events: tuple[Event, ...] = ()
-    options: Options = field(default_factory=Options)
+    options: Asked = field(default_factory=Asked)
     publisher: str = "ours"
     rehearsed: bool = False
 
@@ -76,7 +76,7 @@ def first(chance: Random) -> Step:
         Deed(deeds.begin, tuple(models)),
         *[_say(chance) for _ in range(chance.choice([0, 1, 3]))],
     )
-    return Step(begin, _faults(chance), Options())
+    return Step(begin, _faults(chance), Asked())
 
 
 def step(chance: Random) -> Step:
@@ -84,7 +84,7 @@ def step(chance: Random) -> Step:
     before: list[Any] = [_happening(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
     before += [_materialize(chance) for _ in range(chance.choice([0, 1, 1, 1, 2]))]
     chance.shuffle(before)
-    options = Options(
+    options = Asked(
         dry_run=chance.random() < 0.06,
         build_only=chance.random() <= 0.03,
         full=chance.random() < 0.06,
@@ -248,7 +248,7 @@ def _happening(chance: Random) -> Deed:
             lambda: Deed(deeds.later_release): 4,
             lambda: Deed(
                 deeds.another_environment,
-                Options(full=yes(0.3), accept=pick([frozenset(), frozenset(Accept)])),
+                Asked(full=yes(0.3), accept=pick([frozenset(), frozenset(Accept)])),
                 yes(0.4),
             ): 10,
             lambda: Deed(

@@ -10,7 +10,7 @@ from typing import Any
 
 from tableau_pipeline.core.journal import Intent, Record
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy

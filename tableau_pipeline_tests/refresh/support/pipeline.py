@@ -29,13 +29,11 @@ from tableau_pipeline.objects.stores import LocalCopies
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import refresh
-from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.differences import differences, tds_in
+from tableau_pipeline_tests.refresh.support.asked import Asked
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_sandbox.testing import Sandbox
 
@@ -232,10 +230,10 @@ class Pipeline:
             rejected=lambda: self.rejected,
         )
 
-    def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:
-        """Refresh."""
+    def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Any:
+        """Refresh, or only plan or build it: what comes of it is a `Done`."""
         setup = self.refresh(**(around or {}))
-        return refresh(setup, Options(accept=frozenset(accept), **options))
+        return Asked(accept=frozenset(accept), **options).carry_out(setup)
 
     def decide(self, *accept: Accept, **options: Any) -> str:
         """What a dry run would do and why, in one line."""

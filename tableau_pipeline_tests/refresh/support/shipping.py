@@ -9,7 +9,7 @@ import pytest
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import NoChange, UpdateTables
+from tableau_pipeline.refresh.decide import NoChange, UpdateTables
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import NoChange, Publish
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks import remedies
 from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
@@ -21,6 +21,7 @@ from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.history import TIMEOUTS, WORKER, History
 from tableau_pipeline_tests.refresh.stateful.models.changes import one_value
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published
+from tableau_pipeline_tests.refresh.support.asked import Asked
 
 _RUNS = 3
 # Seconds: between two refreshes all stamps and lists catch up; and what one may wait for beside a
@@ -96,13 +97,13 @@ def check_ending(history: History, tally: Counter[str]) -> None:
     history.tableau.pass_time(TIMEOUTS.queue + TIMEOUTS.job + 100)
     # What nothing shows, nobody can know.
     hidden = not all(can_be_seen(history, each) for each in history.ledger.tamperings)
-    _well(history, Options(full=hidden), tally)
+    _well(history, Asked(full=hidden), tally)
     for _ in range(1, _RUNS):
-        _well(history, Options(), tally, is_settled=True)
+        _well(history, Asked(), tally, is_settled=True)
     whole = 0
     for number in range(_RUNS):
         _change(history, number)
-        report = _well(history, Options(), tally, is_settled=True)
+        report = _well(history, Asked(), tally, is_settled=True)
         whole += _is_slower(report, tally)
         why = report.reason
         require(whole <= _most_whole(history), f"a row has changed, and it does this: {why}")
@@ -120,7 +121,7 @@ def _change(history: History, number: int) -> None:
 
 
 def _well(
-    history: History, options: Options, tally: Counter[str], *, is_settled: bool = False
+    history: History, options: Asked, tally: Counter[str], *, is_settled: bool = False
 ) -> None:
     """Refresh, and follow what refusals say, each once."""
     done: set[str] = set()
@@ -130,7 +131,7 @@ def _well(
         outcome = history.refresh(actor, options)
         tally["refreshes"] += 1
         _check_wait(history, actor, began)
-        if isinstance(outcome, Report):
+        if isinstance(outcome, Refreshed):
             _check_report(history, actor, outcome, before, tally, is_settled=is_settled)
             return outcome
         require(isinstance(outcome, RefusedError), f"undisturbed, it fails: {outcome}")
@@ -160,7 +161,7 @@ def _check_wait(history: History, actor: Actor, began: datetime) -> None:
 def _check_report(
     history: History,
     actor: Actor,
-    report: Report,
+    report: Refreshed,
     before: Published | None,
     tally: Counter[str],
     *,
@@ -185,7 +186,7 @@ def _check_report(
         return
 
 
-def _is_slower(report: Report, tally: Counter[str]) -> bool:
+def _is_slower(report: Refreshed, tally: Counter[str]) -> bool:
     """Whether a change was published in full that might have been an update elsewhere."""
     if not isinstance(report.plan, Publish):
         tally[f"change: {report.decision}"] += 1

@@ -12,7 +12,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.metadata.merge import CERTIFIED, NOTE
 from tableau_pipeline.metadata.merge import shown as words
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
@@ -133,7 +133,7 @@ def _may_replace(history: Any, actor: Actor, found: Datasource, place: Place) ->
     return wins and want is not None and is_new
 
 
-def check_metadata(history: Any, actor: Actor, report: Report) -> None:
+def check_metadata(history: Any, actor: Actor, report: Refreshed) -> None:
     """What nobody else has set is as it is declared; and what is not so, is told."""
     told = str((report.warnings, report.problems))
     lost = [e for e in actor.replaced if words(e) not in told and e not in actor.touched]

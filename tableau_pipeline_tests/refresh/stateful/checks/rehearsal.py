@@ -7,14 +7,16 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.foresee import Foreseen, foreseen
 from tableau_pipeline.metadata.merge import CERTIFIED, NOTE
-from tableau_pipeline.refresh.plan import Options, Publish
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import Publish
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks.metadata import words
 from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
 from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.checks.refusals import ANSWERED
 from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome
+from tableau_pipeline_tests.refresh.support.asked import Asked
 
 # What comes with a new calculation; and what depends on a comparison that no dry run makes.
 _UNTOLD = {"caption of Margin", "type of Margin", words(CERTIFIED), words(NOTE)}
@@ -26,25 +28,25 @@ class Rehearsal:
 
     Attributes:
         told: its decision and reason; None if it failed.
-        report: None if it was refused, or failed.
+        planned: None if it failed.
         foreseen: what `plan` makes of its report.
         settled: how things were before and after it, if nothing was on its way.
     """
 
     told: tuple[str, str] | None
-    report: Report | None
+    planned: Planned | None
     foreseen: Foreseen | None
     settled: tuple[Any, ...] | None
 
     @classmethod
-    def of(cls, history: Any, publisher: str, options: Options) -> "Rehearsal":
+    def of(cls, history: Any, publisher: str, options: Asked) -> "Rehearsal":
         before = _settled(history)
         actor = history.actor(publisher=publisher)
         outcome = history.refresh(actor, replace(options, dry_run=True))
-        report = outcome if isinstance(outcome, Report) else None
-        found = foreseen(actor.declaration, report) if report else None
+        planned = outcome if isinstance(outcome, Planned) else None
+        found = foreseen(actor.declaration, planned) if planned else None
         settled = (*before, actor.day) if before and before == _settled(history) else None
-        return cls(_told(outcome), report, found, settled)
+        return cls(_told(outcome), planned, found, settled)
 
     def check(self, history: Any, actor: Actor, outcome: Outcome) -> None:
         """Whether the run that followed has done this."""
@@ -59,7 +61,7 @@ class Rehearsal:
             return
         require(self.told == done, f"a dry run told {self.told}, but the run did {done}")
         # What it decided later, nobody could foresee.
-        if self.foreseen and isinstance(outcome, Report) and len(actor.decided) == 1:
+        if self.foreseen and isinstance(outcome, Refreshed) and len(actor.decided) == 1:
             self._check_rows(self.foreseen, outcome, fact=actor.declaration.fact_table)
             self._check_metadata(history, self.foreseen, outcome.plan)
 
@@ -82,13 +84,12 @@ class Rehearsal:
         said = {text.partition(" becomes ")[0] for text in said} - _UNTOLD
         require(said == changed, f"`plan` told that {said} change, but {changed} have")
 
-    def _check_rows(self, told: Foreseen, report: Report, *, fact: str) -> None:
+    def _check_rows(self, told: Foreseen, report: Refreshed, *, fact: str) -> None:
         """Whether each table got the rows that it was to get, and as many bytes were sent."""
-        assert self.report is not None
-        assert report.checkpoint is not None
+        assert self.planned is not None
         tables, rows = report.tables, report.checkpoint.rows
-        desired = {name: each.content.rows for name, each in self.report.desired.items()}
-        said = [self.report.tables, desired, told.rows, told.inserted, told.deleted, told.size]
+        desired = {name: each.content.rows for name, each in self.planned.desired.items()}
+        said = [self.planned.tables, desired, told.rows, told.inserted, told.deleted, told.size]
         sums = [sum(getattr(e, what) for e in tables.values()) for what in ("inserted", "deleted")]
         # The file of a full publish is not built to measure it.
         size = told.size if told.kind == "publish" else report.sent
@@ -106,7 +107,7 @@ def _settled(history: Any) -> tuple[Any, ...] | None:
 
 def _told(outcome: Outcome) -> tuple[str, str] | None:
     match outcome:
-        case Report():
+        case Refreshed() | Planned():
             return outcome.decision, outcome.reason
         # What the server refuses shows only when it is asked.
         case RefusedError() if not ANSWERED.search(str(outcome)):

@@ -7,15 +7,15 @@ from typing import Any
 
 from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
 from tableau_pipeline_tests.refresh.stateful.scenarios import OPEN, related
+from tableau_pipeline_tests.refresh.support.asked import Asked
 
 _ACCEPT = re.compile(r"accept: \[(\w+)\]")
 
 
-def followed(history: Any, reason: str, options: Options) -> tuple[set[str], Options]:
+def followed(history: Any, reason: str, options: Asked) -> tuple[set[str], Asked]:
     """Do what each sentence of a refusal says.
 
     Returns:

@@ -7,8 +7,9 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.refresh.plan import NoChange, Refuse
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.decide import NoChange, Refuse
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.report import Built, Done, Refreshed
 from tableau_pipeline_tests.refresh.stateful.actors import LATER_RELEASE, Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
 from tableau_pipeline_tests.refresh.stateful.checks.metadata import check_about, check_metadata
@@ -16,7 +17,7 @@ from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise, require
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 
-Outcome = Report | RefreshError | Killed
+Outcome = Done | RefreshError | Killed
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Start:
 
 def describe(outcome: Outcome) -> str:
     match outcome:
-        case Report(plan=None):
+        case Built():
             return "built only"
-        case Report(plan=plan):
-            suspect = outcome.checkpoint.distrust if outcome.checkpoint else None
+        case Refreshed(plan=plan) | Planned(plan=plan):
+            suspect = outcome.checkpoint.distrust if isinstance(outcome, Refreshed) else None
             return f"{plan.decision}: {plan.reason}{f' (suspect: {suspect})' if suspect else ''}"
         case Killed():
             return "killed"
@@ -76,13 +77,13 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
             require(not refused or actor.meddled, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome), tags=start.tags)
             require(not untrue, f"refused, but this is not true: {untrue}")
-        case Report(plan=Refuse() as plan):
+        case Planned(plan=Refuse() as plan):
             untrue = refusals.untrue(history, actor, plan.reason, tags=start.tags)
             require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
         case RefreshError():
             stopped = [each for each in history.store.damaged if each in str(outcome)]
             require(not stopped, f"a damaged file that it need not read stops it: {outcome}")
-        case Report(checkpoint=Checkpoint(distrust=None)) if not actor.options.dry_run:
+        case Refreshed(checkpoint=Checkpoint(distrust=None)):
             _check_green(history, actor, start, outcome)
             check_metadata(history, actor, outcome)
             require(not actor.lost_work, "green, although it has lost the work of people")
@@ -98,9 +99,8 @@ def _check_stopped(actor: Actor, outcome: Outcome) -> None:
     require(not actor.changes and not actor.records, "it changes something beside a later release")
 
 
-def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> None:
+def _check_green(history: Any, actor: Actor, start: Start, report: Refreshed) -> None:
     checkpoint = report.checkpoint
-    assert checkpoint is not None
     claims = (each.refresh for each in actor.log.records if isinstance(each, Claim))
     if max(claims, default=0) > checkpoint.refresh:
         # Another refresh began right before it recorded its own, and is judged by itself.
@@ -132,9 +132,8 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
     history.note("... which is wrong, and it could not know")
 
 
-def _check_place(history: Any, actor: Actor, start: Start, report: Report) -> None:
+def _check_place(history: Any, actor: Actor, start: Start, report: Refreshed) -> None:
     """It goes where the declaration says, unless somebody moved it; and no move is unsaid."""
-    assert report.checkpoint is not None
     place, luid = _place(history), str(report.checkpoint.luid)
     declared = actor.declaration.name, actor.declaration.project
     # Without records, it is known by its tag alone, and stays where it is.
@@ -158,7 +157,7 @@ def _place(history: Any) -> tuple[str, str] | None:
     return (found.name, found.project_name) if found else None
 
 
-def _check_rows(history: Any, actor: Actor, report: Report) -> None:
+def _check_rows(history: Any, actor: Actor, report: Refreshed) -> None:
     """No guard for the least rows is skipped, even where nothing changes."""
     if Accept.SHRINK in actor.options.accept:
         return

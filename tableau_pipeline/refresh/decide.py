@@ -6,23 +6,20 @@ from fractions import Fraction
 from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import (
-    NEW_METADATA,
     Checkpoint,
     PublishMode,
     TableContent,
+    columns_of,
 )
-from tableau_pipeline.core.declaration import Declaration, Guard, megabytes, root_of
-from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.declaration import Declaration, Guard, megabytes
 from tableau_pipeline.extracts.delta import Delta, RowCounts
-from tableau_pipeline.extracts.desired import Declared
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
-from tableau_pipeline.metadata.document import Metadata
-from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases, shown_field
+from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.metadata.document import work_in
+from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_words
 from tableau_pipeline.refresh.observe import Base
 
-# How many names of each kind, and how many data sources, a message lists.
-_LISTED, _SHOWN = 30, 5
 _SAVED = (
     "Run again with accept: [overwrite]: that run saves the data source as a .tdsx file in the "
     'folder "kept" of the data directory before, from which Tableau Desktop can copy that work back'
@@ -31,27 +28,17 @@ _SAVED = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The run config of a refresh.
+    """What a refresh may be asked to do otherwise.
 
     Attributes:
-        build_only: build the full file, and stop.
+        full: publish everything, even if nothing changed.
         metadata_only: bring the metadata up to date; the rows stay those of the last refresh.
-        audit: only compare the published rows with those of the last refresh.
-        offline: ask no server, but plan as if it held what our records tell. Only a dry run may.
+        accept: what to accept once instead of refusing it.
     """
 
-    dry_run: bool = False
-    build_only: bool = False
     full: bool = False
     metadata_only: bool = False
     accept: frozenset[Accept] = field(default_factory=frozenset)
-    audit: bool = False
-    offline: bool = False
-
-    @property
-    def sends(self) -> bool:
-        """Whether the refresh may change anything on the server, or in the journal."""
-        return not self.build_only and not self.dry_run and not self.audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +126,11 @@ class Facts:
     rejected: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
+    def columns(self) -> Mapping[str, tuple[Column, ...]]:
+        """The columns that each table is to have."""
+        return columns_of(self.desired)
+
+    @property
     def edits(self) -> str:
         """What changes of the metadata alone, as a phrase; "" if nothing does."""
         return self.metadata.phrase if self.metadata else ""
@@ -156,7 +148,7 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     base, checkpoint = facts.base, facts.base.checkpoint
     if refusal := _refusal(facts, options):
         return refusal
-    if base.remote is None:
+    if not base.exists:
         gone = "the data source is gone from the server: it is published again"
         return Publish(PublishMode.CREATE, gone if checkpoint else "first publish")
     if not base.is_ours:
@@ -206,7 +198,8 @@ def _overwritten(facts: Facts, options: Options) -> Publish | None:
 
 def _taken_over(facts: Facts, options: Options) -> Publish:
     """The first publish of a data source that another user published before."""
-    how = "accept: takeover" if facts.base.other_key else "adopt"
+    has_key = facts.base.ownership and facts.base.ownership.other_key
+    how = "accept: takeover" if has_key else "adopt"
     reason = f"first publish: takes over the data source ({how}), which has"
     if facts.differences:
         # As it is, its metadata describes other tables and would not fit ours.
@@ -232,11 +225,11 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     guards: list[Refusal] = []
     if Accept.SHRINK not in options.accept:
         # What another user deleted from the server may come back with fewer rows.
-        guards = guard_problems(declaration, facts.desired, base.rows if base.remote else {})
+        guards = guard_problems(declaration, facts.desired, base.rows if base.exists else {})
     schema: list[Refusal] = []
-    if base.remote and base.checkpoint and Accept.SCHEMA not in options.accept:
+    if base.exists and base.checkpoint and Accept.SCHEMA not in options.accept:
         policy = declaration.on_schema_change
-        schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
+        schema = schema_problems(facts.columns, columns_of(base.checkpoint.tables), policy)
     problems, metadata = checks + guards + schema, facts.metadata
     if schema and metadata and metadata.lost:
         lost = "; ".join(lost_phrases(metadata))
@@ -258,6 +251,15 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     if not problems:
         return None
     return Refuse(tuple(problems))
+
+
+def not_ours(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
+    """Why the data source must not be touched; None if it may be."""
+    if base.ownership is None:
+        return None
+    takeover = Accept.TAKEOVER in options.accept
+    taken = base.move.taken if base.move else None
+    return base.ownership.refusal(declaration, takeover=takeover) or taken
 
 
 def _dropped(facts: Facts) -> list[Refusal]:
@@ -288,7 +290,7 @@ def _new_metadata(facts: Facts) -> list[str]:
     """Why the published metadata would not fit, as phrases; empty if it fits."""
     checkpoint, metadata, changes = facts.base.checkpoint, facts.base.metadata, []
     if checkpoint:
-        changes = [*schema_changes(facts.desired, checkpoint.tables)]
+        changes = [*schema_changes(facts.columns, columns_of(checkpoint.tables))]
         if checkpoint.declaration != facts.declaration.digest():
             changes.append("the declaration changed")
     if changes or metadata is None or metadata.columns is None:
@@ -478,48 +480,6 @@ def _lost_too_many(guard: Guard, now: int, before: int) -> bool:
     return now < before and guard.max_shrink < 1 and share >= Fraction(str(guard.max_shrink))
 
 
-def not_ours(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
-    """Why the data source must not be touched; None if it may be."""
-    takeover = Accept.TAKEOVER in options.accept
-    remote = base.remote
-    if remote is None:
-        return None
-    if len(base.strays) > 1:
-        places = ", ".join(_place(each) for each in base.strays[:_SHOWN])
-        return Refusal(
-            f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
-            "changed. Remove the tag from all but one of them",
-            Code.SEVERAL_TAGGED,
-        )
-    if base.other_instance and root_of(base.other_instance) != root_of(declaration.key):
-        return of_another_environment(remote, base.other_instance)
-    if base.other_key and not takeover:
-        return _of_another_key(declaration, remote, base.other_key)
-    if not base.is_ours and not declaration.adopt and not base.other_key:
-        return Refusal(
-            f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
-            "this pipeline did not publish. Nothing was changed: choose another name, or set "
-            "adopt: true to take it over, which replaces its data. Calculated fields, captions and "
-            "folders stay as far as its columns are among ours; the next refresh lists what would "
-            "go, and asks",
-            Code.NOT_PUBLISHED_HERE,
-        )
-    if base.other_instance and not takeover:
-        return _of_another_deployment(base, remote, base.other_instance)
-    if base.strays and not takeover:
-        return Refusal(
-            f"{_place(remote)} carries the tag of this data source "
-            f'("{declaration.tag}"), under another name or in another project than declared, and '
-            "no record of this deployment names it. Nothing was created. Run once with accept: "
-            "[takeover] to go on with it where it is; or remove the tag from it, or delete it, to "
-            f'publish a new one as "{declaration.name}" in "{declaration.project_path}"',
-            Code.STRAY,
-            Accept.TAKEOVER,
-        )
-    taken = base.move.taken if base.move else None
-    return Refusal(taken, Code.NAME_TAKEN) if taken else None
-
-
 def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
     """What a publish takes from an extract of another user for good, in a sentence."""
     source = base.metadata.source if base.metadata else None
@@ -529,70 +489,3 @@ def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
         f'A publish drops the credentials for {source} that are embedded in "{base.remote.name}": '
         "refresh tasks of its own fail from then on. Delete them, as this pipeline brings its rows",
     )
-
-
-def lost_work(plan: object, metadata: Merge | None) -> tuple[str, ...]:
-    """What people made that a publish takes along, in sentences."""
-    is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
-    return tuple(lost_phrases(metadata)) if metadata and is_whole else ()
-
-
-def returned_work(base: Base, declared: Declared) -> tuple[str, ...]:
-    """What people had made of columns and calculations that are back, in sentences."""
-    return tuple(
-        f"{shown_field(each.path)} is back. What people had made of it before it went "
-        f"({each.work}) is in {each.file}: copy it back with Tableau Desktop"
-        for each in (base.checkpoint.saved if base.checkpoint else ())
-        if declared.has(each.path)
-    )
-
-
-def of_another_environment(remote: RemoteDatasource, tag: str) -> Refusal:
-    """Refuse to touch what another environment publishes, by its tag."""
-    return Refusal(
-        f'{_place(remote)} is published by another environment (tag "{tag}"), and no environment '
-        "takes over what another one has. Nothing was changed. Move it back, rename it, or remove "
-        "its tags",
-        Code.OTHER_ENVIRONMENT,
-    )
-
-
-def _of_another_key(declaration: Declaration, remote: RemoteDatasource, key: str) -> Refusal:
-    return Refusal(
-        f'"{remote.name}" is published under the key "{key}", by this deployment (tag '
-        f'"tableau-pipeline:{key}"). Nothing was changed. If "{key}" is the former `key` of this '
-        f'declaration, run once with accept: [takeover], to go on with it as "{declaration.key}". '
-        "If another declaration has that key, give one of the two another name or project",
-        Code.OTHER_KEY,
-        Accept.TAKEOVER,
-    )
-
-
-def _of_another_deployment(base: Base, remote: RemoteDatasource, instance: str) -> Refusal:
-    stray = base.strays and (
-        "It has the key of this declaration, but another name or project: if both are to be "
-        "published, give this one a `key` of its own. Otherwise, r"
-    )
-    return Refusal(
-        f"{_place(remote)} is published by another deployment of this pipeline (tag "
-        f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it over: '
-        "run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a deployment "
-        "whose records were lost",
-        Code.OTHER_DEPLOYMENT,
-        Accept.TAKEOVER,
-    )
-
-
-def work_in(metadata: Metadata | None) -> str:
-    """What people made in a data source, by name, as far as it has names."""
-    if metadata is None or not metadata.work:
-        return "whatever calculated fields, captions, folders and formats people made in it"
-    phrases = []
-    for kind, names in metadata.work.items():
-        shown, more = ", ".join(f'"{name}"' for name in names[:_LISTED]), len(names) - _LISTED
-        phrases.append(f"{kind} {shown}" + (f" and {more} more" if more > 0 else ""))
-    return "; ".join(phrases)
-
-
-def _place(remote: RemoteDatasource) -> str:
-    return f'"{remote.name}" ({remote.link or remote.luid})'

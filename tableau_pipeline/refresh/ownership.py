@@ -1,0 +1,130 @@
+"""Whether a data source may be touched: whose it is, by our records and by its tags."""
+
+from dataclasses import dataclass
+
+from tableau_pipeline.core.declaration import Declaration, root_of
+from tableau_pipeline.core.drift import RemoteDatasource, other_instance, other_key
+from tableau_pipeline.outcome import Accept, Code, Refusal
+
+# How many data sources a message lists.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Whose a data source is.
+
+    Attributes:
+        is_ours: our records name it, it carries our tag, or a request of ours has just created it.
+        strays: the data sources with our tag, if none has its LUID in our records, or its name in
+            its project; `remote` is the first.
+        other_instance: the tag of another deployment that publishes it; None if there is none.
+        other_key: another key of this deployment that publishes it; None if there is none.
+    """
+
+    remote: RemoteDatasource
+    is_ours: bool
+    strays: tuple[RemoteDatasource, ...] = ()
+    other_instance: str | None = None
+    other_key: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        remote: RemoteDatasource,
+        tags: frozenset[str],
+        *,
+        is_ours: bool,
+        strays: tuple[RemoteDatasource, ...] = (),
+    ) -> "Ownership":
+        """Read it off the tags of a data source.
+
+        Args:
+            tags: ours, see `core.declaration.tags_of`.
+        """
+        instance, key = other_instance(remote, tags), other_key(remote, tags)
+        return cls(remote, is_ours, strays, instance, key)
+
+    def of_others(self, key: str, *, takeover: bool = False) -> Refusal | None:
+        """Refuse what another environment, key or deployment publishes; None if none does.
+
+        Args:
+            key: that of our declaration.
+            takeover: take it over from another key or deployment, but from no other environment.
+        """
+        remote = self.remote
+        if self.other_instance and root_of(self.other_instance) != root_of(key):
+            return Refusal(
+                f"{_place(remote)} is published by another environment (tag "
+                f'"{self.other_instance}"), and no environment takes over what another one has. '
+                "Nothing was changed. Move it back, rename it, or remove its tags",
+                Code.OTHER_ENVIRONMENT,
+            )
+        if self.other_key and not takeover:
+            return Refusal(
+                f'"{remote.name}" is published under the key "{self.other_key}", by this '
+                f'deployment (tag "tableau-pipeline:{self.other_key}"). Nothing was changed. If '
+                f'"{self.other_key}" is the former `key` of this declaration, run once with '
+                f'accept: [takeover], to go on with it as "{key}". If another declaration has that '
+                "key, give one of the two another name or project",
+                Code.OTHER_KEY,
+                Accept.TAKEOVER,
+            )
+        if self.other_instance and not takeover:
+            return self._of_another_deployment(self.other_instance)
+        return None
+
+    def refusal(self, declaration: Declaration, *, takeover: bool) -> Refusal | None:
+        """Refuse to make it what is declared, with the reason; None if nothing is against it.
+
+        Args:
+            takeover: take it over from another key or deployment, but from no other environment.
+        """
+        if len(self.strays) > 1:
+            places = ", ".join(_place(each) for each in self.strays[:_SHOWN])
+            return Refusal(
+                f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
+                "changed. Remove the tag from all but one of them",
+                Code.SEVERAL_TAGGED,
+            )
+        others = self.of_others(declaration.key, takeover=takeover)
+        if others and others.code is not Code.OTHER_DEPLOYMENT:
+            return others
+        if not self.is_ours and not declaration.adopt and not self.other_key:
+            return Refusal(
+                f'A data source "{self.remote.name}" exists in project '
+                f'"{declaration.project_path}" that this pipeline did not publish. Nothing was '
+                "changed: choose another name, or set adopt: true to take it over, which replaces "
+                "its data. Calculated fields, captions and folders stay as far as its columns are "
+                "among ours; the next refresh lists what would go, and asks",
+                Code.NOT_PUBLISHED_HERE,
+            )
+        if others or not self.strays or takeover:
+            return others
+        return Refusal(
+            f"{_place(self.remote)} carries the tag of this data source "
+            f'("{declaration.tag}"), under another name or in another project than declared, and '
+            "no record of this deployment names it. Nothing was created. Run once with accept: "
+            "[takeover] to go on with it where it is; or remove the tag from it, or delete it, to "
+            f'publish a new one as "{declaration.name}" in "{declaration.project_path}"',
+            Code.STRAY,
+            Accept.TAKEOVER,
+        )
+
+    def _of_another_deployment(self, instance: str) -> Refusal:
+        stray = self.strays and (
+            "It has the key of this declaration, but another name or project: if both are to be "
+            "published, give this one a `key` of its own. Otherwise, r"
+        )
+        return Refusal(
+            f"{_place(self.remote)} is published by another deployment of this pipeline (tag "
+            f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it '
+            "over: run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a deployment "
+            "whose records were lost",
+            Code.OTHER_DEPLOYMENT,
+            Accept.TAKEOVER,
+        )
+
+
+def _place(remote: RemoteDatasource) -> str:
+    return f'"{remote.name}" ({remote.link or remote.luid})'

@@ -1,0 +1,15 @@
+"""How long the phases of a refresh take."""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+@contextmanager
+def phase(seconds: dict[str, float], name: str) -> Generator[None]:
+    """Add the time that the block takes to the seconds of a phase."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds[name] = round(seconds.get(name, 0) + time.monotonic() - started, 3)

@@ -1,0 +1,22 @@
+"""What a run asks for: a refresh, or only its plan, or only the file."""
+
+from dataclasses import dataclass
+
+from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.refresh import build, plan, refresh
+from tableau_pipeline.refresh.report import Done
+from tableau_pipeline.refresh.setup import Setup
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Options):
+    """The options of a refresh, and whether it is only to be planned, or built."""
+
+    dry_run: bool = False
+    build_only: bool = False
+
+    def carry_out(self, setup: Setup) -> Done:
+        """Do it, as a run of Dagster does."""
+        if self.build_only:
+            return build(setup, self)
+        return plan(setup, self) if self.dry_run else refresh(setup, self)
