@@ -46,7 +46,7 @@ from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Plan, Publish
-from tableau_pipeline.refresh.send import changed_since
+from tableau_pipeline.refresh.in_place import changed_since
 
 _NOT_ASKED = "its fields are not asked for"
 

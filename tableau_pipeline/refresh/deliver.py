@@ -13,13 +13,13 @@ from tableau_pipeline.errors import DriftError, NotListedError, RefreshError, Un
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import NOTHING
 from tableau_pipeline.outcome import Distrust, Doubt
-from tableau_pipeline.publishing.about import describe
 from tableau_pipeline.refresh.decide import NoChange, Publish
+from tableau_pipeline.refresh.in_place import give_to, move, tag
 from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.send import Sender, Sent, changed_since, move, tag
+from tableau_pipeline.refresh.send import Sender, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,18 +220,11 @@ class Delivery:
         server, owner = self.sender.server, planned.base.owner or before.owner_id
         if sent.remote.owner_id == owner:
             return sent
-        began = server.now()
         try:
-            describe(server, before.luid, owner=owner)
+            remote, distrust = give_to(server, sent.remote, owner)
         except RefreshError as error:
             warning = f'"{before.name}" is no longer owned by {owner}, its owner before: {error}'
             return sent.warned(warning)
-        try:
-            remote, distrust = changed_since(server, sent.remote, began)
-        except RefreshError as error:
-            remote = replace(sent.remote, owner_id=owner)
-            why = f"what it shows since its owner has it back is not known: {error}"
-            distrust = Distrust(Doubt.NOT_SEEN, why)
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
     def _proved(self, sent: Sent) -> Sent:

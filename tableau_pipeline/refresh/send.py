@@ -10,7 +10,6 @@ from typing import Any
 
 from tableau_pipeline.actions.batch import describe_actions
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window
 from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.core.site_record import SiteRecord
@@ -29,6 +28,7 @@ from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.effects import Effects
+from tableau_pipeline.refresh.in_place import found, tag, there
 from tableau_pipeline.refresh.phase import phase
 
 
@@ -394,7 +394,7 @@ class Sender:
         for pause in self.jobs.pauses():
             named = self.server.find_by_name(intent.name, project_id=intent.project_id)
             if named or self.server.now() >= until:
-                return _there(named, f'"{intent.name}"')
+                return there(named, f'"{intent.name}"')
             self.jobs.sleep(pause)
         raise AssertionError("pauses have no end")
 
@@ -480,75 +480,3 @@ class Sender:
         changed = intent.model_copy(update=changes)
         self.claim.journal.append(changed)
         return changed
-
-
-def tag(
-    server: TableauSite, remote: RemoteDatasource, tags: frozenset[str]
-) -> tuple[RemoteDatasource, Distrust | None]:
-    """Tag a data source as ours, and remove the tags of other deployments and keys.
-
-    Returns:
-        The data source, and why another user may have changed it meanwhile; None if none
-        has.
-    """
-    prefixes = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
-    others = {tag for tag in remote.tags - tags if tag.startswith(prefixes)}
-    if tags <= remote.tags and not others:
-        return remote, None
-    began = server.now()
-    # A takeover has to last: their tag would make our next refresh stop and ask again.
-    if others:
-        server.untag(remote.luid, others)
-    server.tag(remote.luid, tags)
-    return changed_since(server, remote, began)
-
-
-def move(
-    server: TableauSite, remote: RemoteDatasource, *, name: str, project_id: str
-) -> RemoteDatasource:
-    """Rename a data source, or move it to another project.
-
-    Raises:
-        RefusedError: the name is taken there, or the user lacks permission.
-        DriftError: another user changed the data source meanwhile.
-    """
-    # The server moves it without asking, so a change by another user must be noticed before.
-    if found(server, remote.luid).state != remote.state:
-        raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
-    began = server.now()
-    server.move(remote.luid, name=name, project_id=project_id)
-    remote, distrust = changed_since(server, remote, began)
-    if distrust:
-        raise DriftError(f'"{name}" was renamed or moved, and {distrust}.')
-    return remote
-
-
-def changed_since(
-    server: TableauSite, remote: RemoteDatasource, began: datetime, *, changes: int = 1
-) -> tuple[RemoteDatasource, Distrust | None]:
-    """The data source after changes that began at that time, and what may be a user's work."""
-    now = found(server, remote.luid)
-    # The server's time stamps have whole seconds, and may be rounded up, each to another one.
-    window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
-    # Tags, a name or a project make no revision, so a new one is another user's.
-    change = Change(window, remote.stamp, now.stamp, revisions=(0,), published=now.published)
-    return now, change.unexplained
-
-
-def _there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
-    """Return a data source that was looked for by its name or LUID.
-
-    Raises:
-        RefreshError: it was removed from the server meanwhile.
-    """
-    if remote is None:
-        raise RefreshError(
-            f"{what} was removed from the server during the refresh. The next run publishes it "
-            "again."
-        )
-    return remote
-
-
-def found(server: TableauSite, luid: str) -> RemoteDatasource:
-    """The data source with this LUID; it raises what `_there` does."""
-    return _there(server.find_by_luid(luid), f"Data source {luid}")
