@@ -279,7 +279,8 @@ def test_an_open_sending(review: World):
 
 
 def test_rejected_rows(review: World):
-    """Prevents: a plan that publishes rows which a blocking check of their model has rejected."""
+    """Prevents: a plan that publishes rows which a blocking check of their model has rejected; a
+    status that calls them fresh, because the metadata alone were refreshed since."""
     file = review.root / review.name / "defs" / "checks.py"
     file.write_text(_CHECK, "utf-8")
     review.model("arrivals", flights(10))
@@ -291,12 +292,14 @@ def test_rejected_rows(review: World):
     try:
         told = review.run("plan", "--offline", "arrivals").text
         (before,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
+        assert review.run("refresh", "--metadata-only", "arrivals").code == 0
+        (meanwhile,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
         assert review.run("refresh", "arrivals").code == 1
         (later,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
     finally:
         file.unlink()
     assert 'the blocking check "plausible" of the model "model_arrivals" rejected' in told
     assert "fix: tableau-pipeline refresh arrivals --accept checks" in told
-    for each in (before, later):
+    for each in (before, meanwhile, later):
         assert each["state"] == "refused"
         assert each["remedy"] == "tableau-pipeline refresh arrivals --accept checks"
