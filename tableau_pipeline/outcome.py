@@ -9,18 +9,24 @@ from typing import Any
 class Status(StrEnum):
     """What a refresh comes to, and how a data source is: what needs people comes first.
 
-    GONE: the server no longer has it. NEVER: no refresh has published it. MOVE and METADATA: only
-    its name, its project or its metadata change. UNCHANGED: nothing does. UNKNOWN: nothing tells.
+    GONE: the server no longer has it. DIFFERS: its rows are not those that the last refresh left.
+    DRIFTED: it is not what that left, or this is not certain. NEVER: no refresh has published it.
+    UNKNOWN: nothing tells. FRESH: its last refresh ended well. EQUAL: so it did, and its rows were
+    compared since. MOVE and METADATA: only its name, its project or its metadata change.
+    UNCHANGED: nothing does, as far as time stamps tell. FOREIGN: another deployment publishes it.
+    UNDECLARED: it has the tag of a pipeline, and no declaration here.
     """
 
     REFUSED = "refused"
     FAILED = "failed"
     GONE = "gone"
+    DIFFERS = "rows differ"
     DRIFTED = "drifted"
     LATE = "late"
     NEVER = "never refreshed"
     RUNNING = "refreshing"
     FRESH = "fresh"
+    EQUAL = "equal"
     UPDATE = "update"
     PUBLISH = "publish"
     MOVE = "move"
@@ -28,6 +34,8 @@ class Status(StrEnum):
     REMOVED = "removed"
     UNKNOWN = "unknown"
     UNCHANGED = "unchanged"
+    FOREIGN = "published by another deployment"
+    UNDECLARED = "not declared here"
 
 
 # Those by which a refresh ends early.

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import dagster as dg
 from pydantic import Field
@@ -30,6 +29,7 @@ from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import Zone, keyed
+from tableau_pipeline.outcome import Status
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
 from tableau_pipeline.refresh.observe import Base
@@ -49,42 +49,15 @@ from tableau_pipeline.resources.services import as_failure
 _LOG = logging.getLogger(__name__)
 
 
-class Finding(StrEnum):
-    """What an audit found.
-
-    EQUAL: its rows were compared, and are those of the last refresh.
-    UNCHANGED: its time stamp and revision are those of the last refresh; no rows were compared.
-    DIFFERS: its rows are not those of the last refresh, though its time stamp is.
-    DRIFTED: it is not what the last refresh left, or that is not certain.
-    GONE: a refresh published it, and it is no longer there.
-    NOT_REFRESHED: no refresh has published it yet.
-    FOREIGN: another deployment publishes it.
-    REFRESHING: a refresh ran during the audit, so nothing can be said.
-    FAILED: it could not be looked at.
-    UNDECLARED: it has the tag of a pipeline, and no declaration here.
-    """
-
-    EQUAL = "equal"
-    UNCHANGED = "unchanged"
-    DIFFERS = "rows differ"
-    DRIFTED = "drifted"
-    GONE = "gone"
-    NOT_REFRESHED = "not refreshed yet"
-    FOREIGN = "published by another deployment"
-    REFRESHING = "not looked at"
-    FAILED = "could not look"
-    UNDECLARED = "not declared here"
-
-
-_WRONG = (Finding.DIFFERS, Finding.DRIFTED, Finding.GONE, Finding.FAILED)
-_REMEDIES: Mapping[Finding, str] = {
-    Finding.DIFFERS: "Run its refresh with full: true",
-    Finding.DRIFTED: "Run its refresh",
-    Finding.GONE: "Run its refresh",
-    Finding.NOT_REFRESHED: "Run its refresh",
-    Finding.FOREIGN: "Remove it from one of the deployments, or run its refresh with "
+_WRONG = (Status.DIFFERS, Status.DRIFTED, Status.GONE, Status.UNKNOWN)
+_REMEDIES: Mapping[Status, str] = {
+    Status.DIFFERS: "Run its refresh with full: true",
+    Status.DRIFTED: "Run its refresh",
+    Status.GONE: "Run its refresh",
+    Status.NEVER: "Run its refresh",
+    Status.FOREIGN: "Remove it from one of the deployments, or run its refresh with "
     "accept: [takeover]",
-    Finding.REFRESHING: "Run the audit again later",
+    Status.RUNNING: "Run the audit again later",
 }
 
 
@@ -94,7 +67,7 @@ class Audited:
 
     Attributes:
         key: its asset key; its name if it is not declared here.
-        notes: what explains the finding.
+        notes: what explains the status.
         warnings: what other users have changed that is no difference of rows.
         compared: in which way the rows were compared; "" if they were not.
         rows: by table, those that the last refresh left, and those on the server.
@@ -103,7 +76,7 @@ class Audited:
 
     key: str
     name: str
-    finding: Finding
+    status: Status
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     compared: str = ""
@@ -113,35 +86,36 @@ class Audited:
     @property
     def is_wrong(self) -> bool:
         """Whether readers may see other rows than those of the last refresh."""
-        return self.finding in _WRONG
+        return self.status in _WRONG
 
     @property
     def is_fine(self) -> bool:
         """Whether no person has to look at it."""
-        return self.finding is Finding.EQUAL and not self.warnings
+        return self.status is Status.EQUAL and not self.warnings
 
     @property
     def note(self) -> str:
-        """All that explains the finding, and the remedy, in sentences."""
-        parts = (*self.notes, *self.warnings, _REMEDIES.get(self.finding))
+        """All that explains the status, and the remedy, in sentences."""
+        parts = (*self.notes, *self.warnings, _REMEDIES.get(self.status))
         return " ".join(f"{part.rstrip('.')}." for part in parts if part)
 
 
 def audit(setup: Setup, server: TableauSite) -> Audited:
     """Compare a data source with its last checkpoint and its models.
 
-    It changes neither the server nor the journal, and takes no claim. An error is a finding.
+    It changes neither the server nor the journal, and takes no claim. What cannot be looked at is
+    UNKNOWN.
     """
     try:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
     except Exception as error:  # noqa: BLE001 - all other data sources are looked at, too
         _LOG.debug("%s could not be audited", setup.declaration.key, exc_info=error)
-        return _of(setup, Finding.FAILED, str(error) or repr(error))
+        return _of(setup, Status.UNKNOWN, str(error) or repr(error))
 
 
-def _of(setup: Setup, finding: Finding, *notes: str | None) -> Audited:
+def _of(setup: Setup, status: Status, *notes: str | None) -> Audited:
     said = tuple(filter(None, notes))
-    return Audited(setup.declaration.key, setup.declaration.name, finding, said)
+    return Audited(setup.declaration.key, setup.declaration.name, status, said)
 
 
 def _audited(setup: Setup) -> Audited:
@@ -156,16 +130,16 @@ def _audited(setup: Setup) -> Audited:
         if not refreshing:
             return _found(setup, looked)
     run_id = refreshing[-1].owner.run_id
-    return _of(setup, Finding.REFRESHING, f"run {run_id} is refreshing it")
+    return _of(setup, Status.RUNNING, f"run {run_id} is refreshing it")
 
 
 def _found(setup: Setup, looked: Looked) -> Audited:
     """What a look has found, in the words of an audit."""
     base, luid = looked.base, looked.checkpoint.luid if looked.checkpoint else None
     compared, checkpoint, remote = looked.reconciliation, base.checkpoint, base.remote
-    finding, why = _judged(base, compared, is_known=luid is not None)
-    found = replace(_of(setup, finding, why), link=remote.link if remote else None)
-    if remote is None or finding in (Finding.FOREIGN, Finding.NOT_REFRESHED, Finding.GONE):
+    status, why = _judged(base, compared, is_known=luid is not None)
+    found = replace(_of(setup, status, why), link=remote.link if remote else None)
+    if remote is None or status in (Status.FOREIGN, Status.NEVER, Status.GONE):
         return found
     warnings = [*base.moved] if remote.luid == luid else []
     if remote.luid == luid:
@@ -194,25 +168,25 @@ def _rows(expected: Mapping[str, int], counted: Mapping[str, int]) -> str:
 
 def _judged(
     base: Base, compared: Reconciliation | None, *, is_known: bool
-) -> tuple[Finding, str | None]:
-    absent = Finding.GONE if is_known else Finding.NOT_REFRESHED
+) -> tuple[Status, str | None]:
+    absent = Status.GONE if is_known else Status.NEVER
     whose = base.ownership
     if whose is None or whose.strays:
         luids = ", ".join(each.luid for each in whose.strays) if whose else ""
         return absent, f"its tag is on {luids}" if luids else None
     if whose.other_instance:
-        return Finding.FOREIGN, f"its tag is {whose.other_instance}"
+        return Status.FOREIGN, f"its tag is {whose.other_instance}"
     if whose.other_key:
-        return Finding.FOREIGN, f'its key is "{whose.other_key}"'
+        return Status.FOREIGN, f'its key is "{whose.other_key}"'
     if not whose.is_ours:
         other = "this pipeline did not publish the data source that has its name"
         return absent, str(base.distrust) if is_known else other
     if compared is None:
-        return Finding.DRIFTED, str(base.distrust)
+        return Status.DRIFTED, str(base.distrust)
     if compared.skipped:
-        return Finding.UNCHANGED, f"its rows were not compared: {compared.skipped}"
-    finding = Finding.DIFFERS if compared.problem else Finding.EQUAL
-    return finding, compared.problem or compared.note
+        return Status.UNCHANGED, f"its rows were not compared: {compared.skipped}"
+    status = Status.DIFFERS if compared.problem else Status.EQUAL
+    return status, compared.problem or compared.note
 
 
 # The job, if the component adds it.
@@ -235,13 +209,13 @@ def undeclared(
             others = ", ".join(f"{INSTANCE_TAG_PREFIX}{name}" for name in sorted(each.instances))
             whose = "the tag of this instance" if mine in each.instances else others
             why = f'Its key is "{", ".join(here)}", with {whose or "no tag of an instance"}'
-            found.append(Audited(each.name, each.name, Finding.UNDECLARED, (why,), link=each.link))
+            found.append(Audited(each.name, each.name, Status.UNDECLARED, (why,), link=each.link))
     return found
 
 
 def _described(found: Audited, *parts: str) -> str:
-    """Return the finding, these parts and all that explains it, in one line."""
-    head = f"{found.key}: {', '.join(filter(None, (found.finding, *parts)))}"
+    """Return the status, these parts and all that explains it, in one line."""
+    head = f"{found.key}: {', '.join(filter(None, (found.status, *parts)))}"
     return f"{head}{':' if found.notes else '.'} {found.note}" if found.note else head
 
 
@@ -321,19 +295,19 @@ def _conclude(
     context: dg.OpExecutionContext, found: Sequence[Audited], others: Sequence[Audited]
 ) -> None:
     """Attach the report, and fail the step if a data source is not what its refresh left."""
-    counts = Counter(each.finding for each in (*found, *others))
-    summary = ", ".join(f"{count} {finding}" for finding, count in counts.items())
+    counts = Counter(each.status for each in (*found, *others))
+    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
     rows = [
         (
             f"[{escaped(each.name)}]({each.link})" if each.link else escaped(each.name),
-            f"**{each.finding}**" if each.is_wrong else each.finding,
+            f"**{each.status}**" if each.is_wrong else each.status,
             each.compared,
             escaped(each.rows),
             escaped(each.note),
         )
         for each in (*found, *others)
     ]
-    heads = ("data source", "finding", "compared by", "rows: model / server", "note")
+    heads = ("data source", "status", "compared by", "rows: model / server", "note")
     report = markdown_table(heads, rows)
     metadata = {"summary": summary or "none declared", "report": report}
     if wrong := [_described(each) for each in found if each.is_wrong]:

@@ -17,7 +17,8 @@ from tableau_pipeline.components.standing import failure_of, standings, standing
 from tableau_pipeline.keys import keyed
 from tableau_pipeline.outcome import Status
 
-Occasion = Literal["failed", "refused", "drifted", "late"]
+# Values of `Status`.
+Reported = Literal["failed", "refused", "drifted", "late"]
 # A data source may have the key "audit", but no key has an "@".
 _JOB = f"@{AUDIT}"
 # Services cut longer messages off, or refuse them.
@@ -33,7 +34,7 @@ class Notify:
         description="Apprise URLs: Slack, Teams, mail, webhooks and more. They hold "
         'secrets, so take them from the environment: ["{{ env.SLACK_URL }}"].',
     )
-    on: tuple[Occasion, ...] = Field(
+    on: tuple[Reported, ...] = Field(
         default=("failed", "refused", "drifted", "late"),
         min_length=1,
         description="What to report. `drifted`: the audit found a difference. `late`: the "
@@ -74,13 +75,13 @@ class Incident:
 
     Attributes:
         about: the key of the data source, or the job of the audit.
-        occasion: None if nothing is wrong.
+        status: None if nothing is wrong.
         id: other incidents of the same data source have other ones.
         run_id: the run to look at.
     """
 
     about: str
-    occasion: str | None = None
+    status: Status | None = None
     id: str = ""
     text: str = ""
     run_id: str | None = None
@@ -109,12 +110,12 @@ def notification_sensor(
             news = [
                 each
                 for each in now
-                if each.occasion in notify.on and before.get(each.about) != each.id
+                if each.status in notify.on and before.get(each.about) != each.id
             ]
             after[place] = before
             if not news or _send(url, news):
                 # While a data source is being refreshed, its incident is not over.
-                seen = (e for e in now if e.occasion is None or e.occasion in notify.on)
+                seen = (e for e in now if e.status is None or e.status in notify.on)
                 after[place] = before | {each.about: each.id for each in seen}
                 count += len(news)
             else:
@@ -146,7 +147,7 @@ def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:
     for run in instance.get_runs(dg.RunsFilter(job_name=AUDIT, statuses=ended), limit=1):
         if run.status is dg.DagsterRunStatus.FAILURE:
             text = failure_of(instance, run.run_id, f"{AUDIT}_datasources").text
-            yield Incident(_JOB, "drifted", run.run_id, f"The audit: {text}", run.run_id)
+            yield Incident(_JOB, Status.DRIFTED, run.run_id, f"The audit: {text}", run.run_id)
         else:
             yield Incident(_JOB)
 

@@ -107,10 +107,10 @@ def test_what_nobody_can_judge_is_green_with_warnings(location: Location):
     location.model()
     run_id = claim_of(location, dg.DagsterRunStatus.STARTED)
     result = location.audit("busy", "calm", declared=READ)
-    assert report(result)["summary"] == "1 not looked at, 1 not refreshed yet"
+    assert report(result)["summary"] == "1 refreshing, 1 never refreshed"
     busy, calm = lines(location, result)
-    assert f"not looked at: run {run_id} is refreshing it" in busy
-    assert calm == "calm: not refreshed yet. Run its refresh."
+    assert f"refreshing: run {run_id} is refreshing it" in busy
+    assert calm == "calm: never refreshed. Run its refresh."
     warned = [
         each
         for each in location.instance.all_logs(result.run_id)
@@ -143,7 +143,7 @@ def test_a_data_source_of_another_instance_is_reported_as_such(location: Locatio
         other = Location(location.sandbox, location.root, instance)
         assert other.refresh("mine", declared={"name": "copy"}).success
         found = report(other.audit("calm"))
-    assert found["summary"] == "1 not refreshed yet, 2 not declared here"
+    assert found["summary"] == "1 never refreshed, 2 not declared here"
     *_, theirs, ours = found["report"].splitlines()
     assert ours.startswith("| [copy](")
     assert 'Its key is "mine", with the tag of this instance.' in ours

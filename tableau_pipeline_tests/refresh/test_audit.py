@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import tableauserverclient as TSC
 
-from tableau_pipeline.components.audit import Audited, Finding, audit
+from tableau_pipeline.components.audit import Audited, audit
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Append, Diff, Policy, Reconcile
 from tableau_pipeline.core.journal import Claim, Owner
 from tableau_pipeline.diff import diff
@@ -16,7 +16,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.differences import Differences
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
-from tableau_pipeline.outcome import Accept
+from tableau_pipeline.outcome import Accept, Status
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
@@ -30,7 +30,7 @@ def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -
     before = pipeline.journal.records()
     with session(pipeline.sandbox) as site:
         found = audit(pipeline.refresh(), around_server(site))
-    if found.finding is not Finding.REFRESHING:
+    if found.status is not Status.RUNNING:
         assert pipeline.journal.records() == before
     return found
 
@@ -52,13 +52,13 @@ def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
     (item,) = star.found()
     before = other_users.content(star.eyes, str(item.id))
     found = audited(star)
-    assert (found.finding, found.compared) == (Finding.EQUAL, "checksums")
+    assert (found.status, found.compared) == (Status.EQUAL, "checksums")
     assert found.rows == "flights 8 / 8, airlines 2 / 2"
     assert (found.is_fine, found.note, found.link) == (True, "", item.webpage_url)
     assert other_users.content(star.eyes, str(item.id)) == before
     star.model("airlines", airlines())
     star.model("flights", pa.concat_tables([flights(8), flights(9).slice(8)]))
-    assert audited(star).finding is Finding.EQUAL
+    assert audited(star).status is Status.EQUAL
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_what_may_not_be_read_is_not_called_equal(pipeline: Pipeline):
         pipeline.declare(reconcile=rule)
         pipeline.run()
         found = audited(pipeline)
-        assert (found.finding, found.compared, found.rows) == (Finding.UNCHANGED, "", "8 / ?")
+        assert (found.status, found.compared, found.rows) == (Status.UNCHANGED, "", "8 / ?")
         assert note in found.note
         assert (found.is_fine, found.is_wrong) == (False, False)
 
@@ -83,7 +83,7 @@ def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline
         raise RefreshError("not now")
 
     found = audited(published, lambda server: At(server, "download", refuse))
-    assert (found.finding, found.compared) == (Finding.EQUAL, "count on the server")
+    assert (found.status, found.compared) == (Status.EQUAL, "count on the server")
     assert found.note == "values not compared: it could not be read back: not now."
 
 
@@ -116,28 +116,28 @@ def happens(pipeline: Pipeline, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "finding", "notes"),
     [
-        ("field", Finding.EQUAL, ["edited calculated fields, captions or folders"]),
+        ("field", Status.EQUAL, ["edited calculated fields, captions or folders"]),
         (
             "renamed, untagged",
-            Finding.EQUAL,
+            Status.EQUAL,
             ['renamed "', 'moved "', "removed the tag tableau-pipeline:"],
         ),
-        ("deleted", Finding.GONE, []),
-        ("replaced", Finding.GONE, ["is gone, and another has its name"]),
-        ("records lost", Finding.DRIFTED, ["no record shows what it holds"]),
-        ("interrupted", Finding.DRIFTED, ["interrupted"]),
-        ("tagged elsewhere", Finding.FOREIGN, ["tableau-pipeline-instance:elsewhere"]),
+        ("deleted", Status.GONE, []),
+        ("replaced", Status.GONE, ["is gone, and another has its name"]),
+        ("records lost", Status.DRIFTED, ["no record shows what it holds"]),
+        ("interrupted", Status.DRIFTED, ["interrupted"]),
+        ("tagged elsewhere", Status.FOREIGN, ["tableau-pipeline-instance:elsewhere"]),
     ],
 )
 def test_what_has_happened_since_is_told(
-    published: Pipeline, what: str, finding: Finding, notes: list[str]
+    published: Pipeline, what: str, finding: Status, notes: list[str]
 ):
     """Prevents: dashboards without data, or without the work of analysts, and a green audit; a red
     one for what another deployment publishes."""
     happens(published, what)
     found = audited(published)
-    is_wrong = finding in (Finding.GONE, Finding.DRIFTED)
-    assert (found.finding, found.is_wrong, found.is_fine) == (finding, is_wrong, False)
+    is_wrong = finding in (Status.GONE, Status.DRIFTED)
+    assert (found.status, found.is_wrong, found.is_fine) == (finding, is_wrong, False)
     assert [part for part in notes if part not in found.note] == []
 
 
@@ -147,12 +147,12 @@ def test_a_running_refresh_is_not_judged(published: Pipeline):
     knows the old checkpoint only."""
     published.model("flights", flights(9))
     found = audited(published, lambda server: At(server, "download", published.run))
-    assert found.finding is Finding.REFRESHING
+    assert found.status is Status.RUNNING
     assert published.journal.owner.run_id in found.note
-    assert audited(published).finding is Finding.EQUAL
+    assert audited(published).status is Status.EQUAL
     published.journal.append(Claim(refresh=3, owner=Owner(run_id="another-run")))
     found = audited(published)
-    assert (found.finding, found.is_wrong) == (Finding.REFRESHING, False)
+    assert (found.status, found.is_wrong) == (Status.RUNNING, False)
     assert "run another-run is refreshing it" in found.note
 
 
@@ -164,10 +164,10 @@ def test_an_error_is_a_finding(published: Pipeline):
             raise OSError("the disk is full")
 
     found = audited(published, Broken)
-    assert (found.finding, found.note) == (Finding.FAILED, "the disk is full.")
+    assert (found.status, found.note) == (Status.UNKNOWN, "the disk is full.")
     published.journal.path.write_text("no journal", "utf-8")
     found = audit(published.refresh(), published.eyes)
-    assert found.finding is Finding.FAILED
+    assert found.status is Status.UNKNOWN
     assert "is damaged" in found.note
 
 
