@@ -15,6 +15,7 @@ from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.extracts.differences import Differences, differences
 from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import table_columns
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.download import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup, newest_models
@@ -80,7 +81,8 @@ def _published(setup: Setup, server: TableauSite, record: Checkpoint | None) -> 
         why = f'the project "{declaration.project_path}" has no data source of this name'
     if remote is None:
         raise RefusedError(
-            f"There is nothing of {declaration.name} to compare: {why}. Run its refresh"
+            f"There is nothing of {declaration.name} to compare: {why}. Run its refresh",
+            code=Code.NOT_PUBLISHED,
         )
     return remote
 

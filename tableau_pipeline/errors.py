@@ -1,6 +1,6 @@
 """Errors that a person can resolve: each names the thing and the remedy."""
 
-from tableau_pipeline.outcome import Refusal, Status, in_words
+from tableau_pipeline.outcome import Code, Refusal, Status, in_words
 
 
 class RefreshError(Exception):
@@ -34,12 +34,15 @@ class RefusedError(RefreshError):
 
     Attributes:
         refusals: the reasons, one or several.
+        code: of reasons that are given as texts.
     """
 
     decision = Status.REFUSED
+    code: Code = Code.OTHER
 
-    def __init__(self, *reasons: Refusal | str) -> None:
-        self.refusals = tuple(Refusal(e) if isinstance(e, str) else e for e in reasons)
+    def __init__(self, *reasons: Refusal | str, code: Code | None = None) -> None:
+        code = code or self.code
+        self.refusals = tuple(Refusal(e, code) if isinstance(e, str) else e for e in reasons)
         super().__init__(in_words(self.refusals))
 
 
@@ -47,6 +50,13 @@ class CredentialsError(RefusedError):
     """The server does not let this user sign in, which says nothing about the data."""
 
     decision = Status.FAILED
+    code = Code.CREDENTIALS
+
+
+class NoProjectError(RefusedError):
+    """The site has no project at this path, or this user may not see it."""
+
+    code = Code.NOT_ON_SITE
 
 
 class NoUpdatesError(RefusedError):
@@ -56,6 +66,8 @@ class NoUpdatesError(RefusedError):
         lacks_right: this user may not.
     """
 
+    code = Code.NO_UPDATES
+
     def __init__(self, reason: Refusal | str, *, lacks_right: bool) -> None:
         super().__init__(reason)
         self.lacks_right = lacks_right
@@ -64,6 +76,26 @@ class NoUpdatesError(RefusedError):
 class DamagedSnapshotError(RefusedError):
     """A version of a model is stored, but cannot be read."""
 
+    code = Code.SNAPSHOT
+
+
+class SettingError(RefusedError):
+    """A setting of this host or deployment is not valid."""
+
+    code = Code.SETTING
+
+
+class FilesError(RefusedError):
+    """Files, or what is said of them, cannot be read exactly."""
+
+    code = Code.FILES
+
+
+class LakeError(RefusedError):
+    """A table of a lake cannot be read exactly."""
+
+    code = Code.LAKE
+
 
 class BudgetSpentError(RefreshError):
     """A session has sent as many requests as it may."""
@@ -71,6 +103,8 @@ class BudgetSpentError(RefreshError):
 
 class BatchError(RefusedError, ValueError):
     """No server would accept an action batch, or a condition in it."""
+
+    code = Code.BATCH
 
 
 # They come from a mistake in code, and from no host, file or server.

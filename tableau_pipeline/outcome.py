@@ -1,4 +1,4 @@
-"""Why nothing is sent, as values that programs read, beside the words that people read."""
+"""What comes of a refresh, as values that programs read, beside the words that people read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -62,15 +62,16 @@ class Check(StrEnum):
 
 
 class Code(StrEnum):
-    """What is wrong. OTHER is all that programs need not tell apart."""
+    """What is wrong: `docs/troubleshooting.md` has a row for each.
 
+    OTHER is a code that only another release knows.
+    """
+
+    # What people have to decide.
     TOO_FEW_ROWS = "too few rows"
     ROWS_LOST = "rows lost"
     ROWS_NOT_KNOWN = "published rows not known"
     ROWS_REJECTED = "rows rejected by a check"
-    KEYS = "keys do not identify rows"
-    MODEL = "model does not fit the declaration"
-    NO_SNAPSHOT = "no snapshot of a model"
     SCHEMA_CHANGED = "schema changed"
     METADATA_CONFLICT = "metadata changed by both"
     WORK_WOULD_GO = "work of people would go"
@@ -81,6 +82,29 @@ class Code(StrEnum):
     NOT_PUBLISHED_HERE = "not published by this pipeline"
     STRAY = "tagged elsewhere"
     NAME_TAKEN = "name taken"
+    # What is to be corrected, by who declares, produces or reads data.
+    DECLARATION = "declaration not valid"
+    KEYS = "keys do not identify rows"
+    MODEL = "model does not fit the declaration"
+    NO_SNAPSHOT = "no snapshot of a model"
+    SNAPSHOT = "snapshot cannot be read"
+    LAKE = "lake table cannot be read"
+    FILES = "files cannot be read exactly"
+    BATCH = "action batch not valid"
+    TOO_LARGE = "file too large"
+    PUBLISHED_VERSION = "published version not stored"
+    NOT_PUBLISHED = "nothing published to start from"
+    # What is to be corrected where it runs.
+    SETTING = "setting not valid"
+    NOT_INSTALLED = "not installed"
+    PROJECT = "no such project or deployment"
+    RECORD = "record cannot be read"
+    IN_USE = "in use by another process"
+    # What the server says.
+    CREDENTIALS = "sign-in refused"
+    NOT_ON_SITE = "not on the site"
+    NO_UPDATES = "server takes no updates"
+    SERVER = "refused by the server"
     OTHER = "other"
 
 
@@ -96,7 +120,7 @@ class Refusal:
     """
 
     text: str
-    code: Code = Code.OTHER
+    code: Code
     accept: Accept | None = None
     check: Check | None = None
     table: str | None = None

@@ -44,6 +44,7 @@ def problems() -> Iterator[str]:
             yield f"{_name(file)} has {lines} lines, more than {_LINES_OF_A_FILE}"
         yield from _long_functions(file, text)
         if file.is_relative_to(_ROOT / "tableau_pipeline"):
+            yield from _without_code(file, text)
             found = [*_decided_by_words(file, text)]
             if _name(file) not in _WORDS_OF_OTHERS:
                 yield from found
@@ -75,6 +76,16 @@ def _decided_by_words(file: Path, text: str) -> Iterator[str]:
             subjects = [node.func.value] if is_look else node.args if is_search else []
         if any(map(_is_for_people, subjects)):
             yield f"{_name(file)}:{node.lineno} looks into a message: {ast.unparse(node)}"
+
+
+def _without_code(file: Path, text: str) -> Iterator[str]:
+    """Where a refusal has words, and no code by which programs would know it."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(func=ast.Name(id="RefusedError"), args=args, keywords=keywords):
+                is_text = any(not isinstance(e, ast.Starred | ast.Name | ast.Call) for e in args)
+                if is_text and "code" not in {each.arg for each in keywords}:
+                    yield f"{_name(file)}:{node.lineno} refuses without a code of `outcome.Code`"
 
 
 def _is_for_people(node: ast.expr) -> bool:

@@ -29,6 +29,7 @@ from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import guess
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.setup import Setup
 
 
@@ -98,7 +99,8 @@ class Project:
         if missing := [name for name in names if name not in given]:
             raise RefusedError(
                 f'The code location has no resource "{missing[0]}": add resources_from_env() of '
-                "tableau_pipeline.resources to its definitions"
+                "tableau_pipeline.resources to its definitions",
+                code=Code.PROJECT,
             )
         with dg.build_resources({name: given[name] for name in names}) as found:
             yield found
@@ -141,7 +143,8 @@ def _module(project: DgContext, named: str | None) -> str:
         raise RefusedError(
             f"{Path.cwd()} is no Dagster project: no pyproject.toml here or above has a table "
             "[tool.dg.project]. Go to the folder of your project, or name the module of its "
-            "definitions by --module"
+            "definitions by --module",
+            code=Code.PROJECT,
         )
     return project.code_location_target_module_name
 
@@ -157,13 +160,14 @@ def _definitions(module: str) -> tuple[dg.Definitions, Path]:
         except ModuleNotFoundError as error:
             raise RefusedError(
                 f"The module {module} cannot be imported: {error}. Install the project, or name "
-                "the module of its definitions by --module"
+                "the module of its definitions by --module",
+                code=Code.PROJECT,
             ) from error
         for value in vars(loaded).values():
             if isinstance(value, LazyDefinitions | dg.Definitions):
                 folder = Path(str(loaded.__file__)).parent
                 return evaluated(value, folder), folder
-    raise RefusedError(f"The module {module} has no dg.Definitions")
+    raise RefusedError(f"The module {module} has no dg.Definitions", code=Code.PROJECT)
 
 
 def _instance() -> dg.DagsterInstance:
@@ -172,6 +176,7 @@ def _instance() -> dg.DagsterInstance:
         lacks = f"is {home}, and there is no such folder" if home else "is not set"
         raise RefusedError(
             f"DAGSTER_HOME {lacks}, so nothing tells what was published: set it to the folder of "
-            "your instance, the one with dagster.yaml"
+            "your instance, the one with dagster.yaml",
+            code=Code.PROJECT,
         )
     return dg.DagsterInstance.get()

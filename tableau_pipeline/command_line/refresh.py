@@ -17,7 +17,7 @@ from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.standing import failure_of, remedy
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.outcome import Accept, Refusal, accepts_of
+from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
 from tableau_pipeline.resources.services import REFUSALS
 
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
@@ -147,7 +147,9 @@ def _deployed(work: _Work, url: str, output: Output) -> dict[str, Any]:
     """Launch it through the web server of a deployment, and follow it."""
     nodes = _asked(url, _ASSET, key={"path": work.key.split("/")})["assetNodes"]
     if not nodes:
-        raise RefusedError(f'The deployment at {url} has no asset "{work.key}": deploy it first')
+        raise RefusedError(
+            f'The deployment at {url} has no asset "{work.key}": deploy it first', code=Code.PROJECT
+        )
     repository = nodes[0]["repository"]
     selector = {
         "repositoryLocationName": repository["location"]["name"],

@@ -15,6 +15,7 @@ from tableau_pipeline.components.naming import Names
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.extracts.revisions import IncomparableError, changed_rows
 from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import inventory
 from tableau_pipeline.publishing.counts import NoServiceError
 from tableau_pipeline.publishing.errors import SignInError
@@ -348,7 +349,8 @@ def _within(
     if not inside:
         raise RefusedError(
             f'Project "{project}": there is none on the site, or this user may not see it. A path '
-            "begins at the top, such as Sales/Curated"
+            "begins at the top, such as Sales/Curated",
+            code=Code.NOT_ON_SITE,
         )
     return [each for each in found if each.remote.project_id in inside]
 

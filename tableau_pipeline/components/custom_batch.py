@@ -12,7 +12,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.outcome import Distrust, Doubt
+from tableau_pipeline.outcome import Code, Distrust, Doubt
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
@@ -82,7 +82,9 @@ def _remote(
     if remote is None:
         why = f'"{record.name}" no longer exists on the server' if record else ""
         why = why or "no record shows what is published"
-        raise RefusedError(f"{datasource}: {why}. Refresh it, then send the batch.")
+        raise RefusedError(
+            f"{datasource}: {why}. Refresh it, then send the batch.", code=Code.NOT_PUBLISHED
+        )
     if refused := Ownership.of(remote, ours, is_ours=True).of_others(datasource):
         text = f"{datasource}: {refused.text}. Nothing was sent: refresh it, then send the batch"
         # It is the refresh that takes it over.

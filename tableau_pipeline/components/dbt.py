@@ -19,6 +19,7 @@ from tableau_pipeline.components.instigators import default_status
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.keys import keyed
 from tableau_pipeline.metadata.fields import FieldMetadata
+from tableau_pipeline.outcome import Code
 
 
 @keyed
@@ -231,6 +232,7 @@ def columns_of(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, Field
             raise RefusedError(
                 f'meta.tableau of the column "{name}" of {node} in dbt: '
                 f"{'.'.join(map(str, first['loc']))}: {first['msg']}. Its keys are those of a "
-                "field: caption, description, format, role, aggregation, hidden and folder"
+                "field: caption, description, format, role, aggregation, hidden and folder",
+                code=Code.DECLARATION,
             ) from error
         yield name, replace(said, description=said.description or column.get("description", ""))

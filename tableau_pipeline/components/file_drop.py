@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 from tableau_pipeline.components.instigators import default_status
 from tableau_pipeline.components.publish_file import FROM_FILES, PublishFileConfig, publish_files
 from tableau_pipeline.components.yaml_component import YamlComponent
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import is_passed_over
 from tableau_pipeline.keys import keyed
 
@@ -94,7 +94,7 @@ class FileDrop(YamlComponent):
             refused = _described(alike) if alike else ""
             # A tick that fails asks for no run and keeps no cursor, so all other files come first.
             if refused and not requests and not waiting:
-                raise RefusedError(refused)
+                raise FilesError(refused)
             told = f"May still be written: {', '.join(waiting)}" if waiting else "No new file"
             skip_reason = None if requests else ". ".join(filter(None, (told, refused)))
             return dg.SensorResult(requests, cursor=json.dumps(files), skip_reason=skip_reason)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorStatus
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import SettingError
 
 Status = TypeVar("Status", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
 
@@ -25,7 +25,7 @@ def default_status(kind: type[Status]) -> Status:
     """
     value = os.environ.get(_VARIABLE) or "off"
     if value not in ("on", "off"):
-        raise RefusedError(f"{_VARIABLE} is {value!r}: set it to on or off")
+        raise SettingError(f"{_VARIABLE} is {value!r}: set it to on or off")
     return kind["RUNNING" if value == "on" else "STOPPED"]
 
 

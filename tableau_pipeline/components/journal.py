@@ -42,6 +42,7 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.fields import NOTHING, Inherited
 from tableau_pipeline.metadata.merge import Written
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -257,7 +258,8 @@ def _record_in(event: dg.EventLogRecord) -> Record:
     except RefusedError as error:
         raise RefusedError(
             f"The journal of this Dagster instance (asset {JOURNAL.to_user_string()}, partition "
-            f"{event.partition_key}) has a record that cannot be read: {error}"
+            f"{event.partition_key}) has a record that cannot be read: {error}",
+            code=Code.RECORD,
         ) from error
 
 

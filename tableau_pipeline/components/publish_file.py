@@ -24,12 +24,13 @@ from tableau_pipeline.core.declaration import (
     below,
 )
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
+from tableau_pipeline.errors import CredentialsError, FilesError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import READ_ERRORS, BadRows, Reading, reason
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
 from tableau_pipeline.ingest.read_files import load
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.report import Done, Refreshed
 from tableau_pipeline.resources import (
@@ -265,7 +266,7 @@ def _reading(
         folder = scratch.enter_context(TemporaryDirectory(prefix="files ", dir=parent))
         return load(session, files, Path(folder))
     except READ_ERRORS as error:
-        raise RefusedError(reason(error)) from error
+        raise FilesError(reason(error)) from error
 
 
 def _published_version(
@@ -291,6 +292,7 @@ def _published_version(
                 raise RefusedError(
                     f'A data source "{remote.name}" exists in project "{there.project_path}", but '
                     "no record says which rows it holds, so nothing can be added to them: publish "
-                    "all files with mode replace first"
+                    "all files with mode replace first",
+                    code=Code.PUBLISHED_VERSION,
                 )
     return version

@@ -12,6 +12,7 @@ from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.keys import guess
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import inventory
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed, live_claims
@@ -45,7 +46,9 @@ def nothing_below(instance: dg.DagsterInstance, site: TableauSite, root: str) ->
     )
     listed = f"It has below {', '.join(known)}" if known else "It has below no project root at all"
     if site.find_project(root) is None:
-        raise RefusedError(f'There is no project "{root}" on the site. {below}{listed}')
+        raise RefusedError(
+            f'There is no project "{root}" on the site. {below}{listed}', code=Code.NOT_ON_SITE
+        )
     return f"{below}{listed}"
 
 

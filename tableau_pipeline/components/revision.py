@@ -17,7 +17,7 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.differences import differences
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.foresee import Foreseen, Note, foresee_declared
-from tableau_pipeline.outcome import Status
+from tableau_pipeline.outcome import Code, Status
 
 _LOG = logging.getLogger(__name__)
 _FILES = ("defs.yaml", "defs.yml", "component.yaml")
@@ -69,7 +69,8 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
     if tree is None:
         raise RefusedError(
             "This code location has no folder `defs` that Dagster loads, so nothing in it is "
-            "declared in YAML: plan without --base"
+            "declared in YAML: plan without --base",
+            code=Code.PROJECT,
         )
     folder = tree.defs_module_path.resolve()
     commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}").strip()
@@ -169,11 +170,14 @@ def _git(folder: Path, *args: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, check=True).stdout.decode()
     except FileNotFoundError as error:
-        raise RefusedError("there is no git on this host: install it") from error
+        raise RefusedError(
+            "there is no git on this host: install it", code=Code.NOT_INSTALLED
+        ) from error
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().partition("\n")[0]
         raise RefusedError(
             f'git knows no revision "{args[-1].partition("^")[0]}" of {folder} ({said}): correct '
             "the name, or fetch it first, as in git fetch origin main; in a workflow, set "
-            "fetch-depth: 0 of actions/checkout. Without a clone, plan without --base"
+            "fetch-depth: 0 of actions/checkout. Without a clone, plan without --base",
+            code=Code.PROJECT,
         ) from error

@@ -13,6 +13,7 @@ from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_po
 from pydantic import BaseModel, GetJsonSchemaHandler, RootModel, TypeAdapter, ValidationError
 
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.outcome import Code
 
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
 # The C loader, if PyYAML was built with it: ten times as fast, with the same rules.
@@ -21,6 +22,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 class DeclarationError(RefusedError, ValueError):
     """A declaration is wrong; the message names file, line and key, and what is allowed there."""
+
+    code = Code.DECLARATION
 
 
 class YamlComponent(dg.Component, dg.Resolvable):

@@ -15,7 +15,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.core.limits import check_texts, long_tag
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefusedError, SettingError
 from tableau_pipeline.hyper.build import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
@@ -35,6 +35,7 @@ from tableau_pipeline.metadata.fields import (
     wanted,
 )
 from tableau_pipeline.metadata.merge import Values
+from tableau_pipeline.outcome import Code
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 
@@ -561,9 +562,9 @@ def root_from(value: str) -> str:
     """
     names = [name.strip() for name in value.split("/")] if value else []
     if not all(names):
-        raise RefusedError(
+        raise SettingError(
             f'TABLEAU_PROJECT_ROOT is "{value}": set it to the path of a project, such as '
-            '"Staging/pr-123", without a slash at either end'
+            '"Staging/pr-123", without a slash at either end',
         )
     return "/".join(names)
 
@@ -583,7 +584,7 @@ def below(declaration: Declaration, root: str) -> Declaration:
     if not root:
         return declaration
     if problem := long_tag(f"{TAG_PREFIX}{key_below(declaration.key, root)}"):
-        raise RefusedError(f'"{declaration.name}" below "{root}": {problem}')
+        raise RefusedError(f'"{declaration.name}" below "{root}": {problem}', code=Code.DECLARATION)
     project = declaration.project
     names = project.split("/") if isinstance(project, str) else project
     placed: dict[str, Any] = {

@@ -17,7 +17,7 @@ from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, 
 from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.outcome import Distrust, Doubt
+from tableau_pipeline.outcome import Code, Distrust, Doubt
 
 # The format of the records of this release. Whatever changes what a record means changes it.
 FORMAT = 4
@@ -269,7 +269,7 @@ def read_record(stored: object, *, repair: str) -> Record:
     try:
         return _RECORD.validate_json(text)
     except ValidationError as error:
-        raise RefusedError(not_understood(text, error, repair=repair)) from error
+        raise RefusedError(not_understood(text, error, repair=repair), code=Code.RECORD) from error
 
 
 def not_understood(text: str | bytes, error: ValidationError, *, repair: str) -> str:

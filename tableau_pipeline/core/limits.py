@@ -1,9 +1,12 @@
-"""What Tableau takes of names and texts; it would refuse all else only after a publish."""
+"""What Tableau takes of names, texts and payloads; it would refuse all else only later."""
 
 from typing import Any
 
 from tableau_pipeline.keys import mistake, not_for_tableau, texts_in
 
+# The largest payload of an update that any server takes: 100 MB, less 5 %, as Tableau does not
+# document what a megabyte is here, nor whether the limit itself is allowed.
+LARGEST_PAYLOAD = 95 * 10**6
 # Characters of a tag.
 _LONGEST_TAG = 200
 

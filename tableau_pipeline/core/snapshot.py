@@ -13,6 +13,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet import Folder, Layout
 from tableau_pipeline.hyper.types import Column, TypePolicy
+from tableau_pipeline.outcome import Code
 
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
@@ -248,7 +249,7 @@ class Snapshot(Frozen):
             RefusedError: a partition has others; the message names it and the columns.
         """
         if problem := self.column_problem():
-            raise RefusedError(problem)
+            raise RefusedError(problem, code=Code.MODEL)
 
 
 class Snapshots(Protocol):

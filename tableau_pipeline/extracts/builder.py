@@ -19,6 +19,7 @@ from tableau_pipeline.extracts.desired import Models, desired_table, table_sourc
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
+from tableau_pipeline.outcome import Code
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Builder:
                 raise RefusedError(
                     f'The metadata of "{self.declaration.name}" cannot be published alone: the '
                     f'rows of table "{table.name}" that the last refresh published are not known, '
-                    "or no longer there. Refresh without metadata_only"
+                    "or no longer there. Refresh without metadata_only",
+                    code=Code.PUBLISHED_VERSION,
                 )
             models[table.model] = found
         return replace(self, models=models), tables

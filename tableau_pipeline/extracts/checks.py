@@ -306,7 +306,8 @@ def readable(
             if problem := "".join(gone) or (may_be_damaged and damage(hyper, snapshot)):
                 raise RefusedError(
                     f'The model "{model}" cannot be read: {problem}. Materialize it again, or '
-                    "restore the file."
+                    "restore the file.",
+                    code=Code.SNAPSHOT,
                 ) from error
         # Only after a failure, because this search reads each column of each table once more.
         problems = [
@@ -319,7 +320,8 @@ def readable(
         if not problems:
             raise
         raise RefusedError(
-            f"Hyper cannot hold some values. In {'; in '.join(problems)}. Fix them in the model."
+            f"Hyper cannot hold some values. In {'; in '.join(problems)}. Fix them in the model.",
+            code=Code.MODEL,
         ) from error
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess, Telemetry
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import SettingError
 
 # With 16 MiB, hyperd cannot sort 200,000 short texts.
 _LEAST = 32 * 2**20
@@ -33,17 +33,17 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
     share = re.fullmatch(r"(\d+)\s*%", setting.strip())
     if amount and (memory := int(amount[1]) * _UNITS[amount[2]]):
         if memory < _LEAST:
-            raise RefusedError(
-                f"A memory limit of {setting!r} is too little for hyperd: name 32m or more."
+            raise SettingError(
+                f"A memory limit of {setting!r} is too little for hyperd: name 32m or more.",
             )
         return memory
     if share and 0 < int(share[1]) <= 100:
         # The memory of the machine, or of the container or control group if that is less.
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return min([machine, *_group_limits(root)]) * int(share[1]) // 100
-    raise RefusedError(
+    raise SettingError(
         f'{setting!r} is no memory limit: name an amount such as "4g" or "512m", or a share such '
-        'as "50%".'
+        'as "50%".',
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.errors import Chunk, printable
 from tableau_pipeline.ingest.options import Options, open_text
 
@@ -99,7 +99,7 @@ def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
     records = (record for block in blocks for _, record in block.records())
     if not (first := next(filter(None, records), "")):
         what = "header" if options.header else "rows"
-        raise RefusedError(f"{path.name} is empty: it has no {what}")
+        raise FilesError(f"{path.name} is empty: it has no {what}")
     # It has at most as many values as separators and one more.
     expected = [f"f{number}" for number in range(first.count(options.sep) + 1)]
     read = pa_csv.ReadOptions(autogenerate_column_names=True)
@@ -107,16 +107,16 @@ def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
     # With the wrong separator a whole file would be published as one column of text.
     is_unsure = check_sep and own is None and len(values) == 1
     if others := [each for each in _SEPARATORS if is_unsure and each in first]:
-        raise RefusedError(
+        raise FilesError(
             f"{path.name} has only one column with the separator {options.sep!r}, "
             f'"{first[:80]}": set reader: {{sep: {others[0]!r}}}, or, if that is right, '
-            f"reader: {{sep: {options.sep!r}}}"
+            f"reader: {{sep: {options.sep!r}}}",
         )
     if options.header and (twice := [each for each in values if values.count(each) > 1 and each]):
-        raise RefusedError(
+        raise FilesError(
             f'{path.name}: its first line has "{printable(twice[0])}" more than once. If it is a '
             'row, and no header, set reader: {header: "false"}; if it is the header, give each '
-            "column a name of its own"
+            "column a name of its own",
         )
     # Spark's names for unnamed columns; pandas, for example, writes its index without a name.
     names = values if options.header else [None] * len(values)
@@ -196,9 +196,9 @@ def _own_separator(path: Path, options: Options) -> Options | None:
     if not found:
         return None
     if found[2] == options.quote or not found[2].isascii():
-        raise RefusedError(
+        raise FilesError(
             f"{path.name}, line 1: {found[2]!r} cannot be a separator: remove that line, and set "
-            "reader: {sep: ...}"
+            "reader: {sep: ...}",
         )
     return replace(options, sep=found[2])
 
@@ -263,4 +263,4 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
             f"a quote ends a value, but neither {sep!r} nor the end of the line follows, or the "
             f"sign of reader: escape escapes a character that needs none ({shown!r}). {_REMEDY}"
         )
-    raise RefusedError(f"{path.name}, line {line + _line_ends(text[:stop])}: {problem}")
+    raise FilesError(f"{path.name}, line {line + _line_ends(text[:stop])}: {problem}")

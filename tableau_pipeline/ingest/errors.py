@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import Files, digests
 from tableau_pipeline.ingest.values import STRINGS, TIMES, do
 
@@ -135,13 +135,13 @@ class Reading:
     def check_rows(self) -> None:
         """Refuse bad rows."""
         if self.bad:
-            raise RefusedError(self.bad.message())
+            raise FilesError(self.bad.message())
 
     def check_unchanged(self) -> None:
         """Refuse the rows if one of the files has changed since it was read."""
         if digests(tuple(self.digests)) != self.digests:
-            raise RefusedError(
-                "A file changed while it was read: publish it again once it is complete"
+            raise FilesError(
+                "A file changed while it was read: publish it again once it is complete",
             )
 
 

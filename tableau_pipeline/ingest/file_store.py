@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Part, Snapshot
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
     UnstorableError,
@@ -54,7 +55,7 @@ class FileStore:
                 self._written = self._stored(asset_key, reading)
             except (UnstorableError, *READ_ERRORS) as error:
                 # The files are at fault, whether Spark or the store does not take them.
-                raise RefusedError(reason(error)) from error
+                raise FilesError(reason(error)) from error
             self.read_rows = reading
         return self._written
 
@@ -81,7 +82,8 @@ class FileStore:
         if number is not None and (base is None or base.missing()):
             raise RefusedError(
                 "The rows that were published before are not stored here, so nothing can be added: "
-                "they were removed from the disk. Publish all files with mode replace first"
+                "they were removed from the disk. Publish all files with mode replace first",
+                code=Code.PUBLISHED_VERSION,
             )
         return self._append(asset_key, reading, base)
 
@@ -89,15 +91,15 @@ class FileStore:
         frame = reading.frame
         digests = {path.name: digest for path, digest in reading.digests.items()}
         if len(digests) < len(reading.digests):
-            raise RefusedError(
+            raise FilesError(
                 "Two of the files have the same name, which determines the rows that a file "
-                f"replaces: rename one of {', '.join(map(str, reading.digests))}"
+                f"replaces: rename one of {', '.join(map(str, reading.digests))}",
             )
         if self.file_column:
             if self.file_column.casefold() in map(str.casefold, frame.columns):
-                raise RefusedError(
+                raise FilesError(
                     f'file_column "{self.file_column}": the files already have such a column. '
-                    "Choose another name"
+                    "Choose another name",
                 )
             frame = frame.withColumn(self.file_column, F.expr(reading.file_of_a_row))
         kept = [
@@ -111,10 +113,10 @@ class FileStore:
             differing += [each for each in before if each not in columns]
             described = ", ".join(f"{each.name} ({each.type})" for each in differing)
             if before != columns:
-                raise RefusedError(
+                raise FilesError(
                     f"The columns differ from those of {part.partition}, to which rows are to "
                     f"be added: {described or 'their order differs'}. Declare the types in "
-                    "columns, or publish all files again with mode: replace"
+                    "columns, or publish all files again with mode: replace",
                 )
 
         def parts(written: Sequence[Part], _: Snapshot | None) -> Sequence[Part]:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.errors import Chunk, printable
 from tableau_pipeline.ingest.options import Options, open_text
 from tableau_pipeline.ingest.values import STRINGS, TIMES, Guess, check_names
@@ -47,7 +47,7 @@ def json_schema(paths: Sequence[Path], options: Options) -> T.StructType:
                 guesses.setdefault(name, Guess(options)).see(pa.array(texts, pa.string()))
     first = paths[0].name
     if not guesses:
-        raise RefusedError(f"{first} has no objects with values: there are no columns{problem}")
+        raise FilesError(f"{first} has no objects with values: there are no columns{problem}")
     check_names(sorted(guesses), first)
     return T.StructType([T.StructField(name, guesses[name].type) for name in sorted(guesses)])
 
@@ -73,9 +73,9 @@ def check_seen(seen: set[str], columns: Sequence[str]) -> None:
     folded = {name.casefold() for name in columns}
     wrong = {name for name in seen - set(columns) if name.casefold() in folded}
     if seen and (wrong := wrong | (set(columns) - seen)):
-        raise RefusedError(
+        raise FilesError(
             f"The columns are {', '.join(columns)}, and the objects have "
-            f'{", ".join(sorted(seen))}: spell "{min(wrong)}" alike in columns and in all objects'
+            f'{", ".join(sorted(seen))}: spell "{min(wrong)}" alike in columns and in all objects',
         )
 
 
@@ -137,9 +137,9 @@ def _of_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
         if not found or found.end() < len(text):
             raise JSONDecodeError("the array has no end, or goes on after it", text, at)
     except RecursionError as error:
-        raise RefusedError(f"{path.name}, object {number}: {_TOO_DEEP}") from error
+        raise FilesError(f"{path.name}, object {number}: {_TOO_DEEP}") from error
     except ValueError as error:
-        raise RefusedError(f"{path.name}, object {number}: {_problem(error)}") from error
+        raise FilesError(f"{path.name}, object {number}: {_problem(error)}") from error
 
 
 def _problem(error: ValueError) -> str:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Literal, TextIO, cast
 
 from pydantic.alias_generators import to_camel
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError
 
 _LOG = logging.getLogger(__name__)
 # How many names a message lists.
@@ -66,9 +66,9 @@ def check_options(reader: Mapping[str, str], *formats: Format) -> None:
     known = {name.lower(): name for format_ in formats for name in NAMES[format_]}
     for name in reader:
         if name.lower() not in known:
-            raise RefusedError(
+            raise FilesError(
                 f"reader: {name} is not an option for {' and '.join(formats)} files: the options "
-                f"are {', '.join(known.values())}"
+                f"are {', '.join(known.values())}",
             )
 
 
@@ -88,23 +88,23 @@ def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = Fal
     options = Options(**found)
     for one, other in (("decimal", "thousands"), ("sep", "quote")):
         if getattr(options, one) == getattr(options, other):
-            raise RefusedError(f"reader: {one} and {other} are both {getattr(options, one)!r}")
+            raise FilesError(f"reader: {one} and {other} are both {getattr(options, one)!r}")
     return options
 
 
 def _parsed(name: str, text: str, default: object) -> str | bool:
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
-            raise RefusedError(f'reader: {name}: "{text}" is neither true nor false')
+            raise FilesError(f'reader: {name}: "{text}" is neither true nor false')
         return text.lower() == "true"
     if name.lower() == "encoding":
         try:
             # The look-up alone also finds codecs such as base64, which do not decode to text.
             TextIOWrapper(BytesIO(), encoding=text)
         except LookupError as error:
-            raise RefusedError(
+            raise FilesError(
                 f'reader: encoding: "{text}" is not known; known ones include windows-1252, '
-                "ISO-8859-1 and UTF-16LE"
+                "ISO-8859-1 and UTF-16LE",
             ) from error
         return codecs.lookup(text).name
     if name.lower() in ("nullvalue", "dateformat", "timestampformat"):
@@ -114,7 +114,7 @@ def _parsed(name: str, text: str, default: object) -> str | bool:
     of_numbers = name.lower() in ("decimal", "thousands")
     wrong = r"[\r\n0-9+\-eE]" if of_numbers else r"[\r\n]|[^\0-\x7f]"
     if len(sign) > 1 or (not sign and name.lower() in ("sep", "decimal")) or re.search(wrong, sign):
-        raise RefusedError(f'reader: {name}: "{text}" is not one character that can be it')
+        raise FilesError(f'reader: {name}: "{text}" is not one character that can be it')
     return sign
 
 
@@ -153,7 +153,7 @@ def found_files(pattern: str) -> tuple[Path, ...]:
         )
     if files := [each for each in files if each not in passed]:
         return tuple(files)
-    raise RefusedError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
+    raise FilesError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
 
 
 def is_passed_over(name: str) -> bool:
@@ -166,8 +166,8 @@ def format_of(paths: Sequence[Path]) -> Format:
     first, *others = {_FORMATS.get(ending(path)) for path in paths}
     if first is None or others:
         endings = ", ".join(sorted({path.suffix or path.name for path in paths}))
-        raise RefusedError(
-            f"The suffixes {endings} do not determine one format: set format: csv, json or parquet"
+        raise FilesError(
+            f"The suffixes {endings} do not determine one format: set format: csv, json or parquet",
         )
     return first
 
@@ -219,18 +219,18 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
     except UnicodeDecodeError as error:
         with _opened(path) as file, TextIOWrapper(file, name, errors="replace") as text:
             line = next((number for number, each in enumerate(text, 1) if "\ufffd" in each), 1)
-        raise RefusedError(
+        raise FilesError(
             f"{path.name}, line {line}: the byte 0x{error.object[error.start]:02X} is not "
             f"{name.removesuffix('-sig').upper()}. Declare its encoding, such as reader: "
-            "{encoding: windows-1252}"
+            "{encoding: windows-1252}",
         ) from error
     except EOFError as error:
-        raise RefusedError(f"{path.name} is damaged: its compressed data end early") from error
+        raise FilesError(f"{path.name} is damaged: its compressed data end early") from error
     except (OSError, zlib.error) as error:
         # An error of the operating system has a number, and is not about the file's content.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise RefusedError(f"{path.name} is damaged: it cannot be unpacked ({error})") from error
+        raise FilesError(f"{path.name} is damaged: it cannot be unpacked ({error})") from error
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -241,22 +241,22 @@ def _opened(path: Path) -> BinaryIO:
 def _encoding(path: Path, start: bytes, given: str | None) -> str:
     # No text in any of the usual encodings begins so.
     if start.startswith(_GZIP):
-        raise RefusedError(
-            f"{path.name} is packed with gzip: unpack it, or let its name end in .gz"
+        raise FilesError(
+            f"{path.name} is packed with gzip: unpack it, or let its name end in .gz",
         )
     marked = next((names for mark, names in _MARKS.items() if start.startswith(mark)), ())
     if given and marked and given not in marked:
-        raise RefusedError(
+        raise FilesError(
             f"{path.name} begins with the byte order mark of {marked[0].removesuffix('-sig')}, so "
-            f"it is not {given}: remove encoding"
+            f"it is not {given}: remove encoding",
         )
     # Without a mark Python would assume the byte order of the machine that runs it. And UTF-8 text
     # has no zero bytes in practice; the others have them in every Latin letter.
     if not marked and (given in ("utf-16", "utf-32") or (not given and b"\0" in start)):
         likely = "UTF-16BE" if start[:1] == b"\0" else "UTF-16LE"
-        raise RefusedError(
+        raise FilesError(
             f"{path.name} has no byte order mark and is not UTF-8: set reader: "
-            f"{{encoding: {likely}}}"
+            f"{{encoding: {likely}}}",
         )
     # This one leaves out the mark, which would become part of the first name.
     return marked[0] if marked else given or "utf-8"

@@ -9,7 +9,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.ingest.options import is_passed_over
 from tableau_pipeline.ingest.values import check_names
 
@@ -48,12 +48,12 @@ def readable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
                 _rewrite(path, file, columns.schema, target)
                 return columns.schema, True
     except pa.ArrowNotImplementedError as error:
-        raise RefusedError(
+        raise FilesError(
             f"{path.name} has what cannot be read here ({error}). Write columns of such a type as "
-            "decimals or as text, and the file with a usual codec, such as zstd"
+            "decimals or as text, and the file with a usual codec, such as zstd",
         ) from error
     except (pa.ArrowException, OSError) as error:
-        raise RefusedError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
+        raise FilesError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
     if is_named_by_us := is_passed_over(path.name) or ":" in path.name:
         target.parent.mkdir(parents=True)
         shutil.copyfile(path, target)
@@ -74,7 +74,7 @@ class _Columns:
     def __init__(self, path: Path, file: pq.ParquetFile) -> None:
         found = file.schema_arrow
         if not found.names:
-            raise RefusedError(f"{path.name} has no columns")
+            raise FilesError(f"{path.name} has no columns")
         check_names(found.names, path.name)
         self._path = path
         self.is_beyond_spark = any(
@@ -143,7 +143,7 @@ class _Columns:
         return _PLAIN.get(type_, type_)
 
     def _refused(self, leaf: pq.ColumnSchema, why: str) -> RefusedError:
-        return RefusedError(f'{self._path.name}: column "{leaf.path}" {why}')
+        return FilesError(f'{self._path.name}: column "{leaf.path}" {why}')
 
 
 def _chunks(file: pq.ParquetFile) -> Iterator[pq.ColumnChunkMetaData]:
@@ -174,7 +174,7 @@ def _cast(source: Path, field: pa.Field, column: pa.Array) -> pa.Array:
         why = f"values that do not fit {field.type}"
         if _has_nanoseconds(column.type):
             why = "times finer than microseconds, which neither Spark nor Tableau has"
-        raise RefusedError(f'{source.name}: column "{field.name}" has {why}: {error}') from error
+        raise FilesError(f'{source.name}: column "{field.name}" has {why}: {error}') from error
 
 
 def _has_nanoseconds(type_: pa.DataType) -> bool:

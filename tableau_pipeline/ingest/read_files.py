@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.csv_files import ahead, csv_chunks, csv_names
 from tableau_pipeline.ingest.errors import BadRows, Chunk, Reading
 from tableau_pipeline.ingest.json_files import check_seen, json_chunks, json_schema
@@ -136,9 +136,9 @@ def as_parquet(files: Files, folder: Path) -> tuple[Mapping[Path, Path], BadRows
         schema = columns or json_schema(files.paths, options)
     for field in schema.fields:
         if arrow_type(field.dataType) is None:
-            raise RefusedError(
+            raise FilesError(
                 f'column "{field.name}": {"text" if files.format == "csv" else "JSON"} cannot hold '
-                f"{field.dataType.simpleString()}: declare it as string"
+                f"{field.dataType.simpleString()}: declare it as string",
             )
     bad, seen, copies = BadRows(files, schema), set[str](), _copies(files, folder)
     for path, target in copies.items():
@@ -189,11 +189,11 @@ def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -
     for path, header in zip(files.paths, headers, strict=True):
         is_bare = not options.header and len(header) == len(names)
         if not is_bare and [*map(str.casefold, header)] != [*map(str.casefold, names)]:
-            raise RefusedError(
+            raise FilesError(
                 f"The {'header' if options.header else 'first line'} of {path.name} has "
                 f"{len(header)} columns ({', '.join(header)}), but {where} has "
                 f"{', '.join(names)}: declare all columns, in the order of the file, and publish "
-                "files with other columns one by one"
+                "files with other columns one by one",
             )
     if declared is not None:
         return declared
@@ -211,8 +211,8 @@ def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -
 def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
     """Load the rows of Parquet files; what Spark cannot read is rewritten, if no value changes."""
     if files.columns:
-        raise RefusedError(
-            "columns cannot be declared for Parquet files, which contain their types: remove it"
+        raise FilesError(
+            "columns cannot be declared for Parquet files, which contain their types: remove it",
         )
     check_options(files.reader, "parquet")
     before, copies, named = digests(files.paths), _copies(files, folder), {}
@@ -229,10 +229,10 @@ def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
             for name in first | types:
                 ours, theirs = types.get(name, "absent"), first.get(name, "absent")
                 if ours != theirs:
-                    raise RefusedError(
+                    raise FilesError(
                         f'column "{name}" is {ours} in {path.name} and {theirs} in '
                         f"{files.paths[0].name}: publish such files one by one, or, if columns are "
-                        'only absent, set reader: {mergeSchema: "true"}'
+                        'only absent, set reader: {mergeSchema: "true"}',
                     )
     frame = spark.read.options(**files.reader).parquet(*paths)
     return Reading(frame, before, copies=named)

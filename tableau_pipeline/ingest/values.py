@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.snapshots.write import name_problems
 
@@ -64,9 +64,9 @@ def declared(columns: str) -> T.StructType:
         schema = cast("T.StructType", T.StructType.fromDDL(columns))
     except PySparkException as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise RefusedError(
+        raise FilesError(
             f'columns: "{columns}" cannot be parsed ({why}): write names and types '
-            'as Spark does, "id bigint, day date", names with blanks in `backticks`'
+            'as Spark does, "id bigint, day date", names with blanks in `backticks`',
         ) from error
     check_names(schema.names, "columns")
     return schema
@@ -75,7 +75,7 @@ def declared(columns: str) -> T.StructType:
 def check_names(names: Sequence[str], where: str) -> None:
     """Refuse column names that Spark cannot distinguish, or that are empty."""
     if problems := name_problems(names):
-        raise RefusedError(f"{where}: {'; '.join(problems)}")
+        raise FilesError(f"{where}: {'; '.join(problems)}")
 
 
 def arrow_type(type_: T.DataType) -> pa.DataType | None:
@@ -282,9 +282,9 @@ def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
         # Letters with one meaning share a name, so that a format which repeats it is noticed.
         group = letters[:1].translate(str.maketrans("uxZ", "yXX"))
         if (letters and letters not in _LETTERS) or group in seen or other in ("[", "]"):
-            raise RefusedError(
+            raise FilesError(
                 f'The format "{pattern}" has "{letters or other}": the letters are y M d H h m s S '
-                "a X, each once, and text stands in single quotes"
+                "a X, each once, and text stands in single quotes",
             )
         if letters:
             seen[group] = letters
@@ -293,8 +293,8 @@ def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
             # Two single quotes in a row stand for one.
             expression += re.escape(other or quoted.replace("''", "'") or "'")
     if "y" not in seen or ("h" in seen) != ("a" in seen) or {"h", "H"} <= set(seen):
-        raise RefusedError(
+        raise FilesError(
             f'The format "{pattern}" is incomplete: it needs a year (yyyy), '
-            "and hours of the day (HH), or hours (hh) with am or pm (a)"
+            "and hours of the day (HH), or hours (hh) with am or pm (a)",
         )
     return expression, seen

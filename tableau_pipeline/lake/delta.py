@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import LakeError
 from tableau_pipeline.hyper.parquet import Layout, StoredColumn
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.lake.files import (
@@ -89,7 +89,7 @@ def newest(path: str) -> str:
     """Return the newest version of a table, as "<id of the table>@<number>"."""
     table = _opened(path)
     if table is None:
-        raise RefusedError(f"{_named(path)} has no version")
+        raise LakeError(f"{_named(path)} has no version")
     return f"{table.metadata().id}@{table.version()}"
 
 
@@ -104,32 +104,32 @@ def _opened(path: str, *, number: int | None = None) -> DeltaTable | None:
     try:
         return DeltaTable(path, version=number, storage_options=options)
     except TableNotFoundError as error:
-        raise RefusedError(
+        raise LakeError(
             f"{_named(path)} does not exist: correct `source`, or create the table"
         ) from error
     except DeltaError as error:
         if number is not None:
             return None
-        raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
+        raise LakeError(f"{_named(path)} cannot be read: {error}") from error
     except OSError as error:
         if is_url(path, setting="source"):
             # The original has the whole request, and with it perhaps a signature.
             raise StoreError(described(error, "Reading", path)) from None
-        raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
+        raise LakeError(f"{_named(path)} cannot be read: {error}") from error
 
 
 def _check_features(table: DeltaTable, path: str) -> None:
     unknown = set(table.protocol().reader_features or ()) - _READ_RIGHT
     if unknown:
-        raise RefusedError(
+        raise LakeError(
             f"{_named(path)} has the table feature {', '.join(sorted(unknown))}, which is not read "
-            "yet. Drop the feature, or publish the table through a Spark model"
+            "yet. Drop the feature, or publish the table through a Spark model",
         )
     if any(batch.num_rows for batch in table.deletion_vectors()):
-        raise RefusedError(
+        raise LakeError(
             f"{_named(path)} has deletion vectors, which are not read yet: hyperd would read "
             "deleted rows. Run REORG TABLE ... APPLY (PURGE), and set the table property "
-            "delta.enableDeletionVectors to false"
+            "delta.enableDeletionVectors to false",
         )
 
 

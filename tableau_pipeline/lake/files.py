@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import LakeError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.objects.stores import (
@@ -58,9 +58,9 @@ def footers(folder: Folder, names: Sequence[str], *, table: str) -> list[Footer]
         try:
             return list(pool.map(_footer, map(folder.uri, names)))
         except (OSError, pa.ArrowInvalid) as error:
-            raise RefusedError(
+            raise LakeError(
                 f"{table}: one of its files cannot be read ({error}). If it was vacuumed or "
-                "removed by hand, restore it, or write the table again"
+                "removed by hand, restore it, or write the table again",
             ) from error
 
 
@@ -90,9 +90,9 @@ def lake_snapshot(
             # Not even as JSON text, which only Spark writes into its snapshots.
             problem = problem or f"is of the type {kind}, which is not read"
         if problem:
-            raise RefusedError(
+            raise LakeError(
                 f'The table {folder.uri("")}: column "{column.name}" {problem}. Publish the table '
-                "through a Spark model that selects other columns from it"
+                "through a Spark model that selects other columns from it",
             )
     # The same files hold other rows once a column is dropped and added again under its name.
     layouts = {file.layout: repr(file.layout) for file in files}
@@ -191,8 +191,8 @@ def file_name(logged: str, location: str, *, table: str) -> str:
     """
     file = plain(logged).removeprefix(f"{location}/")
     if file.startswith("/") or "://" in file or ".." in file.split("/"):
-        raise RefusedError(
+        raise LakeError(
             f"{table} has files elsewhere, such as {logged}. Only files below {location} are read: "
-            "copy the table, or publish it through a Spark model"
+            "copy the table, or publish it through a Spark model",
         )
     return file

@@ -25,7 +25,7 @@ from pyiceberg.utils.config import Config
 
 from tableau_pipeline.core.lake_table import InCatalog
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import LakeError, RefreshError
 from tableau_pipeline.hyper.parquet import StoredColumn
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.lake.files import (
@@ -127,15 +127,15 @@ def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> 
     try:
         tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
     except (OSError, ValueError) as error:
-        raise RefusedError(f"{title} cannot be read: {error}") from error
+        raise LakeError(f"{title} cannot be read: {error}") from error
     if any(task.delete_files for task in tasks):
-        raise RefusedError(
+        raise LakeError(
             f"{title} has delete files, which are not read yet: hyperd would read deleted "
             "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
-            "write.merge.mode to copy-on-write"
+            "write.merge.mode to copy-on-write",
         )
     if others := {task.file.file_format for task in tasks} - {"PARQUET"}:
-        raise RefusedError(f"{title} has files of the format {min(others)}; only Parquet is read")
+        raise LakeError(f"{title} has files of the format {min(others)}; only Parquet is read")
     return tasks
 
 
@@ -158,9 +158,9 @@ def _file(
     """
     stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
     if not stored and not ids:
-        raise RefusedError(
+        raise LakeError(
             f"{title}: its file {file.file_path} names no field ids, and the table has "
-            "no schema.name-mapping.default to tell which column is which"
+            "no schema.name-mapping.default to tell which column is which",
         )
     stored = stored or {ids[name]: name for name in footer.columns if name in ids}
     # The files of a Hive table lack the columns of its partitions, and Iceberg takes them over.
@@ -193,11 +193,11 @@ def _opened(location: str | InCatalog) -> StaticTable:
         try:
             metadata = FromInputFile.table_metadata(LakeIO().new_input(source))
         except (OSError, ValueError) as error:
-            raise RefusedError(f"{_named(location)} cannot be read: {error}") from error
+            raise LakeError(f"{_named(location)} cannot be read: {error}") from error
     if metadata.format_version > _NEWEST_FORMAT:
-        raise RefusedError(
+        raise LakeError(
             f"{_named(location)} has version {metadata.format_version} of the format; "
-            f"versions 1 and {_NEWEST_FORMAT} are read. Publish it through a Spark model"
+            f"versions 1 and {_NEWEST_FORMAT} are read. Publish it through a Spark model",
         )
     return StaticTable(
         identifier=("static-table", source),
@@ -225,9 +225,9 @@ def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
         or is_url(location, setting="source")
         or Path(folder).resolve() != Path(location).resolve()
     ):
-        raise RefusedError(
+        raise LakeError(
             f"{_named(location)} says of itself that it is at {folder}: declare that, or the "
-            "catalog that has the table"
+            "catalog that has the table",
         )
     return folder
 
@@ -248,21 +248,21 @@ def _current_metadata(path: str) -> str:
         if match := _COMMITTED.fullmatch(name):
             committed.setdefault(int(match[1]), []).append(name)
         elif not _UNCOMMITTED.fullmatch(name):
-            raise RefusedError(
+            raise LakeError(
                 f"{_named(path)} has a catalog, as {folder}/{name} shows, and only the catalog "
                 "knows which version is current: declare source: {iceberg: {catalog: ..., "
-                "table: ...}}"
+                "table: ...}}",
             )
     if not committed:
-        raise RefusedError(
+        raise LakeError(
             f"{_named(path)} does not exist: there is no {folder}/v*.metadata.json. Correct "
-            "`source`, or create the table"
+            "`source`, or create the table",
         )
     number = _newest(folder, committed)
     if len(committed[number]) > 1:
-        raise RefusedError(
+        raise LakeError(
             f"{_named(path)} has two files of metadata of version {number}: "
-            f"{' and '.join(sorted(committed[number]))}. Remove the wrong one"
+            f"{' and '.join(sorted(committed[number]))}. Remove the wrong one",
         )
     return f"{folder}/{committed[number][0]}"
 
@@ -274,9 +274,9 @@ def _newest(folder: str, committed: Mapping[int, object]) -> int:
         return max(committed)
     text = hint.decode(errors="replace").strip()
     if not text.isdecimal() or int(text) not in committed:
-        raise RefusedError(
+        raise LakeError(
             f'{folder}/{_HINT} says "{text}", but there is no v{text}.metadata.json. Correct the '
-            "file, or remove it"
+            "file, or remove it",
         )
     number = int(text)
     # The hint is written after the version, and may lag.
@@ -350,18 +350,18 @@ def _loaded(location: InCatalog) -> Table:
     known: Any = config.get_catalog_config(name)
     if known is None:
         others = ", ".join(sorted(config.get_known_catalogs())) or "none"
-        raise RefusedError(
+        raise LakeError(
             f'pyiceberg knows no catalog "{name}", where the Iceberg table {location.table} '
             f"should be; it knows {others}. Correct `source`, or declare the catalog in "
-            f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI"
+            f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI",
         )
     try:
         with load_catalog(location.catalog, **{**known, **_PROPERTIES}) as catalog:
             return catalog.load_table(location.table)
     except (NoSuchTableError, NoSuchNamespaceError):
-        raise RefusedError(
+        raise LakeError(
             f'The catalog {location.catalog} has no Iceberg table "{location.table}": correct '
-            "`source`, or create the table"
+            "`source`, or create the table",
         ) from None
     except RefreshError:
         raise

@@ -10,6 +10,7 @@ from tableau_pipeline.core.lake_table import InCatalog, LakeFormat, LakeTable
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.outcome import Code
 
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
@@ -32,7 +33,8 @@ def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
     except ModuleNotFoundError as error:
         raise RefusedError(
             f"The {format_.title()} table {location} needs {library}: pip install "
-            f"'tableau_pipeline[{format_}]'"
+            f"'tableau_pipeline[{format_}]'",
+            code=Code.NOT_INSTALLED,
         ) from error
 
 

@@ -31,6 +31,7 @@ from tableau_pipeline.metadata.merge import (
     Path,
     Values,
 )
+from tableau_pipeline.outcome import Code
 
 # Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
 TAG_PREFIX = "tableau-pipeline:"
@@ -270,6 +271,8 @@ class FieldError(RefusedError):
     Attributes:
         at: the keys in YAML where it does.
     """
+
+    code = Code.DECLARATION
 
     def __init__(self, at: tuple[str, ...], message: str) -> None:
         super().__init__(message)

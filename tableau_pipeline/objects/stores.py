@@ -21,7 +21,7 @@ import obstore
 from filelock import FileLock, Timeout
 from obstore.store import LocalStore, ObjectStore
 
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, SettingError
 from tableau_pipeline.objects.arrow_files import open_store
 from tableau_pipeline.objects.errors import in_words
 
@@ -71,15 +71,15 @@ def is_url(location: str, *, setting: str) -> bool:
     # clients would take "%" for an escape, and others not.
     holds_more = "@" in named or (":" in named and (is_store or "@" in location))
     if holds_more or (is_store and set("?#%") & set(location)):
-        raise RefusedError(
+        raise SettingError(
             f"{setting} ({scheme_and_host(location)}) holds more than a bucket and a folder: leave "
             'credentials out of it, and "?", "#" and "%", and set the variables of the store, such '
-            "as AWS_ACCESS_KEY_ID."
+            "as AWS_ACCESS_KEY_ID.",
         )
     if not is_store:
-        raise RefusedError(
+        raise SettingError(
             f"{setting} is not the URL of an object store ({scheme_and_host(location)}): set it "
-            f"to a path, or to a URL that begins with {', '.join(_SCHEMES)}."
+            f"to a path, or to a URL that begins with {', '.join(_SCHEMES)}.",
         )
     return True
 
@@ -189,9 +189,9 @@ def temporary_folder() -> Path:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
-        raise RefusedError(
+        raise SettingError(
             f"{folder} is not a folder that you alone can open ({stat.filemode(found.st_mode)}, "
-            f"user {found.st_uid}). Remove it, or set TMPDIR to a folder of your own."
+            f"user {found.st_uid}). Remove it, or set TMPDIR to a folder of your own.",
         )
     return folder
 

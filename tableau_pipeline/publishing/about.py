@@ -23,6 +23,7 @@ from tableau_pipeline.metadata.merge import (
     quoted,
     shown,
 )
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import rest
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -83,7 +84,8 @@ class AboutOnServer:
         if unknown:
             raise RefusedError(
                 f"The site has no {'; and no '.join(unknown)}: correct the name, or create it. "
-                "Nothing was sent"
+                "Nothing was sent",
+                code=Code.NOT_ON_SITE,
             )
         self._rules: Rules = {}
         self.found: Values = {}
@@ -221,7 +223,8 @@ def find_named(site: TableauSite, kind: str, name: str) -> str | None:
         domains = sorted(str(each.domain_name) for each in found)
         raise RefusedError(
             f'The site has the {kind} "{name}" in several domains: {", ".join(domains)}. Name the '
-            f"one that is meant: {domains[0]}\\{name}. Nothing was sent"
+            f"one that is meant: {domains[0]}\\{name}. Nothing was sent",
+            code=Code.NOT_ON_SITE,
         )
     return str(found[0].id) if found else None
 

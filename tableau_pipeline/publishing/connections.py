@@ -10,7 +10,7 @@ from types import MappingProxyType
 import requests
 from urllib3.exceptions import NameResolutionError, ProxySchemeUnknown
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import SettingError
 
 OWN_BUNDLE = "TABLEAU_CA_BUNDLE"
 # Without a bundle of its own, requests trusts what the first of these names.
@@ -46,14 +46,14 @@ def check_bundle(bundle: Path | None, url: str) -> None:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise RefusedError(
+        raise SettingError(
             f"{name} is {str(path)!r}, which cannot be read: {error.strerror}. Name the PEM file "
-            "with the certificates to trust."
+            "with the certificates to trust.",
         ) from error
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except ssl.SSLError as error:
-        raise RefusedError(f"{name} is {str(path)!r}, {_wrong_with(content, path)}") from error
+        raise SettingError(f"{name} is {str(path)!r}, {_wrong_with(content, path)}") from error
 
 
 def _wrong_with(content: bytes, path: Path) -> str:

@@ -25,7 +25,7 @@ from tableau_pipeline.errors import (
     RefreshError,
     RefusedError,
 )
-from tableau_pipeline.outcome import Accept, Refusal
+from tableau_pipeline.outcome import Accept, Code, Refusal
 from tableau_pipeline.publishing.connections import why_not_connected
 from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
 
@@ -181,8 +181,10 @@ def translate_errors(
         message = why_not_connected(error, url) or words.format(
             url=url, error=error, said=said, kind=type(error).__name__
         )
-        found = RefusedError if isinstance(error, _REFUSED) else RefreshError
-        raise found(f"{doing} failed: {message}") from _shown(error, hide)
+        message = f"{doing} failed: {message}"
+        if isinstance(error, _REFUSED):
+            raise RefusedError(message, code=Code.SERVER) from _shown(error, hide)
+        raise RefreshError(message) from _shown(error, hide)
 
 
 def _is_our_fault(error: Exception) -> bool:
@@ -223,7 +225,11 @@ def _answered(
         return SignInError(message)
     if error.code == SIGN_IN_REFUSED:
         return CredentialsError(message)
-    return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)
+    return (
+        RefreshError(message)
+        if error.code in _ANOTHER_TRY_HELPS
+        else RefusedError(message, code=Code.SERVER)
+    )
 
 
 # Another job changes this data source: an extract refresh, or a data update.
@@ -255,7 +261,7 @@ def update_refused(
         message = f"Updating data source {luid} failed: {said}. {why}"
         lacks_right = error.code.startswith("403")
         accept = None if lacks_right else Accept.OVERWRITE
-        return NoUpdatesError(Refusal(message, accept=accept), lacks_right=lacks_right)
+        return NoUpdatesError(Refusal(message, Code.NO_UPDATES, accept), lacks_right=lacks_right)
     if error.code in _BUSY:
         return BusyError(
             f"Updating data source {luid} failed: {said}. Nothing was sent: run again when that "

@@ -33,7 +33,7 @@ from urllib3.exceptions import LocationParseError, MaxRetryError, ReadTimeoutErr
 from urllib3.util import Retry, parse_url
 
 from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.errors import BudgetSpentError, RefusedError
+from tableau_pipeline.errors import BudgetSpentError, SettingError
 from tableau_pipeline.objects.stores import scheme_and_host
 
 IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy in between?"
@@ -62,10 +62,10 @@ def server_address(url: str) -> str:
                 scheme, _, place = url.partition("://")
                 # The client library takes https in capital letters for the name of a host.
                 return f"{scheme.lower()}://{place}".rstrip("/")
-    raise RefusedError(
+    raise SettingError(
         f"TABLEAU_SERVER_URL ({scheme_and_host(url)}) is not the address of a server alone: set it "
         'to one such as https://tableau.example.com, with https:// or http://, without "@", "?" '
-        'and "#", and sign in by the variables of a token, a user or a connected app.'
+        'and "#", and sign in by the variables of a token, a user or a connected app.',
     )
 
 

@@ -11,6 +11,7 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import counts, job_list, rest
 from tableau_pipeline.publishing.errors import SignInError
 from tableau_pipeline.publishing.site import TableauSite
@@ -25,6 +26,8 @@ _WORK = frozenset({"refreshextracts", "incrementextracts", *job_list.KINDS})
 
 class NotToldError(RefusedError):
     """The server does not tell something; the message names nothing that is on the site."""
+
+    code = Code.SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def rows(site: TableauSite, luid: str) -> Mapping[str, int]:
             raise
         except RefreshError as error:
             # The service is well: it has answered.
-            raise RefusedError(str(error)) from error
+            raise RefusedError(str(error), code=Code.SERVER) from error
 
     return site.ask("Counting its rows", count)
 

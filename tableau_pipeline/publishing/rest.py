@@ -22,7 +22,8 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.drift import Job, RemoteDatasource
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.http import BadAnswerError, downloads_up_to
 
 # The largest page that Tableau returns.
@@ -383,14 +384,15 @@ def block_size(size: int) -> int:
         raise RefusedError(
             f"The file has {megabytes(size)}; Tableau takes {_MOST_BLOCKS} blocks of "
             f"{megabytes(_LARGEST_BLOCK * _CLIENT_MEGABYTE)} at most. Publish fewer rows or "
-            "columns, by `retain` for instance."
+            "columns, by `retain` for instance.",
+            code=Code.TOO_LARGE,
         )
     if not (asked := os.environ.get(_VARIABLE)):
         return max(_USUAL, needed) * _CLIENT_MEGABYTE
     if not asked.isdecimal() or int(asked) < max(1, needed):
-        raise RefusedError(
+        raise SettingError(
             f"{_VARIABLE} is {asked!r}: Tableau takes {_MOST_BLOCKS} blocks of a file. Unset it, "
-            f"or set it to a whole number of MB, {max(1, needed)} or more."
+            f"or set it to a whole number of MB, {max(1, needed)} or more.",
         )
     return int(asked) * _CLIENT_MEGABYTE
 

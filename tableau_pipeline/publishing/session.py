@@ -24,6 +24,7 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.objects.stores import temporary_folder
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.connections import check_bundle
 from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, translate_errors
 from tableau_pipeline.publishing.http import (
@@ -165,7 +166,8 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     if _holders.get(path) == threading.get_ident():
         raise RefusedError(
             f'A session of token "{token}" on {url} is open in this thread already, and a token '
-            "carries one. Pass that session on, end it first, or sign in with another token."
+            "carries one. Pass that session on, end it first, or sign in with another token.",
+            code=Code.IN_USE,
         )
     # Not in the lock file itself, which each process that waits for it empties.
     holder = path.with_suffix(".holder")

@@ -21,7 +21,14 @@ from tableauserverclient.server import RequestFactory
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, megabytes, project_path
 from tableau_pipeline.core.drift import Job, JobKind, NoJob, RemoteDatasource
-from tableau_pipeline.errors import NotListedError, RefreshError, RefusedError, UnreadableError
+from tableau_pipeline.core.limits import LARGEST_PAYLOAD
+from tableau_pipeline.errors import (
+    NoProjectError,
+    NotListedError,
+    RefreshError,
+    RefusedError,
+    UnreadableError,
+)
 from tableau_pipeline.metadata.document import LARGEST, Metadata, read_metadata
 from tableau_pipeline.publishing import counts, job_list, rest
 from tableau_pipeline.publishing.errors import (
@@ -50,13 +57,6 @@ _JOB_NOT_FOUND = {"400031", "404018"}
 # REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15), and mode
 # Replace from 2025.1 (3.25).
 _FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES, _FIRST_WITH_REPLACE = "3.13", "3.15", "3.25"
-# The largest payload of an update that any server takes: 100 MB, less 5 %, as Tableau does not
-# document what a megabyte is here, nor whether the limit itself is allowed.
-LARGEST_PAYLOAD = 95 * 10**6
-
-
-class _NoProjectError(RefusedError):
-    pass
 
 
 def _asks(
@@ -177,7 +177,7 @@ class TableauSite:
 
     def find_project(self, project: Project) -> str | None:
         """Return the id of a project; None if there is none, or none that this user may see."""
-        with suppress(_NoProjectError):
+        with suppress(NoProjectError):
             return self.project(project, create=False)
         return None
 
@@ -202,7 +202,7 @@ class TableauSite:
             item = next((each for each in found if (each.parent_id or None) == parent), None)
             if item is None and not create:
                 where = f'in "{"/".join(names[:depth])}"' if depth else "on the site"
-                raise _NoProjectError(
+                raise NoProjectError(
                     f'Project "{project_path(project)}": there is no project "{name}" {where}, or '
                     "this user may not see it. Create it, correct `project:`, or set "
                     "create_project: true."

@@ -42,7 +42,7 @@ from tableau_pipeline.metadata.merge import (
 )
 from tableau_pipeline.metadata.tds import Tds, merged_into
 from tableau_pipeline.objects.stores import opened, scratch, store_errors
-from tableau_pipeline.outcome import Distrust, Doubt
+from tableau_pipeline.outcome import Code, Distrust, Doubt
 from tableau_pipeline.publishing.about import AboutOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Plan, Publish
@@ -105,7 +105,7 @@ class DeclaredMetadata:
                     said[table.name, column] = field
         wanted = self.declaration.wanted(columns, said)
         if misfits := [*self._misfits(wanted)]:
-            raise RefusedError("\n".join(misfits))
+            raise RefusedError("\n".join(misfits), code=Code.DECLARATION)
         return wanted
 
     def _misfits(self, wanted: Values) -> Iterator[str]:

@@ -278,7 +278,9 @@ class Observer:
         if remote and remote.luid == recovered.luid:
             raise RefusedError(
                 f'The data source "{name}" is on the server, but this user may not read it. '
-                "Give the user its ownership, or View and Overwrite on it; and View on its project."
+                "Give the user its ownership, or View and Overwrite on it; and View on its "
+                "project.",
+                code=Code.SERVER,
             )
         return remote
 

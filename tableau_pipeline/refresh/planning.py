@@ -9,6 +9,7 @@ from tableau_pipeline.core.checkpoint import NoUpdates, TableContent
 from tableau_pipeline.core.declaration import megabytes, tags_of
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import Recovered
+from tableau_pipeline.core.limits import LARGEST_PAYLOAD
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts, counts, remove, total
@@ -16,7 +17,7 @@ from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import Merge, Values, Written, is_about
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.about import AboutOnServer
-from tableau_pipeline.publishing.site import LARGEST_PAYLOAD, TableauSite
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import (
     Changed,
     Facts,

@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import ValidationError
 
 from tableau_pipeline.core.declaration import root_from
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import SettingError
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import (
     SnapshotIOManager,
@@ -71,9 +71,9 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     except ValidationError as error:
         found = error.errors()[0]
         name = str(found["loc"][0]).upper()
-        raise RefusedError(
+        raise SettingError(
             f"{'PIPELINE' if name == 'CACHE_GB' else 'TABLEAU'}_{name} is {found['input']!r}: "
-            f"{found['msg']}."
+            f"{found['msg']}.",
         ) from None
 
 

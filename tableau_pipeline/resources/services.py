@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import Connection, CreateMode
 
 from tableau_pipeline.core.drift import Timeouts
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
 from tableau_pipeline.hyper.process import Hyperd, connect, hyper_process
 from tableau_pipeline.outcome import Code, accepts_of
 from tableau_pipeline.publishing.session import (
@@ -133,16 +133,16 @@ class TableauServerResource(dg.ConfigurableResource):
             )
         if self.username or self.password:
             return Password(self._needed("username"), self._needed("password"))
-        raise RefusedError(
+        raise SettingError(
             "No credentials for Tableau: set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, or "
             "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_USERNAME and "
-            "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _WHERE
+            "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _WHERE,
         )
 
     def _needed(self, field: str) -> str:
         if value := getattr(self, field):
             return value
-        raise RefusedError(f"{_variable(field)} is not set. {_WHERE}")
+        raise SettingError(f"{_variable(field)} is not set. {_WHERE}")
 
 
 class SparkResource(LazyPySparkResource):

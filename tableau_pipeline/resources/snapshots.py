@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from tableau_pipeline.core.snapshot import Part, Snapshot, Span
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.stores import LocalCopies, is_url, scratch, temporary_folder
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
@@ -241,7 +242,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         if not context.has_asset_partitions:
             return write_snapshot(rows, self.store, asset_key=asset_key, run_id=run_id)
         if problem := unsupported(context.asset_partitions_def):
-            raise RefusedError(f'Model "{asset_key}": {problem}')
+            raise RefusedError(f'Model "{asset_key}": {problem}', code=Code.MODEL)
         expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
         if not isinstance(expression, str):
             raise dg.Failure(
@@ -270,7 +271,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             snapshot = snapshot.only(set(context.asset_partition_keys))
         if snapshot is None or not snapshot.parts:
             raise RefusedError(
-                f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
+                f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.',
+                code=Code.NO_SNAPSHOT,
             )
         annotation = context.dagster_type.typing_type
         if annotation is Snapshot:

@@ -22,6 +22,7 @@ from tableau_pipeline.core.journal import (
 )
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.outcome import Code
 
 _REPAIR = (
     "Restore a backup, or move it away and refresh once with accept: [takeover], which finds the "
@@ -92,7 +93,7 @@ class FileJournal:
             return _Content.model_validate_json(text)
         except ValidationError as error:
             why = not_understood(text, error, repair=_REPAIR)
-            raise RefusedError(f"{self.path} cannot be read: {why}") from error
+            raise RefusedError(f"{self.path} cannot be read: {why}", code=Code.RECORD) from error
 
     def _write(self, content: _Content) -> None:
         unfinished = self.path.with_name(f".{self.path.name}.unfinished")

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tableau_pipeline.errors import DamagedSnapshotError
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.store import (
     UNFINISHED,
     Entry,
@@ -103,7 +104,7 @@ def collect(
         if is_run or (UNFINISHED.fullmatch(entry.key) and entry.modified <= before):
             store.storage.delete(entry.key)
     if problems:
-        raise DamagedSnapshotError("\n".join(problems))
+        raise DamagedSnapshotError("\n".join(problems), code=Code.SNAPSHOT)
     return gone
 
 

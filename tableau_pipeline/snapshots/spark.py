@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects import arrow_files, errors
 from tableau_pipeline.objects.stores import StoreError
+from tableau_pipeline.outcome import Code
 
 # Spark starts without the archive of classes, too: a warning would tell a user nothing to do.
 NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
@@ -106,7 +107,7 @@ def spark_session(
     except PySparkRuntimeError as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             # Spark's traceback tells of its sockets, not of Java.
-            raise RefusedError(JAVA_REMEDY) from None
+            raise RefusedError(JAVA_REMEDY, code=Code.NOT_INSTALLED) from None
         raise
 
 

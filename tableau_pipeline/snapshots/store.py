@@ -22,7 +22,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 from pydantic import ValidationError
 
 from tableau_pipeline.core.snapshot import Part, Snapshot
-from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
+from tableau_pipeline.errors import DamagedSnapshotError, SettingError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.objects.stores import (
@@ -34,6 +34,7 @@ from tableau_pipeline.objects.stores import (
     read_object,
     store_errors,
 )
+from tableau_pipeline.outcome import Code
 
 # The name of what a killed `LocalStorage.put` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
@@ -223,7 +224,7 @@ class SnapshotStore:
         """Where the versions are."""
         if isinstance(self.root, Path):
             if is_url(str(self.root), setting="root"):
-                raise RefusedError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
+                raise SettingError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
             # Spark treats the first folder of a relative path as a host name.
             return LocalStorage(self.root.resolve())
         return self.root
@@ -321,7 +322,8 @@ class SnapshotStore:
                 f'Version {number} of the model "{asset_key}" cannot be read: '
                 f"{self.folder(asset_key).full_name(name)} is damaged, or a newer release wrote it "
                 f"({what}). Restore the file from a backup, or install that release. Or remove "
-                "the file, and materialize the model again before its data sources are refreshed."
+                "the file, and materialize the model again before its data sources are refreshed.",
+                code=Code.SNAPSHOT,
             ) from error
 
 

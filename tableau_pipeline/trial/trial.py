@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from tableau_pipeline.core.declaration import Project, project_path
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import sites_beside
 from tableau_pipeline.refresh.updates import record_of
@@ -89,7 +90,8 @@ def try_out(
                 tell,
             )
     except Timeout:
-        raise RefusedError(f"Another trial of {site.url} runs on this host: wait for it") from None
+        why = f"Another trial of {site.url} runs on this host: wait for it"
+        raise RefusedError(why, code=Code.IN_USE) from None
 
 
 def _project_id(site: TableauSite, project: Project) -> str:
@@ -97,7 +99,8 @@ def _project_id(site: TableauSite, project: Project) -> str:
         return found
     raise RefusedError(
         f'There is no project "{project_path(project)}" that this user may see: create one for '
-        "trials, or name another one"
+        "trials, or name another one",
+        code=Code.NOT_ON_SITE,
     )
 
 
@@ -142,7 +145,9 @@ def _state(file: Path, project: str, *, resume: bool) -> State:
         # Jobs of an earlier trial may still run.
         return State.new(project).model_copy(update={"jobs": before.jobs if before else ()})
     if before is None or before.project != project or not before.done:
-        raise RefusedError(f'There is no unfinished trial in "{project}": leave out --resume')
+        raise RefusedError(
+            f'There is no unfinished trial in "{project}": leave out --resume', code=Code.IN_USE
+        )
     return before
 
 

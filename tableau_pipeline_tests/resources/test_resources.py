@@ -72,7 +72,7 @@ def test_a_refusal_is_recorded_as_a_value():
     refusals = (
         Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders"),
         Refusal("b", Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA),
-        Refusal("c"),
+        Refusal("c", Code.SETTING),
     )
     failure = failed(RefusedError(*refusals), step="shop__orders")
     assert failure.description == "a\nb\nc"
