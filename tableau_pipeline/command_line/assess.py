@@ -19,7 +19,6 @@ from tableau_pipeline.command_line.output import (
     Output,
     columns,
     markdown_table,
-    markdown_text,
     reports,
     signed,
 )
@@ -28,6 +27,7 @@ from tableau_pipeline.components.assessing import assess as look
 from tableau_pipeline.components.assessment import Assessed, Assessment, Kind
 from tableau_pipeline.components.naming import Names, Tokens
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.rendering import markdown_text
 from tableau_pipeline.resources import resources_from_env
 
 _HEADS = ("DATA SOURCE", "PROJECT", "KIND", ">MB", ">ROWS", "OWNER", "REFRESHED")

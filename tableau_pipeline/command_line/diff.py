@@ -9,9 +9,9 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.output import Output, columns, reports, signed
-from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.diff import diff as compared
 from tableau_pipeline.extracts.differences import Differences
+from tableau_pipeline.rendering import command
 
 
 @click.command()
@@ -43,7 +43,7 @@ def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
         Text(
             "It is equal."
             if equal
-            else f"It differs. -> {remedy(key)}, with --full if that finds no change"
+            else f"It differs. -> {command(key)}, with --full if that finds no change"
         ),
     )
     return int(not equal)

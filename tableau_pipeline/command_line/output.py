@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import re
 import shutil
 import sys
 import time
@@ -20,6 +19,8 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
+
+from tableau_pipeline.rendering import markdown_text
 
 # Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
 _WIDE = 200
@@ -151,11 +152,6 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) ->
         cells = ("-" if e is None else f"{e:,}" if isinstance(e, int) else e for e in row)
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     return table
-
-
-def markdown_text(text: str) -> str:
-    """Text in which Markdown finds no marks of its own, and GitHub no user to notify."""
-    return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> str:

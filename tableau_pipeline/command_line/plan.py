@@ -9,15 +9,15 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
-from tableau_pipeline.command_line.output import Output, markdown_text, reports, signed
+from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.loading import misspelled
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.revision import Look, declared_otherwise, revision
-from tableau_pipeline.components.standing import remedy
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.foresee import Foreseen, Note, foresee
 from tableau_pipeline.outcome import Code, Status
+from tableau_pipeline.rendering import Face, markdown_text, rendered
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
 _KINDS = (
@@ -123,21 +123,25 @@ def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Lo
         yield look
 
 
-def _branches(each: Foreseen) -> list[str]:
-    """A line for each thing to know."""
+def _reasons(each: Foreseen) -> list[str]:
     # There is one reason for no change, and most data sources have it.
     shown = "" if each.kind is Status.UNCHANGED else each.reason
-    reasons = [text for text in shown.split("\n") if text]
-    branches = [f"because: {text}" for text in reasons]
-    branches += [f"{note.about}: {note.text}" for note in each.notes]
-    if each.accepts:
-        branches.append(f"fix: {remedy(each.key, each.accepts)}")
-    return branches
+    return [f"because: {text}" for text in shown.split("\n") if text]
+
+
+def _more(each: Foreseen) -> list[str]:
+    """A line for each thing to know beside the reasons."""
+    fix = rendered(each.refusals, Face.COMMAND_LINE, key=each.key)
+    return [
+        *(f"{note.about}: {note.text}" for note in each.notes),
+        *([f"fix: {fix}"] if fix else ()),
+    ]
 
 
 def _tree(each: Foreseen) -> Text:
     """The head, and a branch for each thing to know; a line of any length stays whole."""
-    tree, branches = signed(_sign(each), f"{each.name}  {_head(each)}"), _branches(each)
+    tree = signed(_sign(each), f"{each.name}  {_head(each)}")
+    branches = _reasons(each) + _more(each)
     for number, branch in enumerate(branches, 1):
         tree.append(f"\n{'└' if number == len(branches) else '├'}── {branch}")
     return tree
@@ -148,7 +152,10 @@ def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> s
     lines = []
     for each in found:
         lines.append(f"- `{_sign(each)}` **{markdown_text(each.name)}**: {_head(each)}")
-        lines += [f"  - {markdown_text(branch)}" for branch in _branches(each)]
+        refused = rendered(each.refusals, Face.MARKDOWN, key=each.key)
+        reasons = "\n".join(f"- {markdown_text(text)}" for text in _reasons(each))
+        more = [f"- {markdown_text(text)}" for text in _more(each)]
+        lines += [f"  {line}" for line in (*(refused or reasons).splitlines(), *more)]
     return "\n".join([*lines, "", *(f"{markdown_text(each)}\n" for each in said), f"**{closing}**"])
 
 

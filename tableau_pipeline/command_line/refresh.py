@@ -15,9 +15,10 @@ from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
-from tableau_pipeline.components.standing import failure_of, remedy
+from tableau_pipeline.components.standing import failure_of
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
+from tableau_pipeline.rendering import command
 from tableau_pipeline.resources.services import REFUSALS
 
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
@@ -80,7 +81,7 @@ def refresh(
         data = {"key": key, **done}
     told = str(data.get("summary") or data.get("reason") or "")
     accepts = data["accepts"]
-    fix = Text(f"    -> {remedy(key, accepts)}") if accepts else None
+    fix = Text(f"    -> {command(key, accepts)}") if accepts else None
     output.result(data, signed("=" if data["success"] else "x", told), fix)
     return 0 if data["success"] else 1
 

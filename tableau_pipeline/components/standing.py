@@ -20,6 +20,7 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
 from tableau_pipeline.refresh.decide import rejection
+from tableau_pipeline.rendering import command
 from tableau_pipeline.resources.services import REFUSALS
 
 _LISTED = 20
@@ -62,7 +63,7 @@ class Standing:
             accept = ", ".join(self.accepts)
             return "publish the file again" + f", with accept: [{accept}]" * bool(accept)
         look = f"tableau-pipeline diff {self.key}, then " * (self.state is Status.DRIFTED)
-        do = remedy(self.key, self.accepts, models=self.models_first)
+        do = command(self.key, self.accepts, models=self.models_first)
         return look + do if self.needs_attention else ""
 
 
@@ -303,9 +304,3 @@ def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> StepFailu
         recorded: Any = refusals.value if refusals else ()
         return StepFailure(text, accepts_of(Refusal.of_json(each) for each in recorded))
     return StepFailure()
-
-
-def remedy(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> str:
-    """The command that lets a refused or failed refresh through, or tries it again."""
-    options = [*["--models"][: int(models)], *(f"--accept {each}" for each in accepts)]
-    return " ".join(["tableau-pipeline refresh", key, *options])

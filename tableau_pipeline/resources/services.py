@@ -19,7 +19,7 @@ from tableauhyperapi import Connection, CreateMode
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
 from tableau_pipeline.hyper.process import Hyperd, connect, hyper_process
-from tableau_pipeline.outcome import Code, accepts_of
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Credentials,
@@ -28,6 +28,7 @@ from tableau_pipeline.publishing.session import (
     signed_in,
 )
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.rendering import Face, rendered
 from tableau_pipeline.snapshots.spark import spark_session
 
 # The launchpad shows this instead of a secret, and sends it back as the value.
@@ -245,8 +246,7 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
         lacks = any(each.code in _LACKING for each in error.refusals)
         hint = _WITHOUT_HOME if lacks and not os.environ.get("DAGSTER_HOME") else ""
         metadata: dict[str, dg.MetadataValue] = {}
-        if step and (accepts := accepts_of(error.refusals)):
-            config = f"ops: {{{step}: {{config: {{accept: [{', '.join(accepts)}]}}}}}}"
+        if config := rendered(error.refusals, Face.LAUNCHPAD, step=step):
             metadata[RUN_CONFIG] = dg.MetadataValue.text(config)
         metadata[REFUSALS] = dg.MetadataValue.json([each.as_json() for each in error.refusals])
         raise RefusedStepError(f"{hint}{error}", metadata) from None

@@ -13,7 +13,8 @@ import pytest
 
 from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.standing import failure_of, remedy
+from tableau_pipeline.components.standing import failure_of
+from tableau_pipeline.rendering import command
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.support.models import flights
 
@@ -222,5 +223,5 @@ def test_a_model_that_failed_runs_again():
     run = dg.materialize([sales_rows, sales], instance=instance, raise_on_error=False)
     failure = failure_of(instance, run.run_id, "sales")
     assert failure.is_before
-    told = remedy("sales", failure.accepts, models=failure.is_before)
+    told = command("sales", failure.accepts, models=failure.is_before)
     assert told == "tableau-pipeline refresh sales --models"
