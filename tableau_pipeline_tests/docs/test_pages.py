@@ -62,7 +62,11 @@ def test_every_page_is_in_the_navigation():
     assert sorted(listed) == sorted({*ours, *moved})
 
 
-@pytest.mark.parametrize("heading", [name for name, each in _TROUBLE.items() if each.rows()])
+@pytest.mark.parametrize(
+    # Another test holds the codes against their rows.
+    "heading",
+    [name for name, each in _TROUBLE.items() if each.rows() and name != "Codes"],
+)
 def test_messages_are_those_of_the_code(heading: str):
     """Prevents: a page that nobody finds by the message that they see."""
     documented = [row["what you see"] for row in _TROUBLE[heading].rows()]
