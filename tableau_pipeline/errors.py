@@ -13,6 +13,18 @@ class RefreshError(Exception):
     decision = Status.FAILED
 
 
+class UnreachableError(RefreshError):
+    """The server cannot be reached, or its answer has not arrived."""
+
+
+class UnknownOutcomeError(RefreshError):
+    """A request may still take effect, or has: the next refresh finds out."""
+
+
+class OvertakenError(RefreshError):
+    """Another refresh has claimed the data source since; this one sends nothing more."""
+
+
 class DriftError(RefreshError):
     """Another user changed the data source during the refresh."""
 

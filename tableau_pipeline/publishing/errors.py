@@ -24,6 +24,7 @@ from tableau_pipeline.errors import (
     NoUpdatesError,
     RefreshError,
     RefusedError,
+    UnreachableError,
 )
 from tableau_pipeline.outcome import Accept, Code, Refusal
 from tableau_pipeline.publishing.connections import why_not_connected
@@ -159,7 +160,8 @@ def translate_errors(
     Raises:
         RefusedError: the server refused the call; nothing happened.
         SignInError: the server does not accept the session; nothing happened either.
-        RefreshError: the server failed or did not answer; the outcome is not known.
+        UnreachableError: the server failed or did not answer; the outcome is not known.
+        RefreshError: its answer cannot be read; the outcome is not known either.
         Exception: as raised, if the code of this package raised it, which no answer explains.
     """
     try:
@@ -184,7 +186,9 @@ def translate_errors(
         message = f"{doing} failed: {message}"
         if isinstance(error, _REFUSED):
             raise RefusedError(message, code=Code.SERVER) from _shown(error, hide)
-        raise RefreshError(message) from _shown(error, hide)
+        is_lost = isinstance(error, (InternalServerError, requests.RequestException))
+        found = UnreachableError if is_lost else RefreshError
+        raise found(message) from _shown(error, hide)
 
 
 def _is_our_fault(error: Exception) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.drift import Job, NoJob, Timeouts
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import UnknownOutcomeError
 from tableau_pipeline.publishing.site import TableauSite
 
 _GROWTH = 1.5
@@ -37,7 +37,7 @@ class Jobs:
                 once after that.
 
         Raises:
-            RefreshError: the job has not finished in time, and may still take effect.
+            UnknownOutcomeError: the job has not finished in time, and may still take effect.
         """
         began = self.server.now()
         pauses = self.pauses()
@@ -80,7 +80,7 @@ class Jobs:
         status = self.server.job(job_id)
         if isinstance(status, NoJob) or status.outcome:
             return status
-        raise RefreshError(
+        raise UnknownOutcomeError(
             f"Job {job_id} on {self.server.url} {limit}, and it cannot be cancelled for certain. "
             "It may still take effect, so nothing else is sent: the next run asks for it again. If "
             "it hangs, cancel it on the server's Jobs page."

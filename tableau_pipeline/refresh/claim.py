@@ -15,7 +15,7 @@ from tableau_pipeline.core.journal import (
     Journal,
     read_history,
 )
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt
 
 # Seconds. A random pause separates two refreshes that began at the same time; a refresh that waits
@@ -61,11 +61,11 @@ class HeldClaim:
         """Check that the claim still holds. Call it right before anything that takes effect.
 
         Raises:
-            RefreshError: another refresh has claimed the data source since. This happens, for
+            OvertakenError: another refresh has claimed the data source since. This happens, for
                 example, when the run was terminated in Dagster but its process went on.
         """
         if by := self._overtaken_by():
-            raise RefreshError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
+            raise OvertakenError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
 
     def check_effect(self, intent: Intent) -> None:
         """Check that the claim held until a request took effect; call it once it has.
@@ -74,7 +74,7 @@ class HeldClaim:
         goes on, its rows may land on those of another refresh.
 
         Raises:
-            RefreshError: another refresh has claimed the data source since. No update will build
+            OvertakenError: another refresh has claimed the data source since. No update will build
                 on what it has left.
         """
         if not (by := self._overtaken_by()):
@@ -89,7 +89,7 @@ class HeldClaim:
             "distrust": Distrust(Doubt.OTHERS, why),
         }
         self.journal.append(intent.model_copy(update=update))
-        raise RefreshError(
+        raise OvertakenError(
             f"This refresh was overtaken by {by} during its {intent.action}, which may have "
             "changed what that run left. The next run publishes everything again."
         )

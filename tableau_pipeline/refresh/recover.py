@@ -19,7 +19,7 @@ from datetime import timedelta
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.drift import Job, NoJob
 from tableau_pipeline.core.journal import History, Intent, Recovered
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import UnknownOutcomeError
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.send import Sender
 
@@ -34,7 +34,7 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
         effects: looks at the server; None if it is not to be asked.
 
     Raises:
-        RefreshError: a request may still take effect, so nothing else may be sent.
+        UnknownOutcomeError: a request may still take effect, so nothing else may be sent.
     """
     recovered = history.recovered
     for intent in history.intents:
@@ -120,7 +120,7 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
             if jobs.server.now() >= until:
                 return
             if found is None:
-                raise RefreshError(
+                raise UnknownOutcomeError(
                     f"An interrupted refresh sent a request ({intent.action}) that the server may "
                     "have received, and which job that became is not known, nor does the server "
                     f"list jobs by name for this user. Nothing is sent beside it before "

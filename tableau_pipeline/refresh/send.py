@@ -19,6 +19,8 @@ from tableau_pipeline.errors import (
     NoUpdatesError,
     RefreshError,
     RefusedError,
+    UnknownOutcomeError,
+    UnreachableError,
     UnreadableError,
 )
 from tableau_pipeline.metadata.document import Metadata
@@ -74,7 +76,7 @@ class NoReasonError(SentError):
     """Its job failed, and the server does not say why."""
 
 
-class LostError(SentError):
+class LostError(SentError, UnknownOutcomeError):
     """The server no longer knows its job, which is over, and nothing shows what it did."""
 
 
@@ -238,12 +240,16 @@ class Sender:
             except (RefusedError, BusyError) as error:
                 # A refusal is not always one: servers were seen to carry out what they answered so.
                 if isinstance(error, NoUpdatesError) and self._is_listed(intent):
-                    raise RefreshError(f"{error} All the same, it is listed. {_UNKNOWN}") from error
+                    why = f"{error} All the same, it is listed. {_UNKNOWN}"
+                    raise UnknownOutcomeError(why) from error
                 self._record(intent, outcome=Outcome.REFUSED, note=str(error))
                 raise
-            # The server may have received the request or not, so the intent stays open.
+            except UnreachableError as error:
+                # The server may have received the request or not, so the intent stays open.
+                raise UnknownOutcomeError(str(error)) from error
             if job_id is None:
-                raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
+                why = f"{doing}: the server does not name the job. {_UNKNOWN}"
+                raise UnknownOutcomeError(why)
             self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
             intent = self._record(intent, job_id=job_id)
             self._learn_word(intent)
@@ -330,7 +336,7 @@ class Sender:
             intent = self._record(intent, outcome=Outcome.LOST)
             what = "the server no longer knows" if is_over else "this user may not ask for"
             raise LostError(f"{doing}: {what} job {intent.job_id}. {_UNKNOWN}", intent)
-        raise RefreshError(
+        raise UnknownOutcomeError(
             f"{doing}: this user may not ask for job {intent.job_id}, and for {seconds:.0f} s the "
             f"data source has shown nothing of it. {_UNKNOWN}"
         )

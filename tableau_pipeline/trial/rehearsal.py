@@ -11,7 +11,7 @@ from requests.adapters import HTTPAdapter
 
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Republish, Table
 from tableau_pipeline.core.drift import Timeouts
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import RefreshError, UnknownOutcomeError
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Options
@@ -81,7 +81,7 @@ def after_a_lost_answer(shop: Workshop) -> None:
     try:
         with _without_answers(shop.site):
             report = _refreshed(shop, "refresh", table)
-    except RefreshError:
+    except UnknownOutcomeError:
         # It may be carried out, or not; the next refresh finds out.
         report = None
     if report:

@@ -12,7 +12,7 @@ import requests
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.drift import NoJob
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError, UnreachableError
 from tableau_pipeline.publishing import http
 from tableau_pipeline.publishing.http import RetryTimes, ServerClock, Wire, rest_session
 from tableau_pipeline.publishing.rest import cron_of
@@ -137,9 +137,8 @@ def test_update_is_sent_again_with_its_request_id(shop: Shop, fault: CallFault):
 )
 def test_update_that_may_have_arrived(shop: Shop, fault: CallFault, calls: int):
     # Prevents: an update whose answers are all lost passes for one that was refused.
-    with shop.sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
+    with shop.sandbox.armed(fault) as armed_fault, pytest.raises(UnreachableError):
         shop.update()
-    assert not isinstance(caught.value, RefusedError), "what happened is not known"
     assert armed_fault.seen == calls
 
 
@@ -160,9 +159,8 @@ POST = {"method": "POST", "path": "sites/*/datasources"}
 def test_publish_is_never_sent_twice(shop: Shop, fault: CallFault):
     """Prevents: a publish that is repeated overwrites what somebody sent in between."""
     where = {"name": shop.sales.name, "project_id": shop.sales.project_id}
-    with shop.sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
+    with shop.sandbox.armed(fault) as armed_fault, pytest.raises(UnreachableError):
         send(shop.site, shop.small, **where, mode=PublishMode.REPLACE)
-    assert not isinstance(caught.value, RefusedError), "it may have been received"
     assert armed_fault.seen == 1
 
 

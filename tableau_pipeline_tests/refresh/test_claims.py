@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, read_history
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import (
+    OvertakenError,
+    RefreshError,
+    RefusedError,
+    UnreachableError,
+)
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
@@ -156,7 +161,7 @@ class Zombie:
     def stops(self, call: str, happens: Callable[[], object], why: str, **at: Any) -> None:
         """Run "one" refreshes until this happens right before this call of its server."""
         setup = self._setup("one", around_server=lambda server: At(server, call, happens, **at))
-        with pytest.raises(RefreshError, match=why):
+        with pytest.raises((OvertakenError, UnreachableError), match=why):
             refresh(replace(setup, sleep=nothing), Options())
 
     def _setup(self, run: str, **around: Any) -> Setup:
@@ -177,7 +182,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     def stops() -> None:
         zombie.journal.actor.log.ended.add("one")
         if stop == "no network":
-            raise RefreshError("the server does not answer")
+            raise UnreachableError("the server does not answer")
         zombie.journal.actor.log.ended.add("two")
         zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
 
