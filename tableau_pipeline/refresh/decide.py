@@ -264,8 +264,8 @@ def not_ours(declaration: Declaration, base: Base, options: Options) -> Refusal 
 
 def _dropped(facts: Facts) -> list[Refusal]:
     """The refusal of an overwrite that would drop the work of people; [] if it drops none."""
-    base, metadata, remote = facts.base, facts.metadata, facts.base.remote
-    if remote is None or not base.is_edited:
+    base, metadata = facts.base, facts.metadata
+    if not base.is_edited:
         return []
     # Why an overwrite is needed that cannot bring all of it along.
     if metadata is None or metadata.problem:
@@ -274,13 +274,14 @@ def _dropped(facts: Facts) -> list[Refusal]:
         changes = [*(_foreign(facts) if base.is_ours else ()), *metadata.broken]
     if not changes:
         return []
+    name = base.remote.name if base.remote else facts.declaration.name
     why = "its metadata is not as we left it"
     if not base.is_ours:
         why = "another user made it"
     elif not base.left:
         why = "no record shows what its metadata was when we left it"
     text = (
-        f'"{remote.name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
+        f'"{name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
         f"overwrite drops {work_in(base.metadata)}. {_SAVED}"
     )
     return [Refusal(text, Code.WORK_WOULD_GO, Accept.OVERWRITE)]

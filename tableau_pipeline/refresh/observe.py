@@ -86,9 +86,7 @@ class Base:
     @property
     def is_edited(self) -> bool:
         """Whether another user may have edited the metadata: it is not what our refreshes left."""
-        if self.remote is None:
-            return False
-        return self.metadata is None or self.metadata.digest not in self.left
+        return self.exists and (self.metadata is None or self.metadata.digest not in self.left)
 
 
 def recorded(declaration: Declaration, past: Recovered) -> Base:
