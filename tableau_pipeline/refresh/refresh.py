@@ -1,17 +1,21 @@
 """Refresh one data source: claim, recover, plan, deliver, reconcile, record.
 
 A refresh may die at any moment, also between a request and its answer, when nobody knows whether
-the server has received it. Three rules make that harmless:
+the server has received it. The server carries out a request completely or not at all, and these
+rules do the rest:
 
-* Before each request that changes the data source, `send` records an intent in the journal: what is
-  to be sent, and the checkpoint that it leads to. It adds the id of the server's job as soon as it
-  has it, and the outcome once it knows it.
-* The next refresh of the data source begins with `recover`: it looks at the intents without an
-  outcome, waits for their jobs, and sends nothing as long as one may still take effect. Nothing is
-  ever sent again.
-* No update builds on what is not known or not confirmed, or on what another user may have changed.
-  Wherever that is in question, `distrust` says why, also in records. The refresh that finds it
-  publishes everything.
+* A claim keeps all other refreshes of the data source out. That of a process that has died no
+  longer counts, and a process that wakes up later finds that it was overtaken: see `claim`.
+* Before each request that changes the data source, `send` stores an intent in the journal: what is
+  to be sent, and the checkpoint that it leads to. It adds the id of the server's job as soon as the
+  server has named it, and the outcome once that is known.
+* The next refresh begins with `recover`, which settles each intent without an outcome. It asks for
+  the job or, if its id was lost with the answer, looks for the rows and for jobs of this data
+  source. While the request may still take effect, it waits, or ends with an error. It never repeats
+  a request: the plan that follows compares the models with what is published by then.
+* Where an outcome stays unknown, and where another user may have changed the data source, no update
+  builds on what is published: `Distrust` says why, in records, too. The next refresh replaces
+  everything by a whole file, for which it does not matter what had taken effect.
 """
 
 import time
@@ -69,7 +73,7 @@ def plan(setup: Setup, options: Options = _AS_USUAL, *, offline: bool = False) -
         history = read_history(setup.journal.records())
         builder = stack.enter_context(newest_models(setup))
         site = None if offline else stack.enter_context(setup.server())
-        # What it forecasts of the metadata, it has read.
+        # It tells what becomes of the metadata, so it reads them even if they are as they were.
         planner = Planner(setup, _settings(setup, options), builder, site, {}, reads_all=True)
         past = recover(history, None, planner.effects if site else None)
         planned = planner.plan(past)
@@ -99,8 +103,8 @@ def refresh(setup: Setup, options: Options = _AS_USUAL) -> Refreshed:
             try:
                 sent, extract = phases.deliver(planned)
             except (DriftError, NoUpdatesError, SentError) as error:
-                # Nothing took effect, or nobody knows: the server is observed again, but not a
-                # third time.
+                # The server may hold something else by now, or takes no updates: a second plan, and
+                # the last one, goes by what it shows then.
                 if is_last or not phases.may_go_on(planned, error):
                     raise
                 setup.log.warning("%s", error)
@@ -109,14 +113,14 @@ def refresh(setup: Setup, options: Options = _AS_USUAL) -> Refreshed:
             if sent.distrust is None or is_last:
                 break
             setup.log.warning("%s. Everything is published again", sent.distrust)
-            # The rows may be ours and another user's: only a whole file makes all of them ours.
+            # Another user may have changed rows while ours were sent: a whole file replaces them.
             past = (past.after(sent.intent) if sent.intent else past).distrusted(sent.distrust)
         found, properties = None, None
         try:
             found = phases.reconcile(sent)
             properties = phases.set_properties(planned, sent, found)
         finally:
-            # If the comparison breaks off, what was sent is known all the same.
+            # Also if the comparison breaks off: the next refresh need not look for what was sent.
             checkpoint = phases.record(planned, sent, found, properties)
         if found and found.problem:
             raise ReconciliationError(found)
@@ -225,7 +229,7 @@ class _Phases:
             self.refused_others = base.remote.owner_id != server.user_id
         self.planner.no_updates = NoUpdates(
             why=str(error),
-            # A job may fail for a passing reason, but not at two changes that follow each other.
+            # A job may fail for a passing reason, but hardly twice in a row.
             is_final=isinstance(error, NoUpdatesError) or before is not None,
             since=self.setup.now(),
             declaration=self.setup.declaration.digest(),
@@ -241,7 +245,7 @@ class _Phases:
         """
         setup, planner = self.setup, self.planner
         if isinstance(planned.plan, Refuse):
-            # What another run has published since is in no record that this one has read.
+            # A refresh that was overtaken refuses by old records: then that is the reason to give.
             self.claim.check_fence()
             raise RefusedError(*planned.plan.refusals)
         self.moves |= planned.moves
@@ -256,16 +260,17 @@ class _Phases:
             now=setup.now,
             seconds=planner.seconds,
         )
-        # They may be older than the newest ones.
+        # With metadata_only, these are not the newest models, which were checked before.
         with readable(setup.hyper, setup.declaration, planned.builder.models):
             sent, extract = delivery.deliver(planned)
         self.warnings += sent.warnings
         return sent, extract
 
     def reconcile(self, sent: Sent) -> Reconciliation | None:
-        """Compare the published data with the models, unless that was done; return the result.
+        """Compare the published data with the models, unless the last comparison still holds.
 
-        If an earlier refresh could not look, this one tries again, even if it has sent nothing.
+        If an earlier refresh could not compare them, this one tries again, even if it has sent
+        nothing.
         """
         reached = sent.reached
         if reached is None or not self.setup.declaration.reconcile or not reached.unreconciled:
@@ -307,7 +312,7 @@ class _Phases:
         distrust = sent.distrust or (properties.distrust if properties else None)
         known: dict[str, object] = {
             "distrust": distrust,
-            # By now the adopted metadata and the owner were confirmed, or a warning was given.
+            # Whether the adopted metadata and the owner were kept has been looked at by now.
             "adopted": None,
             "owner": None,
             "held": self._held(planned, sent, distrust),
