@@ -110,8 +110,7 @@ class RefreshConfig(dg.Config):
     )
     accept: list[str] = Field(
         default_factory=list,
-        description="What to accept once instead of refusing: shrink, schema, overwrite, "
-        "takeover, checks, metadata.",
+        description=f"What to accept once instead of refusing: {', '.join(Accept)}.",
     )
 
     @field_validator("accept")

@@ -248,6 +248,15 @@ def test_python_without_dagster():
     assert [row["parameter"] for row in documented] == list(signature.parameters)
 
 
+@pytest.mark.parametrize("accept", scripting.Accept)
+def test_what_may_be_accepted(accept: scripting.Accept):
+    """Prevents: a way out of a refusal that no page of the commands or of scripts names."""
+    options = page("reference/commands.md").whole.text
+    members = page("reference/scripting.md").sections["Options and Accept"].text
+    assert f"`{accept}`" in options or f"`--accept {accept}`" in options
+    assert f"`{accept.name}`" in members
+
+
 def test_run_config():
     """Prevents: an option in the launchpad that does not exist."""
     (text,) = page("reference/yaml.md").sections["Run config of a refresh"].blocks("yaml")
