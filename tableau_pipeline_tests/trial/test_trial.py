@@ -289,7 +289,7 @@ def test_long_queue(tmp_path: Path):
                 held.enter()
 
         held = Held(sandbox)
-        first = tried(site, tmp_path, wait=0.5, tell=hold)
+        first = tried(site, tmp_path, wait=3, tell=hold)
         assert "start the trial again with --resume" in str(first.waits)
         held.leave()
         sandbox.wait_until_idle()
