@@ -13,6 +13,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError, told
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.merge import (
+    Merge,
     Values,
     change_phrases,
     conflict_phrases,
@@ -108,43 +109,60 @@ def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
     What the models bring, and what the server holds, is not known. Of the columns, only contracts
     tell.
     """
-    moved = moves(now, before, name=before.name)
-    merged, was = None, _wanted(before)
+    old, new = _contracts(before, now), _contracts(now, before)
+    moved, merged = moves(now, before, name=before.name), None
     with suppress(RefusedError):
+        was = _wanted(before)
         merged = merge(_wanted(now), [was], was, on_conflict="keep")
-    changes = list(schema_changes(_contracts(now, before), _contracts(before, now)))
-    if not changes and before.digest() != now.digest():
-        changes = ["the declaration changed"]
+    refusals = tuple(schema_problems(new, old, now.on_schema_change))
+    found = Foreseen(
+        now.key,
+        now.name,
+        Status.REFUSED,
+        Status.REFUSED,
+        reason=in_words(refusals),
+        tables=len(now.tables),
+        notes=tuple(Note("metadata", each) for each in (change_phrases(merged) if merged else ())),
+        refusals=refusals,
+    )
+    if refusals:
+        return found
+    kind, plan = _declared_plan(before, now, [*schema_changes(new, old)], merged)
+    is_still = isinstance(plan, NoChange)
+    return replace(
+        found,
+        kind=Status.MOVE if is_still and moved else kind,
+        decision=", ".join([*moved, *([] if is_still and moved else [plan.decision])]),
+        reason="; ".join([*moved.values(), plan.reason]),
+        size=0 if is_still else None,
+    )
+
+
+def _declared_plan(
+    before: Declaration, now: Declaration, columns: Sequence[str], merged: Merge | None
+) -> tuple[Status, NoChange | UpdateTables | Publish]:
+    """What follows for rows and metadata; `columns` are phrases for how the contracts changed."""
+    is_other = before.digest() != now.digest()
     edits = [merged.phrase] if merged and merged.phrase else []
-    tables = {table.name: table for table in before.tables}
-    rows = [each.name for each in now.tables if _rows_of(each) != _rows_of(tables.get(each.name))]
-    found = Foreseen(now.key, now.name, Status.UNCHANGED, NoChange.decision)
-    if refusals := schema_problems(
-        _contracts(now, before), _contracts(before, now), now.on_schema_change
-    ):
-        return replace(
-            found,
-            kind=Status.REFUSED,
-            decision=Status.REFUSED,
-            reason=in_words(refusals),
-            refusals=tuple(refusals),
-        )
-    if first := [*changes, *edits][:1]:
-        whole = Publish(PublishMode.OVERWRITE, f"full publish: {first[0]}")
-        kind, decision, reason = Status.PUBLISH, whole.decision, whole.reason
-    elif rows:
-        reason = f"new content in {', '.join(rows)}"
-        kind, decision = Status.UPDATE, UpdateTables.decision
-    else:
-        is_about_it = merged and any(map(is_about, merged.changes))
-        kind = Status.MOVE if moved else Status.METADATA if is_about_it else Status.UNCHANGED
-        decision = ", ".join(moved) or NoChange.decision
-        reason = "what is declared otherwise changes no rows by itself"
-    if moved and kind is not Status.MOVE:
-        decision = ", ".join([*moved, decision])
-    notes = tuple(Note("metadata", each) for each in (change_phrases(merged) if merged else ()))
-    reason = "; ".join([*moved.values(), reason])
-    return replace(found, kind=kind, decision=decision, reason=reason, notes=notes)
+    for why in (*columns, *(["the declaration changed"] if is_other else ()), *edits):
+        return Status.PUBLISH, Publish(PublishMode.OVERWRITE, f"full publish: {why}")
+    for table in _reordered(before, now):
+        why = f"full publish: the order of columns changed in {table}"
+        return Status.PUBLISH, Publish(PublishMode.REPLACE, why)
+    were = {table.name: _rows_of(table) for table in before.tables}
+    if tables := [each.name for each in now.tables if _rows_of(each) != were.get(each.name)]:
+        return Status.UPDATE, UpdateTables({}, f"new content in {', '.join(tables)}")
+    is_about_it = merged and any(map(is_about, merged.changes))
+    kind = Status.METADATA if is_about_it else Status.UNCHANGED
+    return kind, NoChange("what is declared otherwise changes no rows by itself")
+
+
+def _reordered(before: Declaration, now: Declaration) -> Iterator[str]:
+    """Yield the tables whose contracts have their columns in another order."""
+    were = _contracts(before, now)
+    for table, columns in _contracts(now, before).items():
+        if columns and table in were and columns != were[table]:
+            yield table
 
 
 def _wanted(declaration: Declaration) -> Values:
@@ -157,9 +175,9 @@ def _wanted(declaration: Declaration) -> Values:
     )
 
 
-def _rows_of(table: Table | None) -> object:
+def _rows_of(table: Table) -> object:
     """Which rows a table holds, as declared."""
-    return (table.model, table.source, table.retain) if table else None
+    return table.model, table.source, table.retain
 
 
 def _contracts(declaration: Declaration, other: Declaration) -> Mapping[str, Sequence[Column]]:

@@ -92,10 +92,10 @@ class Project:
         )
 
     @contextmanager
-    def resources(self, *names: str) -> Generator[Any]:
-        """Set up these resources of the location; without a name, all that a refresh needs."""
+    def resources(self) -> Generator[Any]:
+        """Set up the resources `snapshots`, `hyper` and `tableau` of the location."""
         given = dict(self.definitions.resources or {})
-        names = names or ("snapshots", "hyper", "tableau")
+        names = ("snapshots", "hyper", "tableau")
         if missing := [name for name in names if name not in given]:
             raise RefusedError(
                 f'The code location has no resource "{missing[0]}": add resources_from_env() of '

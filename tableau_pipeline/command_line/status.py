@@ -17,7 +17,6 @@ from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import next_refreshes
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.publish_file import published_files
-from tableau_pipeline.components.published_datasource import PublishedDatasource, snapshots_of
 from tableau_pipeline.components.reporting import Ended
 from tableau_pipeline.components.standing import Month, Standing
 from tableau_pipeline.core.declaration import (
@@ -58,7 +57,8 @@ def status(
             output.result({"savings": months}, _savings(declared, months))
             return 0
         now = standing.standings(project.instance, declared.values())
-        lines = _with_rejected(project, declared, now)
+        models = {key: each.models for key, each in declared.items()}
+        lines = standing.with_rejected(project.instance, now.values(), models, project.rejected)
         if not names:
             lines += standing.standings_of_files(project.instance).values()
         next_of = next_refreshes(project.definitions, project.instance)
@@ -82,27 +82,6 @@ def status(
         output.problem(f"The server could not be looked at: {problem}")
         return 2
     return int(bool(needing))
-
-
-def _with_rejected(
-    project: Project,
-    declared: Mapping[str, PublishedDatasource],
-    now: Mapping[str, Standing],
-) -> list[Standing]:
-    """Add whose next refresh is refused, as a check has rejected its rows."""
-    if not any(model in project.rejected for each in declared.values() for model in each.models):
-        return [*now.values()]
-    graph = project.definitions.resolve_asset_graph()
-    with project.resources("snapshots") as resources:
-        return [
-            standing.with_rejected(
-                now[key],
-                each.models,
-                project.rejected,
-                snapshots_of(each, resources.snapshots, graph),
-            )
-            for key, each in declared.items()
-        ]
 
 
 def _told(line: Standing) -> dict[str, Any]:

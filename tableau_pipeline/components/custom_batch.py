@@ -85,7 +85,10 @@ def _remote(
         raise RefusedError(
             f"{datasource}: {why}. Refresh it, then send the batch.", code=Code.NOT_PUBLISHED
         )
-    if refused := Ownership.of(remote, ours, is_ours=True).of_others(datasource):
+    whose = Ownership.of(remote, ours, is_ours=True)
+    # A refresh would take the tag of another key away where ours is gone; a batch must not.
+    other_key = whose.other_key or min(remote.keys - {datasource}, default=None)
+    if refused := replace(whose, other_key=other_key).of_others(datasource):
         text = f"{datasource}: {refused.text}. Nothing was sent: refresh it, then send the batch"
         # It is the refresh that takes it over.
         raise RefusedError(replace(refused, text=text, accept=None))

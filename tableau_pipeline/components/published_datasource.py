@@ -130,9 +130,9 @@ class RefreshConfig(dg.Config):
         """Do what is asked for: refresh, or only plan that, or only build the file."""
         accept = frozenset(map(Accept, self.accept))
         options = Options(full=self.full, metadata_only=self.metadata_only, accept=accept)
-        if self.build_only:
-            return build(setup, options)
-        return plan(setup, options) if self.dry_run else refresh(setup, options)
+        if self.dry_run:
+            return plan(setup, options)
+        return build(setup, options) if self.build_only else refresh(setup, options)
 
 
 def refresh_assets(

@@ -43,6 +43,28 @@ def rejected_models(
     return found
 
 
+def rejected_since(
+    instance: dg.DagsterInstance, rejected: Mapping[str, Sequence[str]]
+) -> Mapping[str, float]:
+    """Return when the newest rows of each model were written, in seconds since 1970.
+
+    For a table of a lake that no sensor watches, it is when a check has last looked at it.
+
+    Args:
+        rejected: as `rejected_models` returns them.
+    """
+    if not rejected:
+        return {}
+    keys = {dg.AssetKey.from_user_string(model): checks for model, checks in rejected.items()}
+    checks = [dg.AssetCheckKey(key, name) for key, names in keys.items() for name in names]
+    looks = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
+    since = {each.asset_key: look.create_timestamp for each, look in looks.items()}
+    for record in instance.get_asset_records([*keys]):
+        if newest := record.asset_entry.last_materialization_record:
+            since[record.asset_entry.asset_key] = newest.timestamp
+    return {key.to_user_string(): at for key, at in since.items()}
+
+
 def _failed_elsewhere(
     instance: dg.DagsterInstance, models: Collection[dg.AssetKey]
 ) -> Iterator[dg.AssetCheckKey]:

@@ -351,6 +351,7 @@ def published_result(
             "bytes of a full publish": checkpoint.size,
             "updates since the last full publish": checkpoint.updates,
             "updated at": remote.updated_at.isoformat(),
+            "rows taken at": checkpoint.taken_at.isoformat() if checkpoint.taken_at else None,
             "job": done.job_id,
             "luid": remote.luid,
         },
@@ -370,6 +371,7 @@ class Ended:
         bytes_saved: those that were not sent, compared with a full publish.
         compared: how its rows were compared with the models, without why they were not.
         is_full: it was a full publish.
+        taken_at: see `Checkpoint`; None if that is not recorded.
         seconds: by phase.
         accepts: what a run may accept instead of refusing it.
         models_first: it did not begin, as a step before it failed.
@@ -389,6 +391,12 @@ class Ended:
     accepts: Sequence[str] = ()
     models_first: bool = False
     is_full: bool = False
+    taken_at: datetime | None = None
+
+    @property
+    def rows_at(self) -> datetime:
+        """When its rows were taken from the models, by this refresh or by an earlier one."""
+        return self.taken_at or self.at
 
 
 def ended(event: dg.EventLogEntry | None) -> Ended | None:
@@ -399,6 +407,7 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
     metadata: dict[str, Any] = {name: each.value for name, each in materialization.metadata.items()}
     details = metadata.get("details", {})
     sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
+    taken = details.get("rows taken at")
     return Ended(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
@@ -412,6 +421,7 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
         bytes_saved=max(full - (sent or 0), 0) if full else None,
         compared=details.get("compared", ""),
         is_full=details.get("full", False),
+        taken_at=datetime.fromisoformat(taken) if taken else None,
         seconds=details.get("seconds", {}),
     )
 

@@ -1,7 +1,6 @@
 """How the data sources of a location are, as Dagster has recorded it: in few reads for all."""
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,11 +12,10 @@ from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.publish_file import FILES, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.rejected import rejected_since
 from tableau_pipeline.components.reporting import Ended, ended, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
-from tableau_pipeline.core.snapshot import Snapshots
-from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
 from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.rendering import command
@@ -107,36 +105,29 @@ def standings(
 
 
 def with_rejected(
-    now: Standing, models: Collection[str], rejected: Mapping[str, Sequence[str]], rows: Snapshots
-) -> Standing:
-    """Return a data source as refused if its next refresh is, as a check has rejected its rows.
+    instance: dg.DagsterInstance,
+    standings: Collection[Standing],
+    models: Mapping[str, Collection[str]],
+    rejected: Mapping[str, Sequence[str]],
+) -> list[Standing]:
+    """Return data sources as refused whose next refresh is, as a check has rejected its rows.
 
     Args:
-        models: those of the data source.
+        models: of each data source, by asset key.
         rejected: the checks that rejected the newest rows of a model, by model.
-        rows: the snapshots of the models.
     """
-    found = [model for model in models if model in rejected and _is_new(now, model, rows)]
-    if not found or now.state not in (Status.FRESH, Status.LATE, Status.NEVER):
-        return now
-    why = "; ".join(rejection(each, rejected[each]) for each in found)
-    why = f"its next refresh is refused: {why}"
-    return replace(now, state=Status.REFUSED, why=why, accepts=(Accept.CHECKS,))
-
-
-def _is_new(now: Standing, model: str, rows: Snapshots) -> bool:
-    """Whether the newest rows of a model are not those that are published, as far as is known."""
-    newest = None
-    with suppress(RefreshError):
-        newest = rows.newest(model)
-    tables = now.checkpoint.tables.values() if now.checkpoint else ()
-    if newest is None:
-        return True
-    return not any(
-        table.version == newest.number or table.all_rows == newest.fingerprint
-        for table in tables
-        if table.model == model
-    )
+    written = rejected_since(instance, rejected)
+    judged = []
+    for now in standings:
+        # Rows that a refresh has taken since were accepted.
+        since = now.last.rows_at.timestamp() if now.last else 0.0
+        found = [each for each in models.get(now.key, ()) if written.get(each, 0.0) > since]
+        if found and now.state in (Status.FRESH, Status.LATE, Status.NEVER):
+            why = "; ".join(rejection(each, rejected[each]) for each in found)
+            why = f"its next refresh is refused: {why}"
+            now = replace(now, state=Status.REFUSED, why=why, accepts=(Accept.CHECKS,))
+        judged.append(now)
+    return judged
 
 
 def standings_of_files(instance: dg.DagsterInstance) -> Mapping[str, Standing]:

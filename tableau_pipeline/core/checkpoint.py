@@ -143,6 +143,8 @@ class Checkpoint(Frozen):
         size: bytes of the file then.
         grown: bytes of the payloads since then.
         changed_at: when a refresh last changed the published rows.
+        taken_at: when a refresh last made them equal to the models of that time, also if nothing
+            had changed; refreshes of the metadata alone do not.
         compared_at: when they were last found to equal those of the models.
         no_updates: why the next change is published in full; None if an update may do.
         unreconciled: why the published rows were not compared with those of the models.
@@ -170,6 +172,7 @@ class Checkpoint(Frozen):
     size: int | None = None
     grown: int = 0
     changed_at: datetime | None = None
+    taken_at: datetime | None = None
     compared_at: datetime | None = None
     no_updates: NoUpdates | None = None
     unreconciled: str | None = "the comparison was interrupted"

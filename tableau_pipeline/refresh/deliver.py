@@ -119,6 +119,7 @@ class Delivery:
             written=metadata.written_by(plan),
             saved=metadata.still_gone(before.saved if before else ()),
             no_updates=before.no_updates if before and not is_tried else None,
+            taken_at=before.taken_at if before and planned.keeps_rows else self.now(),
             **history,
         )
 

@@ -52,6 +52,7 @@ class Planned:
         metadata: the declared metadata, and what becomes of those on the server.
         builder: builds files of the planned versions of the models.
         deltas: of an update, in the order in which they are sent.
+        keeps_rows: the rows stay those of the last refresh, whatever the models have by now.
         seconds: by phase, and "total"; empty if it is to be carried out, and not only told.
     """
 
@@ -61,6 +62,7 @@ class Planned:
     metadata: DeclaredMetadata
     builder: Builder
     deltas: Sequence[Delta] = ()
+    keeps_rows: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -266,7 +268,8 @@ class Planner:
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self.seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
-        return Planned(plan, base, desired, metadata, builder, deltas)
+        keeps_rows = self.options.metadata_only
+        return Planned(plan, base, desired, metadata, builder, deltas, keeps_rows)
 
     def _metadata(
         self, builder: Builder, desired: Mapping[str, TableContent], base: Base

@@ -67,7 +67,6 @@ def plan(setup: Setup, options: Options = _AS_USUAL, *, offline: bool = False) -
             be refused for other reasons is a decision, too.
         RefreshError: the server failed, or did not answer.
     """
-    started = time.monotonic()
     with ExitStack() as stack:
         # Before the models, as a refresh does: it tells of the same problem first.
         history = read_history(setup.journal.records())
@@ -75,7 +74,9 @@ def plan(setup: Setup, options: Options = _AS_USUAL, *, offline: bool = False) -
         site = None if offline else stack.enter_context(setup.server())
         # It tells what becomes of the metadata, so it reads them even if they are as they were.
         planner = Planner(setup, _settings(setup, options), builder, site, {}, reads_all=True)
-        past = recover(history, None, planner.effects if site else None)
+        started = time.monotonic()
+        with phase(planner.seconds, "recover"):
+            past = recover(history, None, planner.effects if site else None)
         planned = planner.plan(past)
         _log(setup, planned)
         if isinstance(planned.plan, Publish):
@@ -152,8 +153,9 @@ def build(setup: Setup, options: Options = _AS_USUAL) -> Built:
     Raises:
         RefusedError: a model is missing, or has rows that cannot be published.
     """
-    started, seconds, accept = time.monotonic(), {}, options.accept
+    seconds, accept = dict[str, float](), options.accept
     with newest_models(setup) as builder, phase(seconds, "build"):
+        started = time.monotonic()
         desired = builder.desired(None)
         # Nothing is replaced here, so no table can shrink, and only guard.min_rows counts.
         guards = guard_problems(setup.declaration, desired, {})
@@ -380,7 +382,6 @@ class _Phases:
 @contextmanager
 def _claimed(setup: Setup, options: Options) -> Generator[_Phases]:
     """Claim the data source, then open its models and a session."""
-    started = time.monotonic()
     alone = claimed(
         setup.journal,
         what=setup.declaration.key,
@@ -393,4 +394,5 @@ def _claimed(setup: Setup, options: Options) -> Generator[_Phases]:
         jobs = Jobs(site, setup.timeouts, setup.sleep, setup.log)
         sender = Sender(claim, jobs, planner.tags, planner.record, planner.effects, planner.seconds)
         planner.reads_jobs = sender.reads_jobs
-        yield _Phases(setup, claim, planner, sender, started)
+        # How long it waited for its turn, for the models and for a session, is not its own time.
+        yield _Phases(setup, claim, planner, sender, started=time.monotonic())

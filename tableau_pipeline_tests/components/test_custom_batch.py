@@ -31,14 +31,14 @@ def sent(location: Location):
     )
 
 
-def taken_over(location: Location, tag: str) -> str:
+def taken_over(location: Location, tag: str, *, keeps_key: bool = True) -> str:
     """Publish "shared", and give it the tag of somebody else; its LUID."""
     location.model()
     assert location.refresh("shared").success
     with session(location.sandbox) as site:
         (item,) = (each for each in site.tsc.datasources.all() if each.name == "shared")
         ours = {tag for tag in item.tags if tag.startswith(INSTANCE_TAG_PREFIX)}
-        site.untag(str(item.id), ours)
+        site.untag(str(item.id), ours if keeps_key else set(item.tags))
         site.tag(str(item.id), {tag})
     return str(item.id)
 
@@ -55,6 +55,12 @@ def test_what_others_have_taken_over(location: Location, sent):
         remote = site.find_by_luid(luid)
     assert remote
     assert remote.instances == {"of-others"}
+
+
+def test_what_another_key_has(location: Location, sent):
+    """Prevents: a batch for a data source that another declaration has, whose tag it takes away."""
+    taken_over(location, "tableau-pipeline:theirs", keeps_key=False)
+    assert 'is published under the key "theirs"' in failure(sent())
 
 
 def test_what_another_environment_has(location: Location, sent):

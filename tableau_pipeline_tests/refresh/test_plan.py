@@ -24,7 +24,7 @@ from tableau_pipeline.extracts.checks import contract_problems, spark_name
 from tableau_pipeline.foresee import foresee_declared
 from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.types import Column, TypePolicy
-from tableau_pipeline.metadata.fields import FieldMetadata
+from tableau_pipeline.metadata.fields import Calculation, FieldMetadata
 from tableau_pipeline.outcome import Accept, Check, by_check
 from tableau_pipeline.refresh.decide import Refuse
 from tableau_pipeline_tests.refresh.support import other_users
@@ -331,6 +331,11 @@ def tables(*given: Table, **more: object) -> Declaration:
             "publish",
             "full publish: metadata: caption of delay",
         ),
+        (
+            tables(replace(TABLE, contract=TABLE.contract[::-1])),
+            "publish",
+            "full publish: the order of columns changed in flights",
+        ),
         # Without a contract, nothing tells which columns there will be.
         (tables(replace(TABLE, contract=())), "unchanged", ""),
         (
@@ -345,6 +350,21 @@ def test_a_changed_declaration_whose_models_have_not_run(now: Declaration, kind:
     found = foresee_declared(BEFORE, now)
     assert found.kind == kind
     assert told in found.reason
+
+
+def test_a_declaration_that_no_contract_explains():
+    """Prevents: a plan of all data sources that ends at one whose columns only its model knows; a
+    refusal that hides what else changes; a star that counts as one table."""
+    field = Calculation("Margin", formula="[b] + 1")
+    before = replace(BEFORE, tables=(replace(TABLE, contract=()),), calculations=(field,))
+    found = foresee_declared(before, replace(before, name="All Flights"))
+    assert (found.kind, found.size) == ("move", 0)
+    captioned = (FieldMetadata("delay", caption="Delay"),)
+    narrower = replace(TABLE, contract=(KEY, DELAY), fields=captioned)
+    now = tables(narrower, Table("airlines", "airlines"), relationships=(TO_AIRLINES,))
+    found = foresee_declared(BEFORE, now)
+    assert (found.kind, found.tables) == ("refused", 2)
+    assert [each.text for each in found.notes] == ['caption of flights.delay becomes "Delay"']
 
 
 def related(*on: tuple[str, str]) -> dict[str, Any]:

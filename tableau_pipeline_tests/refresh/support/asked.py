@@ -17,6 +17,6 @@ class Asked(Options):
 
     def carry_out(self, setup: Setup) -> Done:
         """Do it, as a run of Dagster does."""
-        if self.build_only:
-            return build(setup, self)
-        return plan(setup, self) if self.dry_run else refresh(setup, self)
+        if self.dry_run:
+            return plan(setup, self)
+        return build(setup, self) if self.build_only else refresh(setup, self)
