@@ -24,7 +24,7 @@ from tableau_pipeline.outcome import Code, Refusal, Status, accepts_of, in_words
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import NoChange, Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.observe import moves
-from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.planning import Planned, decision_of, reason_of
 from tableau_pipeline.refresh.refresh import plan
 from tableau_pipeline.refresh.setup import Setup
 
@@ -132,8 +132,8 @@ def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
     return replace(
         found,
         kind=Status.MOVE if is_still and moved else kind,
-        decision=", ".join([*moved, *([] if is_still and moved else [plan.decision])]),
-        reason="; ".join([*moved.values(), plan.reason]),
+        decision=decision_of(plan, moved),
+        reason=reason_of(plan, moved),
         size=0 if is_still else None,
     )
 

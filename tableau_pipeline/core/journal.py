@@ -285,6 +285,11 @@ def not_understood(text: str | bytes, error: ValidationError, *, repair: str) ->
             f"{found}), and this is release {RELEASE} (format {FORMAT}). "
             "Upgrade this deployment: only one release may refresh a data source"
         )
+    if isinstance(found, int) and found < FORMAT:
+        return (
+            f"an earlier release of tableau_pipeline wrote it (format {found}), which this release "
+            f"{RELEASE} (format {FORMAT}) does not read. {repair}"
+        )
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or "all of it"
     return f"it is damaged, or not a record ({where}: {first['msg']}). {repair}"

@@ -13,7 +13,7 @@ from tableau_pipeline.errors import DriftError, NotListedError, RefreshError, Un
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import NOTHING
 from tableau_pipeline.outcome import Distrust, Doubt
-from tableau_pipeline.refresh.decide import NoChange, Publish
+from tableau_pipeline.refresh.decide import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.in_place import give_to, move, tag
 from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.planning import Planned
@@ -77,22 +77,17 @@ class Delivery:
 
     def _target(self, planned: Planned, *, size: int) -> Checkpoint:
         """The checkpoint to reach; `size` is the number of bytes to be sent."""
-        plan, base, metadata, declaration = (
-            *(planned.plan, planned.base, planned.metadata),
-            self.declaration,
-        )
-        before = base.checkpoint
+        plan, base, declaration = planned.plan, planned.base, self.declaration
+        before, is_update = base.checkpoint, isinstance(plan, UpdateTables)
         history: dict[str, Any] = {"updates": 0, "size": size, "grown": 0}
         history["changed_at"] = self.now()
         if before and not isinstance(plan, Publish):
-            updates = before.updates + (not isinstance(plan, NoChange))
+            updates = before.updates + is_update
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
             # The last comparison still stands.
             kept = ("unreconciled", "changed_at", "compared_at", "late_window")
             history |= {name: getattr(before, name) for name in kept}
-        # An update is what tries it again.
-        is_tried = not isinstance(plan, NoChange | Publish)
         digest = before.metadata if before else None
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         if is_whole and not (plan.merged and base.is_edited):
@@ -116,9 +111,10 @@ class Delivery:
             metadata=digest,
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             owner=base.owner or owner,
-            written=metadata.written_by(plan),
-            saved=metadata.still_gone(before.saved if before else ()),
-            no_updates=before.no_updates if before and not is_tried else None,
+            written=planned.metadata.written_by(plan),
+            saved=planned.metadata.still_gone(before.saved if before else ()),
+            # An update is what tries it again.
+            no_updates=before.no_updates if before and not is_update else None,
             taken_at=before.taken_at if before and planned.keeps_rows else self.now(),
             **history,
         )

@@ -83,15 +83,12 @@ class Planned:
     @property
     def decision(self) -> str:
         """What is to be done, in a few words."""
-        moved = () if isinstance(self.plan, Refuse) else tuple(self.moves)
-        is_all = moved and isinstance(self.plan, NoChange)
-        return ", ".join(moved if is_all else [*moved, self.plan.decision])
+        return decision_of(self.plan, self.moves)
 
     @property
     def reason(self) -> str:
         """Why, in words."""
-        moved = () if isinstance(self.plan, Refuse) else self.moves.values()
-        return "; ".join([*moved, self.plan.reason])
+        return reason_of(self.plan, self.moves)
 
     @property
     def tables(self) -> Mapping[str, RowCounts]:
@@ -123,6 +120,19 @@ class Planned:
         work = work_of(self.plan, self.moves, self.tables, self.extract)
         seconds = f"{self.seconds['total']:.1f} s"
         return f"{name}: dry run, nothing sent; a refresh would be: {work} in {seconds}"
+
+
+def decision_of(plan: Plan, moves: Mapping[str, str]) -> str:
+    """What is done, in a few words, such as "rename, update"."""
+    moved = () if isinstance(plan, Refuse) else tuple(moves)
+    is_all = moved and isinstance(plan, NoChange)
+    return ", ".join(moved if is_all else [*moved, plan.decision])
+
+
+def reason_of(plan: Plan, moves: Mapping[str, str]) -> str:
+    """Why it is done, in words."""
+    moved = () if isinstance(plan, Refuse) else moves.values()
+    return "; ".join([*moved, plan.reason])
 
 
 def work_of(

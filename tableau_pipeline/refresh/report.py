@@ -9,9 +9,9 @@ from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import Merge, Values
-from tableau_pipeline.refresh.decide import NoChange, Plan, Publish
+from tableau_pipeline.refresh.decide import Plan, Publish
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.planning import Planned, work_of
+from tableau_pipeline.refresh.planning import Planned, decision_of, reason_of, work_of
 from tableau_pipeline.refresh.reconcile import Reconciliation
 
 
@@ -60,13 +60,12 @@ class Refreshed:
     @property
     def decision(self) -> str:
         """What was done, in a few words."""
-        is_all = self.moves and isinstance(self.plan, NoChange)
-        return ", ".join([*self.moves, *([] if is_all else [self.plan.decision])])
+        return decision_of(self.plan, self.moves)
 
     @property
     def reason(self) -> str:
         """Why, in words."""
-        return "; ".join([*self.moves.values(), self.plan.reason])
+        return reason_of(self.plan, self.moves)
 
     @property
     def tables(self) -> Mapping[str, RowCounts]:

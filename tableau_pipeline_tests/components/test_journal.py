@@ -29,6 +29,7 @@ from tableau_pipeline.core.journal import (
     read_history,
 )
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.outcome import Doubt
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.snapshots.store import LocalStorage
 from tableau_pipeline_tests.components.support.location import (
@@ -239,7 +240,8 @@ def test_a_refused_refresh_of_a_lost_request_keeps_what_it_found_out(location: L
     assert not location.refresh("busy").success
     history = location.history("busy")
     assert history.intents == ()
-    assert "interrupted" in str(history.recovered.distrust)
+    assert history.recovered.distrust
+    assert history.recovered.distrust.code is Doubt.OUTCOME
 
 
 def newer(record: Record) -> dg.AssetObservation:

@@ -161,10 +161,11 @@ def test_equal_contents_have_equal_data_versions(story: Story):
     assert len(versions) == 1
 
 
-def test_dry_run_reports_and_materializes_nothing(story: Story):
-    """Prevents: a rehearsal that publishes, that counts as a refresh, or that the list of runs
-    shows as one."""
-    result = refresh(story, dry_run=True, full=True)
+@pytest.mark.parametrize("build_only", [False, True])
+def test_dry_run_reports_and_materializes_nothing(story: Story, *, build_only: bool):
+    """Prevents: a dry run that publishes, that counts as a refresh, or that the list of runs
+    shows as one; one that makes an asset because it was asked for the file as well."""
+    result = refresh(story, dry_run=True, full=True, build_only=build_only)
     assert result.success
     run = story.instance.get_run_by_id(result.run_id)
     assert run

@@ -284,6 +284,13 @@ def test_records_of_a_later_release_are_refused_by_name(record: Record, change: 
         read_record(stored, repair="")
 
 
+def test_records_of_an_earlier_release_are_named_as_such():
+    """Prevents: after an upgrade, a journal that passes for damaged."""
+    stored = intent("first").model_dump(mode="json") | {"format": FORMAT - 1}
+    with pytest.raises(RefusedError, match=r"an earlier release .* \(format 3\).*Wipe it"):
+        read_record(stored, repair="Wipe it")
+
+
 @pytest.mark.parametrize(
     "stored", [None, [], {}, {"kind": "claim"}, {"format": FORMAT}, "x"], ids=repr
 )

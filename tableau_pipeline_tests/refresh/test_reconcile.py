@@ -12,6 +12,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.outcome import Doubt
 from tableau_pipeline.refresh.decide import NoChange
 from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline.refresh.report import Refreshed
@@ -38,6 +39,7 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
     differs = r"differs from the models: the rows of flights differ"
     with pytest.raises(ReconciliationError, match=differs):
         pipeline.run(around={"around_server": damaged})
+    assert pipeline.journal.checkpoint().distrust.code is Doubt.DIFFERS
     assert pipeline.run().decision == "publish (replace)"
     assert pipeline.wrong() == []
 
