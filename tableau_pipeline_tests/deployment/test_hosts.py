@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import until
@@ -227,8 +226,6 @@ def test_two_copies_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-5000:]
-        # The store of another test was at another port.
-        opened.cache_clear()
         model = resources_from_env()["snapshots"].store.newest(SPECULATED)
         rows = pa.concat_tables(pq.read_table(path, columns=["id"]) for path in model.paths)
     assert {path.name for path in (tmp_path / "copies").iterdir()} == {"0", "1"}

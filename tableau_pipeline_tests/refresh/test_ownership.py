@@ -416,7 +416,6 @@ def test_work_is_kept_in_an_object_store(
     with S3Server(tmp_path / "server").running() as store:
         for name, value in store.settings.items():
             monkeypatch.setenv(name, value)
-        opened.cache_clear()
         url = f"{store.url}/kept"
         report = refresh(replace(pipeline.refresh(), kept=url), Options())
         (found,) = obstore.list(opened(url)).collect()
@@ -426,7 +425,6 @@ def test_work_is_kept_in_an_object_store(
         assert not refresh(replace(pipeline.refresh(), kept=url), Options()).warnings
         assert other_users.captions(pipeline)["delay"] == "Late"
         file.write_bytes(bytes(obstore.get(opened(url), found["path"]).bytes()))
-    opened.cache_clear()
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 
