@@ -16,7 +16,7 @@ from tableau_pipeline.extracts.differences import Differences, differences
 from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.publishing.download import published_file
+from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup, newest_models
 

@@ -20,7 +20,7 @@ from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableIn
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, spark_type
 from tableau_pipeline.metadata.document import Metadata, work_in
-from tableau_pipeline.publishing.download import published_file
+from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite
 

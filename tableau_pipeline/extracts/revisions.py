@@ -11,9 +11,9 @@ from tableau_pipeline.hyper.build import rows_in, table_names
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.types import sql_type
 from tableau_pipeline.objects.stores import scratch
-from tableau_pipeline.publishing import rest
-from tableau_pipeline.publishing.download import unpacked
+from tableau_pipeline.publishing import packages
 from tableau_pipeline.publishing.errors import DOWNLOAD_REMEDIES
+from tableau_pipeline.publishing.packages import unpacked
 from tableau_pipeline.publishing.site import TableauSite
 
 _OLDER, _NEWER = "older", "newer"
@@ -62,8 +62,8 @@ def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, l
     what = f"its revision {revision}" if revision else "it"
 
     def download() -> Path:
-        with rest.content(site.tsc, luid, limit=limit, revision=revision) as answer:
-            return rest.save(answer, folder / "content")
+        with packages.content(site.tsc, luid, limit=limit, revision=revision) as answer:
+            return packages.save(answer, folder / "content")
 
     package = site.ask(f"Downloading {what}", download, remedies=DOWNLOAD_REMEDIES)
     try:

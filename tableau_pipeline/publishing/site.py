@@ -30,7 +30,7 @@ from tableau_pipeline.errors import (
     UnreadableError,
 )
 from tableau_pipeline.metadata.document import LARGEST, Metadata, read_metadata
-from tableau_pipeline.publishing import counts, job_list, rest
+from tableau_pipeline.publishing import counts, job_list, packages, rest
 from tableau_pipeline.publishing.errors import (
     DOWNLOAD_REMEDIES,
     MOVE_REMEDIES,
@@ -507,16 +507,16 @@ class TableauSite:
             RefreshError: it is larger, or takes too long.
         """
         if limit is None:
-            size = rest.megabytes_of(self.tsc, luid)
+            size = packages.megabytes_of(self.tsc, luid)
             # It is rounded, and may be that of the file before or after it is packed.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
-        with rest.content(self.tsc, luid, limit=limit) as answer:
-            return rest.save(answer, folder / "content")
+        with packages.content(self.tsc, luid, limit=limit) as answer:
+            return packages.save(answer, folder / "content")
 
     @_asks("Asking for the size of data source {luid}")
     def megabytes(self, luid: str) -> int | None:
         """Return its size in units of 2^20 bytes, rounded; None if the server does not tell."""
-        return rest.megabytes_of(self.tsc, luid)
+        return packages.megabytes_of(self.tsc, luid)
 
     @_asks("Deleting data source {luid}")
     def delete(self, luid: str) -> None:
@@ -532,7 +532,7 @@ class TableauSite:
         """Read the content of the data source's `.tds`, and nothing that comes after it."""
         try:
             # A server sends a package also without its extract, and perhaps with its data.
-            with rest.content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
+            with packages.content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
                 tds = tds_of(answer.iter_content(_PIECE), limit=LARGEST)
             return read_metadata(tds)
         except ValueError as error:

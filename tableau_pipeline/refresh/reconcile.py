@@ -24,7 +24,7 @@ from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
 from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
-from tableau_pipeline.publishing.download import published_file
+from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
 

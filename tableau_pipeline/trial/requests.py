@@ -21,9 +21,9 @@ from tableau_pipeline.core.drift import LONGEST_LAG, Job, NoJob, RemoteDatasourc
 from tableau_pipeline.errors import BusyError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.metadata.merge import Path as MetadataPath
 from tableau_pipeline.metadata.tds import Tds, pack
-from tableau_pipeline.publishing import job_list, rest
+from tableau_pipeline.publishing import job_list, packages
 from tableau_pipeline.publishing.about import describe, permissions
-from tableau_pipeline.publishing.download import published_file
+from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
@@ -226,8 +226,8 @@ def downloads(shop: Workshop) -> None:
 
 def _content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Path:
     def save() -> Path:
-        with rest.content(shop.site.tsc, luid, limit=10**8, extract=extract) as answer:
-            return rest.save(answer, file)
+        with packages.content(shop.site.tsc, luid, limit=10**8, extract=extract) as answer:
+            return packages.save(answer, file)
 
     return shop.site.ask("Downloading a data source", save)
 

@@ -18,7 +18,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.build import NEW, create_table, new_file
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
-from tableau_pipeline.publishing.download import published_file
+from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.trial.facts import FACTS, Answer, Verdict
 

@@ -18,7 +18,7 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing import about
 from tableau_pipeline.publishing.http import RetryTimes
-from tableau_pipeline.publishing.rest import unpack
+from tableau_pipeline.publishing.packages import unpack
 from tableau_pipeline.publishing.session import Password, PersonalAccessToken
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing import hostile

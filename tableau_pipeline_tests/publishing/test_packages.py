@@ -24,7 +24,7 @@ from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.new_document import new_tds
 from tableau_pipeline.metadata.tds import Tds, pack
-from tableau_pipeline.publishing.rest import unpack
+from tableau_pipeline.publishing.packages import unpack
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import hooked
 from tableau_pipeline_tests.publishing.test_counts import CUSTOMERS, ORDERS, TYPES

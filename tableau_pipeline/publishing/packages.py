@@ -1,0 +1,143 @@
+"""Download published data sources, which come as packages (`.tdsx`), and unpack them."""
+
+import shutil
+import zlib
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Protocol
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+
+import requests
+import tableauserverclient as TSC
+
+from tableau_pipeline.core.declaration import megabytes
+from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.publishing.http import downloads_up_to
+from tableau_pipeline.publishing.rest import named
+
+# Bytes of a package beside its extract: the `.tds`, and what images people put into it.
+_AROUND = 10**7
+# How many times the size of its package a file may unpack to: its pages are compressed already.
+_LARGEST = 50
+
+
+# Bytes of a download that are in memory at a time.
+_PIECE = 2**16
+_PACKAGE = b"PK\x03\x04"
+
+
+@contextmanager
+def content(
+    server: TSC.Server,
+    luid: str,
+    *,
+    limit: int,
+    extract: bool = True,
+    revision: int | None = None,
+) -> Generator[requests.Response]:
+    """Open the content of a data source, to be read by `iter_content`; more ends in an error.
+
+    To be used within `TableauSite.ask`, which translates the errors of both.
+
+    Args:
+        limit: the bytes that it may have.
+        extract: whether it comes with its rows.
+        revision: the number of one before the current content, which is meant by None.
+    """
+    endpoint = server.datasources
+    place = luid if revision is None else f"{luid}/revisions/{revision}"
+    url = f"{endpoint.baseurl}/{place}/content" + ("" if extract else "?includeExtract=False")
+    # TSC's own call writes a file under a name that the server chooses, or fails over it.
+    with downloads_up_to(limit):
+        answer = endpoint.get_request(url, parameters={"stream": True})
+    with closing(answer):
+        yield answer
+
+
+def save(answer: requests.Response, file: Path) -> Path:
+    """Write what `content` has opened; return the file, with a suffix by what is in it."""
+    with file.open("wb") as opened:
+        for piece in answer.iter_content(_PIECE):
+            opened.write(piece)
+    with file.open("rb") as opened:
+        is_package = opened.read(len(_PACKAGE)) == _PACKAGE
+    return file.rename(file.with_suffix(".tdsx" if is_package else ".tds"))
+
+
+def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
+    """Write the only file with this suffix, such as ".hyper".
+
+    Raises:
+        ValueError: there is none, or several, or the package is damaged.
+        RefreshError: the file unpacks to more than `limit` bytes.
+    """
+    try:
+        with ZipFile(package) as opened:
+            found = [one for one in opened.infolist() if one.filename.lower().endswith(suffix)]
+            if len(found) != 1:
+                raise ValueError(f"the package holds {len(found)} {suffix} files, not one")
+            # The others unpack a piece of any size at once. Tableau does not use them.
+            if found[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                raise ValueError(
+                    f"its {suffix} file is compressed in another way than Tableau's are"
+                )
+            # Nothing more is unpacked than this says, and in small pieces.
+            if (size := found[0].file_size) > limit:
+                raise RefreshError(
+                    f"its {suffix} file unpacks to {megabytes(size)}, more than {megabytes(limit)}"
+                )
+            with opened.open(found[0]) as file:
+                shutil.copyfileobj(file, into)
+    # A password is a RuntimeError, a feature that zipfile lacks a NotImplementedError.
+    except (BadZipFile, EOFError, RuntimeError, zlib.error) as error:
+        raise ValueError(f"the package is damaged: {error}") from error
+
+
+def megabytes_of(server: TSC.Server, luid: str) -> int | None:
+    """Return the size of a data source, as in `RemoteDatasource`; None if the server hides it."""
+    item = server.datasources.get_by_id(luid)
+    if item.size is not None:
+        return item.size
+    # Tableau documents it for lists alone.
+    listed = named(server.datasources, str(item.name), in_full=True)
+    return next((each.size for each in listed if str(each.id) == luid), None)
+
+
+class Downloads(Protocol):
+    """Downloads data sources, as `TableauSite` does."""
+
+    def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
+        """Write a package into a folder; return its path."""
+        ...
+
+
+@contextmanager
+def published_file(
+    server: Downloads, remote: RemoteDatasource, *, limit: int | None = None
+) -> Generator[Path]:
+    """Download a data source; yield its `.hyper` file, of at most `limit` bytes.
+
+    Raises:
+        RefreshError: it cannot be downloaded, or is larger.
+        ValueError: it has no such file, or is damaged.
+    """
+    with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
+        most = None if limit is None else limit + _AROUND
+        package = server.download(remote.luid, Path(folder), limit=most)
+        yield unpacked(package, Path(folder) / "published.hyper", limit=limit)
+
+
+def unpacked(package: Path, extract: Path, *, limit: int | None = None) -> Path:
+    """Write the `.hyper` file of a package, of at most `limit` bytes; return its path.
+
+    Raises:
+        RefreshError: it is larger.
+        ValueError: there is no such file, or it is damaged.
+    """
+    with extract.open("wb") as file:
+        unpack(package, ".hyper", file, limit=limit or _LARGEST * package.stat().st_size)
+    return extract
