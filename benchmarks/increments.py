@@ -15,7 +15,7 @@ from benchmarks.uplink import uplink
 from tableau_pipeline.core.declaration import Declaration, Diff, Republish, Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.demo.sandbox_process import sandbox_process
-from tableau_pipeline.extracts.desired import table_source
+from tableau_pipeline.extracts.content import table_source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.scripting.file_journal import FileJournal

@@ -123,8 +123,8 @@ class BatchError(RefusedError, ValueError):
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 
 
-def told(error: Exception) -> str:
-    """What an error says; of one that nobody has foreseen, also what it is."""
+def describe_error(error: Exception) -> str:
+    """What an error says; of one that nobody has preview_of, also what it is."""
     if isinstance(error, RefreshError):
         return str(error)
     whose = ". This is a mistake in code: tableau-pipeline --debug shows where"

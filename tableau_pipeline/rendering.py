@@ -55,3 +55,8 @@ def rendered(
         case Face.MARKDOWN:
             return "\n".join(f"- **{each.code}**: {markdown_text(each.text)}" for each in refusals)
     return ""
+
+
+def megabytes(size: int) -> str:
+    """Format a number of bytes in megabytes of 10^6 bytes: "0.13 MB", "1,204.5 MB"."""
+    return f"{size / 1e6:,.2f} MB" if size < 1e8 else f"{size / 1e6:,.1f} MB"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tableau_pipeline.objects.stores import temporary_folder
+from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline_tests.conftest import ROOT
 
 _INSTALL_SECONDS = 900

@@ -26,7 +26,7 @@ _WORDS_OF_OTHERS = {
     "tableau_pipeline/hyper/build.py": "hyperd's full disk",
     "tableau_pipeline/hyper/process.py": "hyperd's lack of memory",
     "tableau_pipeline/objects/errors.py": "object stores",
-    "tableau_pipeline/publishing/about.py": "the tag that Tableau refused",
+    "tableau_pipeline/publishing/properties.py": "the tag that Tableau refused",
     "tableau_pipeline/snapshots/spark.py": "Spark's failed tasks",
 }
 # What holds words for people, by its name, unless it is a text to be read, such as a file.

@@ -28,9 +28,9 @@ from tableau_pipeline.components.loading import component_of, evaluated, specs_o
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.keys import guess
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.setup import Setup
+from tableau_pipeline.yaml_keys import guess
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import opened
 from tableau_pipeline.command_line.output import Output, columns, reports, signed
-from tableau_pipeline.diff import diff as compared
-from tableau_pipeline.extracts.differences import Differences
+from tableau_pipeline.refresh.row_differences import Differences
+from tableau_pipeline.refresh.row_differences import diff as compared
 from tableau_pipeline.rendering import command
 
 

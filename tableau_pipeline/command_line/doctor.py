@@ -23,14 +23,15 @@ from tableau_pipeline.command_line import Project, opened, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.command_line.trial import tried_out
 from tableau_pipeline.components.journal import newest_records
-from tableau_pipeline.components.standing import standings
-from tableau_pipeline.core.declaration import below, megabytes
+from tableau_pipeline.components.status import statuses
+from tableau_pipeline.core.declaration import below
 from tableau_pipeline.core.site_record import SiteFacts
-from tableau_pipeline.objects.stores import temporary_folder
-from tableau_pipeline.publishing import rights
-from tableau_pipeline.publishing.rights import Finding, judged, look, looking
+from tableau_pipeline.objects.local_files import temporary_folder
+from tableau_pipeline.publishing import access_checks
+from tableau_pipeline.publishing.access_checks import Finding, judged, look, looking
 from tableau_pipeline.refresh.setup import sites_beside
 from tableau_pipeline.refresh.updates import record_of
+from tableau_pipeline.rendering import megabytes
 from tableau_pipeline.resources import (
     data_dir,
     in_object_store,
@@ -191,16 +192,18 @@ def _server(
     found: list[Finding], tableau: Any, project: Project | None, output: Output, *, upload: bool
 ) -> None:
     declared = project.datasources if project else {}
-    records = standings(project.instance, declared.values()) if project else {}
+    records = statuses(project.instance, declared.values()) if project else {}
     root, counts = tableau_project_root(), any(each.needs_counts for each in declared.values())
     places = [below(each, root) for each in declared.values()]
     with tableau.session(output.waits(), counts=counts) as site:
-        found.extend(rights.on_site(site))
+        found.extend(access_checks.on_site(site))
         look(found, "site", _record(record_of(site, sites_beside(shared_place("kept"))).facts), "!")
-        look(found, "token", rights.on_token(site, tableau.token_name or ""), "!")
-        look(found, "upload", rights.on_upload(site) if upload and site.payload_limit else ())
-        look(found, "projects", rights.on_projects(site, places))
+        look(found, "token", access_checks.on_token(site, tableau.token_name or ""), "!")
+        look(
+            found, "upload", access_checks.on_upload(site) if upload and site.payload_limit else ()
+        )
+        look(found, "projects", access_checks.on_projects(site, places))
         # The first one of each project that is published.
         recorded = [(e.project_path, records[k].checkpoint) for k, e in [*declared.items()][::-1]]
         for checkpoint in {path: each for path, each in recorded if each and each.luid}.values():
-            rights.on_published(found, site, checkpoint)
+            access_checks.on_published(found, site, checkpoint)

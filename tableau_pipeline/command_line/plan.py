@@ -10,14 +10,13 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import Output, reports, signed
+from tableau_pipeline.components.git_revision import Look, declared_otherwise, revision
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.loading import misspelled
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.revision import Look, declared_otherwise, revision
-from tableau_pipeline.core.declaration import megabytes
-from tableau_pipeline.foresee import Foreseen, Note, foresee
 from tableau_pipeline.outcome import Code, Status
-from tableau_pipeline.rendering import Face, markdown_text, rendered
+from tableau_pipeline.refresh.preview import Note, Preview, preview
+from tableau_pipeline.rendering import Face, markdown_text, megabytes, rendered
 
 # In the order of the closing line, which always has those of `_ALWAYS`.
 _KINDS = (
@@ -106,12 +105,12 @@ def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Lo
         if not offline and project.datasources:
             site = stack.enter_context(resources.tableau.session(output.waits(), counts=counts))
 
-        def look(each: PublishedDatasource) -> Foreseen:
+        def look(each: PublishedDatasource) -> Preview:
             if site:
                 output.progress(each.name)
             setup = project.setup(each, resources, newest)
             try:
-                found = foresee(replace(setup, server=lambda: nullcontext(site)), site)
+                found = preview(replace(setup, server=lambda: nullcontext(site)), site)
                 lacks = any(refusal.code is Code.NO_SNAPSHOT for refusal in found.refusals)
                 looked = misspelled(project.definitions, each) if lacks else ()
                 guesses = (Note("model", text) for text in looked)
@@ -123,13 +122,13 @@ def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Lo
         yield look
 
 
-def _reasons(each: Foreseen) -> list[str]:
+def _reasons(each: Preview) -> list[str]:
     # There is one reason for no change, and most data sources have it.
     shown = "" if each.kind is Status.UNCHANGED else each.reason
     return [f"because: {text}" for text in shown.split("\n") if text]
 
 
-def _more(each: Foreseen) -> list[str]:
+def _more(each: Preview) -> list[str]:
     """A line for each thing to know beside the reasons."""
     fix = rendered(each.refusals, Face.COMMAND_LINE, key=each.key)
     return [
@@ -138,7 +137,7 @@ def _more(each: Foreseen) -> list[str]:
     ]
 
 
-def _tree(each: Foreseen) -> Text:
+def _tree(each: Preview) -> Text:
     """The head, and a branch for each thing to know; a line of any length stays whole."""
     tree = signed(_sign(each), f"{each.name}  {_head(each)}")
     branches = _reasons(each) + _more(each)
@@ -147,7 +146,7 @@ def _tree(each: Foreseen) -> Text:
     return tree
 
 
-def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> str:
+def _markdown(found: Sequence[Preview], said: Sequence[str], closing: str) -> str:
     """A comment for a pull request."""
     lines = []
     for each in found:
@@ -159,11 +158,11 @@ def _markdown(found: Sequence[Foreseen], said: Sequence[str], closing: str) -> s
     return "\n".join([*lines, "", *(f"{markdown_text(each)}\n" for each in said), f"**{closing}**"])
 
 
-def _sign(each: Foreseen) -> str:
+def _sign(each: Preview) -> str:
     return "+" if each.is_new else _SIGNS.get(each.kind, "~")
 
 
-def _head(each: Foreseen) -> str:
+def _head(each: Preview) -> str:
     """Such as "update  +28,135 -0 of 308,641 rows  2.40 MB of 95.00 MB"."""
     parts = [each.decision if each.kind not in _UNDECIDED else each.kind]
     if each.kind is Status.UPDATE and each.size is not None:

@@ -15,7 +15,7 @@ from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
-from tableau_pipeline.components.standing import failure_of
+from tableau_pipeline.components.status import failure_of
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
 from tableau_pipeline.rendering import command

@@ -9,7 +9,7 @@ from tableau_pipeline.components.removal import (
     nothing_below,
     published_below,
 )
-from tableau_pipeline.core.declaration import root_from
+from tableau_pipeline.core.identity import root_from
 
 
 @click.command()

@@ -12,24 +12,29 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import Project, opened
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
-from tableau_pipeline.components import standing
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import next_refreshes
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.publish_file import published_files
-from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.standing import Month, Standing
-from tableau_pipeline.core.declaration import (
-    TAG_PREFIX,
-    Declaration,
-    megabytes,
+from tableau_pipeline.components.status import (
+    DatasourceStatus,
+    Ended,
+    Month,
+    history,
+    savings,
+    statuses,
+    statuses_of_files,
+    with_rejected,
 )
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import Change, RemoteDatasource
+from tableau_pipeline.core.identity import TAG_PREFIX
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.refresh.setup import sites_beside
 from tableau_pipeline.refresh.updates import record_of
+from tableau_pipeline.rendering import megabytes
 from tableau_pipeline.resources import shared_place
 
 _URGENCY = [*Status]
@@ -53,14 +58,14 @@ def status(
     with opened(module) as project:
         declared = project.named(names)
         if saved:
-            months = {key: standing.savings(project.instance, key) for key in declared}
+            months = {key: savings(project.instance, key) for key in declared}
             output.result({"savings": months}, _savings(declared, months))
             return 0
-        now = standing.standings(project.instance, declared.values())
+        now = statuses(project.instance, declared.values())
         models = {key: each.models for key, each in declared.items()}
-        lines = standing.with_rejected(project.instance, now.values(), models, project.rejected)
+        lines = with_rejected(project.instance, now.values(), models, project.rejected)
         if not names:
-            lines += standing.standings_of_files(project.instance).values()
+            lines += statuses_of_files(project.instance).values()
         next_of = next_refreshes(project.definitions, project.instance)
         then = {key: next_of(each) for key, each in declared.items()}
         if not offline:
@@ -68,7 +73,7 @@ def status(
                 lines, others, site = _looked(project, lines, output, everything=not names)
             except RefreshError as error:
                 problem = str(error)
-        past = {key: standing.history(project.instance, key) for key in declared} if names else {}
+        past = {key: history(project.instance, key) for key in declared} if names else {}
     lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
     needing = [each for each in lines if each.needs_attention]
     told = [_told(each) | {"next": then.get(each.key)} for each in lines]
@@ -84,7 +89,7 @@ def status(
     return int(bool(needing))
 
 
-def _told(line: Standing) -> dict[str, Any]:
+def _told(line: DatasourceStatus) -> dict[str, Any]:
     derived = {"remedy": line.remedy, "needs_attention": line.needs_attention}
     told = asdict(replace(line, checkpoint=None)) | derived
     del told["checkpoint"]
@@ -109,8 +114,8 @@ def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[M
 
 
 def _looked(
-    project: Project, lines: Sequence[Standing], output: Output, *, everything: bool
-) -> tuple[list[Standing], list[dict[str, str]], SiteFacts]:
+    project: Project, lines: Sequence[DatasourceStatus], output: Output, *, everything: bool
+) -> tuple[list[DatasourceStatus], list[dict[str, str]], SiteFacts]:
     """Compare with the server, by one list of its data sources; add what nothing declares."""
     with project.resources() as resources, resources.tableau.session(output.waits()) as site:
         listed = {each.luid: each for each in site.tagged(TAG_PREFIX, revisions=False)}
@@ -130,7 +135,7 @@ def _looked(
     return looked, [{"name": each.name, "why": each.note} for each in others], facts
 
 
-def _compared(line: Standing, remote: RemoteDatasource | None) -> Standing:
+def _compared(line: DatasourceStatus, remote: RemoteDatasource | None) -> DatasourceStatus:
     checkpoint = line.checkpoint
     if line.state not in (Status.FRESH, Status.LATE) or not (checkpoint and checkpoint.luid):
         return line
@@ -143,7 +148,7 @@ def _compared(line: Standing, remote: RemoteDatasource | None) -> Standing:
 
 
 def _shown(
-    lines: Sequence[Standing],
+    lines: Sequence[DatasourceStatus],
     others: Sequence[Mapping[str, str]],
     past: Mapping[str, Sequence[Ended]],
     then: Mapping[str, str],
@@ -173,7 +178,7 @@ def _shown(
     return shown
 
 
-def _closing(lines: Sequence[Standing], needing: Sequence[Standing]) -> str:
+def _closing(lines: Sequence[DatasourceStatus], needing: Sequence[DatasourceStatus]) -> str:
     if not lines:
         return "No data source is declared."
     if needing:
@@ -181,11 +186,11 @@ def _closing(lines: Sequence[Standing], needing: Sequence[Standing]) -> str:
     return f"All {len(lines)} are fresh." if len(lines) > 1 else "It is fresh."
 
 
-def _sign(line: Standing) -> str:
+def _sign(line: DatasourceStatus) -> str:
     return _SIGNS.get(line.state, "!")
 
 
-def _row(line: Standing) -> tuple[str | int | None, ...]:
+def _row(line: DatasourceStatus) -> tuple[str | int | None, ...]:
     head, last = (_sign(line), line.name, line.state), line.last
     if last is None:
         return *head, "never", None, None, None, None

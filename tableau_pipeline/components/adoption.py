@@ -12,8 +12,8 @@ import yaml
 from tableauhyperapi import HyperException, escape_name
 
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.core.declaration import TAG_PREFIX, asset_key_of
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.identity import TAG_PREFIX, asset_key_of
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableInfo, open_hyper

@@ -13,21 +13,21 @@ from typing import TypeVar
 from tableau_pipeline.components.assessment import Assessed, Assessment, Compared, Kind
 from tableau_pipeline.components.naming import Names
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
-from tableau_pipeline.extracts.revisions import IncomparableError, changed_rows
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import inventory
+from tableau_pipeline.publishing.access_checks import PUBLISHERS
 from tableau_pipeline.publishing.counts import NoServiceError
 from tableau_pipeline.publishing.errors import SignInError
 from tableau_pipeline.publishing.inventory import (
     JobTimes,
     ListedDatasource,
-    NotToldError,
+    NotListableError,
     ProjectItem,
     RevisionInfo,
 )
 from tableau_pipeline.publishing.rest import RefreshTask
-from tableau_pipeline.publishing.rights import PUBLISHERS
+from tableau_pipeline.publishing.revisions import IncomparableError, changed_rows
 from tableau_pipeline.publishing.site import TableauSite
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ class _Facts:
             except BudgetSpentError as error:
                 why = str(error)
             except (OSError, RefreshError, ValueError) as error:
-                is_plain = isinstance(error, NotToldError | IncomparableError)
+                is_plain = isinstance(error, NotListableError | IncomparableError)
                 self.unknown[name] = str(error) if is_plain else self.names.reason(str(error))
                 has_answered = isinstance(error, _ANSWERS)
                 self.failures[name] = 0 if has_answered else self.failures[name] + 1

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from tableau_pipeline.core.declaration import TAG_PREFIX
-from tableau_pipeline.extracts.revisions import ChangedRows
+from tableau_pipeline.core.identity import TAG_PREFIX
 from tableau_pipeline.publishing.inventory import JobTimes
 from tableau_pipeline.publishing.rest import RefreshTask
+from tableau_pipeline.publishing.revisions import ChangedRows
 
 
 class Kind(StrEnum):

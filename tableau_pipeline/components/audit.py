@@ -17,18 +17,17 @@ from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
 from tableau_pipeline.components.reporting import escaped, markdown_table
 from tableau_pipeline.components.triggers import Cron
-from tableau_pipeline.core.declaration import (
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.identity import (
     INSTANCE_TAG_PREFIX,
     TAG_PREFIX,
-    Declaration,
     key_below,
     root_of,
     tags_of,
 )
-from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
@@ -44,6 +43,7 @@ from tableau_pipeline.resources import (
     tableau_project_root,
 )
 from tableau_pipeline.resources.services import as_failure
+from tableau_pipeline.yaml_keys import Zone, keyed
 
 # Not the log of the run, which has one line for each data source.
 _LOG = logging.getLogger(__name__)

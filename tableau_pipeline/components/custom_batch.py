@@ -9,8 +9,8 @@ import dagster as dg
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.identity import tags_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code, Distrust, Doubt
 from tableau_pipeline.publishing.jobs import Jobs

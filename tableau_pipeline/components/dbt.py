@@ -16,10 +16,10 @@ from upath import UPath
 
 from tableau_pipeline.components.asset_names import with_models
 from tableau_pipeline.components.instigators import default_status
+from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.keys import keyed
-from tableau_pipeline.metadata.fields import FieldMetadata
 from tableau_pipeline.outcome import Code
+from tableau_pipeline.yaml_keys import keyed
 
 
 @keyed

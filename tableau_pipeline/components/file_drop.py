@@ -15,7 +15,7 @@ from tableau_pipeline.components.publish_file import FROM_FILES, PublishFileConf
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import is_passed_over
-from tableau_pipeline.keys import keyed
+from tableau_pipeline.yaml_keys import keyed
 
 # A file counts as complete after this many unchanged looks: while a program writes it, its size or
 # time stamp changes from tick to tick.

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import Journal, read_history
 from tableau_pipeline.core.snapshot import Snapshots
-from tableau_pipeline.keys import Zone, keyed
+from tableau_pipeline.yaml_keys import Zone, keyed
 
 DATA_AGE = "data_age"
 _HOUR = 60

@@ -23,7 +23,9 @@ from dagster._core.storage.runs.schema import InstanceInfo
 from filelock import FileLock
 from sqlalchemy import select
 
-from tableau_pipeline.core.declaration import Declaration, below, file_name, key_below
+from tableau_pipeline.core.declaration import Declaration, below
+from tableau_pipeline.core.fields import NOTHING, Inherited
+from tableau_pipeline.core.identity import file_name, key_below
 from tableau_pipeline.core.journal import (
     CLAIMS,
     Claim,
@@ -40,8 +42,7 @@ from tableau_pipeline.core.journal import (
 )
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.metadata.fields import NOTHING, Inherited
-from tableau_pipeline.metadata.merge import Written
+from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (

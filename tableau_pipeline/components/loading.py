@@ -31,9 +31,9 @@ from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
-from tableau_pipeline.keys import guess
 from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.resources.snapshots import unsupported
+from tableau_pipeline.yaml_keys import guess
 
 _LISTED = 10
 _LOG = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from pydantic import Field, field_validator
 
 from tableau_pipeline.components.audit import AUDIT
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.standing import failure_of, standings, standings_of_files
-from tableau_pipeline.keys import keyed
+from tableau_pipeline.components.status import failure_of, statuses, statuses_of_files
 from tableau_pipeline.outcome import Status
+from tableau_pipeline.yaml_keys import keyed
 
 # Values of `Status`.
 Reported = Literal["failed", "refused", "drifted", "late"]
@@ -130,7 +130,7 @@ def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
     """Yield how each data source is that is not being refreshed."""
-    for now in (*standings(instance, datasources).values(), *standings_of_files(instance).values()):
+    for now in (*statuses(instance, datasources).values(), *statuses_of_files(instance).values()):
         if now.state in (Status.FAILED, Status.REFUSED, Status.LATE):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(now.state, "has")
             text = f'"{now.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'

@@ -15,8 +15,8 @@ from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.quality_warnings import warning_definitions
 from tableau_pipeline.components.yaml_component import YamlComponent
-from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline.yaml_keys import guess, keyed, mistake
 
 TEMPLATES = Path(__file__).with_name("new_project")
 _USUAL = ("spark", "hyper", "tableau", "snapshots")

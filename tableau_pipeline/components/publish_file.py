@@ -20,9 +20,9 @@ from tableau_pipeline.core.declaration import (
     Partitions,
     ReplaceAll,
     Table,
-    asset_key_of,
     below,
 )
+from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import CredentialsError, FilesError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested

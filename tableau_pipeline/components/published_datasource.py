@@ -34,10 +34,10 @@ from tableau_pipeline.components.reporting import (
 )
 from tableau_pipeline.components.triggers import Trigger, automation_conditions
 from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
-from tableau_pipeline.core.declaration import Declaration, asset_key_of, below
+from tableau_pipeline.core.declaration import Declaration, below
+from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.keys import guess, keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import Options
@@ -52,6 +52,7 @@ from tableau_pipeline.resources import (
     tableau_project_root,
 )
 from tableau_pipeline.resources.services import as_failure
+from tableau_pipeline.yaml_keys import guess, keyed, mistake
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.reporting import evaluation
-from tableau_pipeline.components.standing import standings
+from tableau_pipeline.components.status import statuses
 from tableau_pipeline.core.declaration import below
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Status
-from tableau_pipeline.publishing.about import set_warning
 from tableau_pipeline.publishing.errors import SignInError
+from tableau_pipeline.publishing.properties import set_warning
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import TableauServerResource, tableau_project_root
 from tableau_pipeline.resources.services import as_failure
@@ -107,7 +107,7 @@ def _texts(
     """Yield by key what is to stand at a data source, or ""; nothing while it is refreshed."""
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
     ages = instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks.values()])
-    for key, now in standings(instance, watched.values()).items():
+    for key, now in statuses(instance, watched.values()).items():
         age, last = evaluation(ages.get(checks[key])), now.last
         if why := _WHY.get(now.state):
             when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence, Set
 import dagster as dg
 
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, root_of
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, root_of
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.keys import guess
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import inventory
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed, live_claims
+from tableau_pipeline.yaml_keys import guess
 
 # Seconds in which a refresh that began at the same moment withdraws.
 _PATIENCE = 10.0

@@ -7,8 +7,6 @@ not.
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -358,72 +356,6 @@ def published_result(
     }
     key, version = dg.AssetKey.from_user_string(declaration.key), _data_version(checkpoint)
     return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A refresh that has ended, as Dagster recorded it.
-
-    Attributes:
-        decision: one of `outcome.STOPPED` if nothing was refreshed.
-        rows: of the fact table; None if nothing was refreshed, like the bytes.
-        deleted: rows of all tables that an update has deleted; `inserted` likewise.
-        bytes_saved: those that were not sent, compared with a full publish.
-        compared: how its rows were compared with the models, without why they were not.
-        is_full: it was a full publish.
-        taken_at: see `Checkpoint`; None if that is not recorded.
-        seconds: by phase.
-        accepts: what a run may accept instead of refusing it.
-        models_first: it did not begin, as a step before it failed.
-    """
-
-    at: datetime
-    run_id: str
-    decision: str
-    reason: str
-    rows: int | None = None
-    deleted: int = 0
-    inserted: int = 0
-    bytes_sent: int | None = None
-    bytes_saved: int | None = None
-    compared: str = ""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    accepts: Sequence[str] = ()
-    models_first: bool = False
-    is_full: bool = False
-    taken_at: datetime | None = None
-
-    @property
-    def rows_at(self) -> datetime:
-        """When its rows were taken from the models, by this refresh or by an earlier one."""
-        return self.taken_at or self.at
-
-
-def ended(event: dg.EventLogEntry | None) -> Ended | None:
-    """Read what `published_result` wrote of a refresh."""
-    materialization = event.asset_materialization if event else None
-    if event is None or materialization is None:
-        return None
-    metadata: dict[str, Any] = {name: each.value for name, each in materialization.metadata.items()}
-    details = metadata.get("details", {})
-    sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
-    taken = details.get("rows taken at")
-    return Ended(
-        at=datetime.fromtimestamp(event.timestamp, UTC),
-        run_id=event.run_id,
-        # It was materialized by hand, or by other code.
-        decision=metadata.get("decision", "unknown"),
-        reason=metadata.get("reason", ""),
-        rows=metadata.get("dagster/row_count"),
-        deleted=sum(details.get("deleted", {}).values()),
-        inserted=sum(details.get("inserted", {}).values()),
-        bytes_sent=sent,
-        bytes_saved=max(full - (sent or 0), 0) if full else None,
-        compared=details.get("compared", ""),
-        is_full=details.get("full", False),
-        taken_at=datetime.fromisoformat(taken) if taken else None,
-        seconds=details.get("seconds", {}),
-    )
 
 
 def _rows_sent(done: Refreshed) -> int:

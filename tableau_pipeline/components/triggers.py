@@ -10,7 +10,7 @@ from dagster._utils.schedules import is_valid_cron_schedule
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from tableau_pipeline.components.dbt import DbtTrigger
-from tableau_pipeline.keys import Zone, keyed
+from tableau_pipeline.yaml_keys import Zone, keyed
 
 RETRY_CRON = "*/30 * * * *"
 

@@ -13,17 +13,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
 
-from tableau_pipeline.core.lake_table import LakeTable
-from tableau_pipeline.core.limits import check_texts, long_tag
-from tableau_pipeline.errors import RefusedError, SettingError
-from tableau_pipeline.hyper.build import Relationship, tree_problem
-from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
-from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
-from tableau_pipeline.metadata.fields import (
-    INSTANCE_TAG_PREFIX,
+from tableau_pipeline.core.fields import (
     MEMBERS,
     NOTHING,
-    TAG_PREFIX,
     About,
     Calculation,
     FieldError,
@@ -34,8 +26,19 @@ from tableau_pipeline.metadata.fields import (
     by_name,
     wanted,
 )
+from tableau_pipeline.core.identity import (
+    TAG_PREFIX,
+    asset_key_of,
+    key_below,
+)
+from tableau_pipeline.core.lake_table import LakeTable
+from tableau_pipeline.core.limits import check_texts, long_tag
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.relationships import Relationship, tree_problem
+from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.outcome import Code
+from tableau_pipeline.yaml_keys import Pairs, Zone, guess, keyed, mistake, written_as
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 
@@ -529,54 +532,6 @@ class Declaration(About):
 def project_path(project: Project) -> str:
     """Return a project as text."""
     return project if isinstance(project, str) else "/".join(project)
-
-
-def asset_key_of(name: str) -> str:
-    """Return the asset key of a data source with this name, as dagster-tableau derives it."""
-    return re.sub(r"[^A-Za-z0-9_]+", "_", name).lower()
-
-
-def tags_of(key: str, instance: str) -> frozenset[str]:
-    """Return the tags of the data source with this asset key that a deployment publishes."""
-    return frozenset({f"{TAG_PREFIX}{key}", f"{INSTANCE_TAG_PREFIX}{instance}"})
-
-
-def file_name(key: str) -> str:
-    """Return an asset key as a file name; "/" is replaced so that no key nests in another."""
-    return key.replace("/", ".")
-
-
-def megabytes(size: int) -> str:
-    """Format a number of bytes in megabytes of 10^6 bytes: "0.13 MB", "1,204.5 MB"."""
-    return f"{size / 1e6:,.2f} MB" if size < 1e8 else f"{size / 1e6:,.1f} MB"
-
-
-# TABLEAU_PROJECT_ROOT names the project below which an environment has all its data sources; for
-# production there is none. Key, records, tags and files name the root, so that no environment finds
-# what belongs to another one, even if they share an instance and a site.
-def root_from(value: str) -> str:
-    """Return the root in the value of the variable, "" for none.
-
-    Raises:
-        RefusedError: a part of the path is empty.
-    """
-    names = [name.strip() for name in value.split("/")] if value else []
-    if not all(names):
-        raise SettingError(
-            f'TABLEAU_PROJECT_ROOT is "{value}": set it to the path of a project, such as '
-            '"Staging/pr-123", without a slash at either end',
-        )
-    return "/".join(names)
-
-
-def key_below(key: str, root: str) -> str:
-    """Return the key of a data source in an environment: "flights@Staging/pr-123"."""
-    return f"{key}@{root}" if root else key
-
-
-def root_of(key: str) -> str:
-    """Return the root in such a key, "" for none."""
-    return key.partition("@")[2]
 
 
 def below(declaration: Declaration, root: str) -> Declaration:

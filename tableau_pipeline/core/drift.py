@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Literal
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
-from tableau_pipeline.metadata.fields import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Distrust, Doubt
 
 JobKind = Literal["update", "publish"]

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.keys import keyed
 from tableau_pipeline.objects.stores import is_url
+from tableau_pipeline.yaml_keys import keyed
 
 LakeFormat = Literal["delta", "iceberg"]
 

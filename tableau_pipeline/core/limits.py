@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tableau_pipeline.keys import mistake, not_for_tableau, texts_in
+from tableau_pipeline.yaml_keys import mistake, not_for_tableau, texts_in
 
 # The largest payload of an update that any server takes: 100 MB, less 5 %, as Tableau does not
 # document what a megabyte is here, nor whether the limit itself is allowed.

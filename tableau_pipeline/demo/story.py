@@ -12,9 +12,8 @@ from tableau_pipeline.command_line.output import LogLines, Output
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import DagsterJournal, setup_of
 from tableau_pipeline.components.published_datasource import snapshots_of
-from tableau_pipeline.components.reporting import Ended
-from tableau_pipeline.components.standing import standings
-from tableau_pipeline.diff import diff
+from tableau_pipeline.components.status import Ended, statuses
+from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline.resources import resources_from_env
 
 # The columns of the table at the end, and their widths.
@@ -113,7 +112,7 @@ def lines(
     chapter: Chapter, published: Sequence[PublishedDatasource], instance: dg.DagsterInstance
 ) -> list[Line]:
     """Compare the data on Tableau with the models, after a run that has published all of these."""
-    found = standings(instance, published)
+    found = statuses(instance, published)
     return [
         Line(chapter, each.name, ended, _differences(each, instance))
         for each in published

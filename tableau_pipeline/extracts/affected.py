@@ -27,10 +27,9 @@ from tableau_pipeline.core.declaration import (
     Policy,
     ReplaceAll,
     Table,
-    megabytes,
 )
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot, Span
-from tableau_pipeline.extracts.desired import (
+from tableau_pipeline.extracts.content import (
     Models,
     cutoff_value,
     kept,
@@ -42,6 +41,7 @@ from tableau_pipeline.hyper.build import NEW, create_table
 from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
 from tableau_pipeline.hyper.process import is_out_of_memory
 from tableau_pipeline.hyper.types import ROW_HASH, Column, is_moment, zone_of
+from tableau_pipeline.rendering import megabytes
 
 _T = TypeVar("_T")
 Kind = Literal["keys", "expired", "values"]

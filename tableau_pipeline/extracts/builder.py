@@ -9,17 +9,18 @@ from pathlib import Path
 from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
-from tableau_pipeline.core.declaration import Declaration, megabytes
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange, TableVersion
 from tableau_pipeline.extracts.checks import check_rows, damage
+from tableau_pipeline.extracts.content import Models, desired_table, table_source
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
-from tableau_pipeline.extracts.desired import Models, desired_table, table_source
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
 from tableau_pipeline.outcome import Code
+from tableau_pipeline.rendering import megabytes
 
 
 @dataclass(frozen=True)

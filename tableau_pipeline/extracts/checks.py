@@ -7,22 +7,15 @@ from dataclasses import dataclass
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
-from tableau_pipeline.core.declaration import (
-    Append,
-    Declaration,
-    Diff,
-    Partitions,
-    Table,
-    is_span,
-    megabytes,
-)
+from tableau_pipeline.core.declaration import Append, Declaration, Diff, Partitions, Table, is_span
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange
-from tableau_pipeline.extracts.desired import Models, table_source
-from tableau_pipeline.hyper.build import Relationship, key_problem, null_problem
+from tableau_pipeline.extracts.content import Models, table_source
+from tableau_pipeline.hyper.build import key_problem, null_problem
 from tableau_pipeline.hyper.parquet import TableSource, select_sql, unreadable_columns
 from tableau_pipeline.hyper.process import Hyperd, connect, is_out_of_memory
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import (
     PRODUCTS,
     Column,
@@ -33,8 +26,9 @@ from tableau_pipeline.hyper.types import (
     hyper_type,
     is_moment,
 )
-from tableau_pipeline.keys import not_for_tableau
 from tableau_pipeline.outcome import Check, Code, Refusal
+from tableau_pipeline.rendering import megabytes
+from tableau_pipeline.yaml_keys import not_for_tableau
 
 # Spark accepts several names for some types, but reports only one.
 _ALIASES = {

@@ -22,7 +22,7 @@ from tableau_pipeline.extracts.affected import (
     find_affected,
     in_payload,
 )
-from tableau_pipeline.extracts.desired import Models, fingerprint, row_count
+from tableau_pipeline.extracts.content import Models, fingerprint, row_count
 from tableau_pipeline.hyper.build import Extract, create_table, new_file, rows_in
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import Hyperd

@@ -22,7 +22,8 @@ from tableau_pipeline.lake.files import (
     partition_text,
 )
 from tableau_pipeline.objects.errors import described
-from tableau_pipeline.objects.stores import LocalCopies, StoreError, is_url
+from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.stores import StoreError, is_url
 
 # Delta's names of types that differ from Spark's.
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}

@@ -20,8 +20,8 @@ from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, 
 from tableau_pipeline.errors import LakeError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import (
-    LocalCopies,
     ObjectFolder,
     bucket_and_key,
     canonical,

@@ -39,7 +39,8 @@ from tableau_pipeline.lake.files import (
     plain,
     read_bytes,
 )
-from tableau_pipeline.objects.stores import LocalCopies, is_url
+from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.stores import is_url
 
 _NEWEST_FORMAT = 2
 _HINT = "version-hint.text"

@@ -9,7 +9,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.lake_table import InCatalog, LakeFormat, LakeTable
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.outcome import Code
 
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}

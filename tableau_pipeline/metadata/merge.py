@@ -3,27 +3,22 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import chain
-from pathlib import Path as File
 from typing import Literal
 
-import obstore
-
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
-from tableau_pipeline.objects.stores import opened, store_errors
 
 # ("field", table, column, "caption"), ("calculation", "Margin", "formula"),
 # ("hierarchy", "Route", "fields"): the tables have their names in the published file. And of the
 # data source itself: ("about", "owner"), ("tag", "finance"),
 # ("permission", "Analysts", "Read").
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
 CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 # What is absent is as the products have it by default.
-Values = Mapping[Path, str]
+Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
 # "accept" keeps what a person has set, and does not report it again.
 Policy = OnConflict | Literal["accept"]
@@ -58,17 +53,17 @@ class Merge:
 
     wanted: Values
     found: Values
-    changes: Mapping[Path, str | None]
-    kept: Mapping[Path, str | None]
-    conflicts: tuple[Path, ...]
+    changes: Mapping[FieldPath, str | None]
+    kept: Mapping[FieldPath, str | None]
+    conflicts: tuple[FieldPath, ...]
     written: Values
     tds: bytes | None = None
     problem: str | None = None
     broken: tuple[str, ...] = ()
-    lost: Mapping[Path, str] = field(default_factory=dict)
+    lost: Mapping[FieldPath, str] = field(default_factory=dict)
 
     @property
-    def of_fields(self) -> Mapping[Path, str | None]:
+    def of_fields(self) -> Mapping[FieldPath, str | None]:
         """The changes that a file is to bring along."""
         return {path: value for path, value in self.changes.items() if not is_about(path)}
 
@@ -101,10 +96,10 @@ def merge(
         found: what is there.
         on_conflict: what becomes of a value that both sides changed.
     """
-    changes: dict[Path, str | None] = {}
-    kept: dict[Path, str | None] = {}
-    conflicts: list[Path] = []
-    record: dict[Path, str] = {}
+    changes: dict[FieldPath, str | None] = {}
+    kept: dict[FieldPath, str | None] = {}
+    conflicts: list[FieldPath] = []
+    record: dict[FieldPath, str] = {}
     newest, *_ = written or [{}]
     parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
     for unit in _units(wanted, found, written):
@@ -140,7 +135,7 @@ def merge(
     return Merge(wanted, found, changes, kept, tuple(conflicts), record)
 
 
-def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable[Path]:
+def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
     """What is decided at once: a value; or a calculation, if it is new, gone or somebody else's."""
     ours, theirs = {path[:2] for path in wanted}, {path[:2] for path in found}
     taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
@@ -151,7 +146,9 @@ def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable
     )
 
 
-def _is_settled(unit: Path, want: Values, here: Values, newest: Values, *, taken: bool) -> bool:
+def _is_settled(
+    unit: FieldPath, want: Values, here: Values, newest: Values, *, taken: bool
+) -> bool:
     """Whether what a person has changed alone stays unreported."""
     mark = newest.get((ACCEPTED, *unit))
     if mark:
@@ -159,13 +156,13 @@ def _is_settled(unit: Path, want: Values, here: Values, newest: Values, *, taken
     return not _is_reported(unit, taken=taken)
 
 
-def _is_reported(unit: Path, *, taken: bool) -> bool:
+def _is_reported(unit: FieldPath, *, taken: bool) -> bool:
     """Whether a person's change is reported even if the declaration stays."""
     # Of who may do what, and of names that another field has.
     return taken or unit[0] == "permission"
 
 
-def _accepted(unit: Path, want: Values, here: Values, *, taken: bool) -> Values:
+def _accepted(unit: FieldPath, want: Values, here: Values, *, taken: bool) -> Values:
     """Return the mark of both values, where they would be reported again without it."""
     text = json.dumps([sorted(want.items()), sorted(here.items())])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -175,7 +172,7 @@ def _accepted(unit: Path, want: Values, here: Values, *, taken: bool) -> Values:
 def _theirs(values: Values, written: Sequence[Values]) -> Values:
     """Marks for those of the values that are there, and that we have not written."""
 
-    def is_ours(path: Path, value: str) -> bool:
+    def is_ours(path: FieldPath, value: str) -> bool:
         return any(each.get(path) == value and (THEIRS, *path) not in each for each in written)
 
     return {(THEIRS, *path): "yes" for path, value in values.items() if not is_ours(path, value)}
@@ -187,9 +184,9 @@ def _marks(values: Values, before: Values) -> Values:
     return {mark: before[mark] for mark in marks if mark in before}
 
 
-def _parts(values: Values) -> Mapping[Path, Values]:
+def _parts(values: Values) -> Mapping[FieldPath, Values]:
     """The values by their paths, and those of a calculation by its path, too."""
-    parts: dict[Path, dict[Path, str]] = defaultdict(dict)
+    parts: dict[FieldPath, dict[FieldPath, str]] = defaultdict(dict)
     for path, value in values.items():
         if path[0] in MARKS:
             continue
@@ -198,12 +195,12 @@ def _parts(values: Values) -> Mapping[Path, Values]:
     return parts
 
 
-def is_about(path: Path) -> bool:
+def is_about(path: FieldPath) -> bool:
     """Whether a value is of the data source itself, and not of what a `.tds` holds."""
     return path[path[0] in MARKS] in ("about", "tag", "permission")
 
 
-def shown(path: Path) -> str:
+def shown(path: FieldPath) -> str:
     """Return a path in words: "caption of flights.net_amount", "hierarchy Route"."""
     match path:
         case ("field", _, _, part):
@@ -218,7 +215,7 @@ def shown(path: Path) -> str:
             return " of ".join(reversed(path[1:]))
 
 
-def shown_field(path: Path) -> str:
+def shown_field(path: FieldPath) -> str:
     """Return the field of a path in words: "flights.net_amount", "Margin"."""
     match path:
         case ("field", table, column, *_):
@@ -227,12 +224,12 @@ def shown_field(path: Path) -> str:
             return path[1]
 
 
-def shown_value(path: Path, value: str | None) -> str:
+def shown_value(path: FieldPath, value: str | None) -> str:
     """Return a value in words: the fields of a hierarchy from the top down; "" for none."""
     return " > ".join(json.loads(value)) if value and path[0] == "hierarchy" else value or ""
 
 
-def quoted(path: Path, value: str | None) -> str:
+def quoted(path: FieldPath, value: str | None) -> str:
     """Return a value in a sentence; of a description of the data source, its first line."""
     if value is None:
         return "none"
@@ -266,7 +263,7 @@ def conflict_phrases(merged: Merge) -> list[str]:
     ]
 
 
-def _taken_phrase(merged: Merge, path: Path) -> str:
+def _taken_phrase(merged: Merge, path: FieldPath) -> str:
     name = merged.found.get((*path, TAKEN))
     if (*path[:2], TAKEN) in merged.found:
         name = path[1]
@@ -288,49 +285,3 @@ def rows(wanted: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
         )
         for path in dict.fromkeys([*wanted, *fates])
     ]
-
-
-# Names no values at all.
-NOTHING = "nothing"
-
-
-class Written:
-    """Files of values, each named by a digest of its content.
-
-    Args:
-        place: their folder, or its URL in an object store.
-    """
-
-    def __init__(self, place: File | str) -> None:
-        self._place = place
-        self._known: dict[str, Values] = {NOTHING: {}}
-
-    def read(self, name: str) -> Values:
-        """Return stored values; none if they are gone, so that whatever is there counts."""
-        if name not in self._known:
-            try:
-                with store_errors("Reading", f"{self._place}/{name}.json", may_lack=True):
-                    content = bytes(obstore.get(opened(self._place), f"{name}.json").bytes())
-            except FileNotFoundError:
-                return {}
-            self._known[name] = {tuple(path): value for path, value in json.loads(content)}
-        return self._known[name]
-
-    def store(self, values: Values) -> str:
-        """Store values that are about to be set; return the name by which records refer to them."""
-        text = json.dumps(sorted([list(path), value] for path, value in values.items()))
-        name = hashlib.sha256(text.encode()).hexdigest()[:32]
-        if name not in self._known:
-            with store_errors("Writing", f"{self._place}/{name}.json"):
-                obstore.put(opened(self._place), f"{name}.json", text.encode())
-            self._known[name] = dict(values)
-        return name
-
-    def collect(self, named: Collection[str], before: datetime) -> int:
-        """Remove the files that no record names, and that are older; return how many."""
-        with store_errors("Removing values from", str(self._place)):
-            found = [each for chunk in obstore.list(opened(self._place)) for each in chunk]
-            old = [each["path"] for each in found if each["last_modified"] < before]
-            gone = [path for path in old if path.removesuffix(".json") not in named]
-            obstore.delete(opened(self._place), gone)
-        return len(gone)

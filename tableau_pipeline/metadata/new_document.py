@@ -12,7 +12,7 @@ from itertools import chain, count
 from lxml import etree
 from lxml.etree import _Element as Element
 
-from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 from tableau_pipeline.metadata.columns import Tables, new_record
 from tableau_pipeline.metadata.document import TABLE_COLUMN, USER, quoted

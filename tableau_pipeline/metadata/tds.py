@@ -5,8 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path as File
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -35,7 +34,7 @@ from tableau_pipeline.metadata.document import (
     unquoted,
     with_fields,
 )
-from tableau_pipeline.metadata.merge import TAKEN, Merge, Path, Policy, Values, merge
+from tableau_pipeline.metadata.merge import TAKEN, FieldPath, Merge, Policy, Values, merge
 
 _NONE: Values = MappingProxyType({})
 # The feature that brought folders for dimensions and measures alike.
@@ -75,7 +74,7 @@ class Tds(Document):
                 found[path] = value
         return found
 
-    def edited(self, changes: Mapping[Path, str | None], tables: Tables) -> bytes:
+    def edited(self, changes: Mapping[FieldPath, str | None], tables: Tables) -> bytes:
         """Return the file with these changes and columns; all else stays as it is.
 
         Args:
@@ -93,7 +92,7 @@ class Tds(Document):
             return self.content
         return etree.tostring(root.getroottree(), xml_declaration=True, encoding="utf-8")
 
-    def used_by(self, *name: str, but: Iterable[Path] = ()) -> tuple[str, ...]:
+    def used_by(self, *name: str, but: Iterable[FieldPath] = ()) -> tuple[str, ...]:
         """Return what names a field: calculated fields, hierarchies, groups, sets, filters.
 
         Args:
@@ -109,7 +108,7 @@ class Tds(Document):
         count = Counter(shown.values())
         return {local for local, name in shown.items() if count[name] > 1}
 
-    def taken(self, changes: Iterable[Path]) -> Values:
+    def taken(self, changes: Iterable[FieldPath]) -> Values:
         """Mark the changes, which have been made, that gave a field the name of another one."""
         shared, shown, found = self.shared_names(), self.shown(), {}
         for path in changes if shared else ():
@@ -119,7 +118,7 @@ class Tds(Document):
                 found[(*(path[:2] if is_calculation else path), TAKEN)] = shown[local]
         return found
 
-    def work_on(self, path: Path, written: Sequence[Values]) -> Iterator[str]:
+    def work_on(self, path: FieldPath, written: Sequence[Values]) -> Iterator[str]:
         """Yield in words what people made of a column or declared calculation itself.
 
         Args:
@@ -138,7 +137,7 @@ class Tds(Document):
         if column is not None and column.find("aliases") is not None:
             yield "aliases"
 
-    def _values(self, calculations: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+    def _values(self, calculations: Iterable[str]) -> Iterator[tuple[FieldPath, str, str]]:
         """Yield path and value, with what the products have by default; "" is absent."""
         names = self.names | {local_name(each): each for each in calculations}
         for each in self.records:
@@ -150,7 +149,9 @@ class Tds(Document):
             members = json.dumps([names.get(each, each) for each in local], ensure_ascii=False)
             yield ("hierarchy", name, "fields"), members, ""
 
-    def _field(self, path: Path, local: str, datatype: str) -> Iterator[tuple[Path, str, str]]:
+    def _field(
+        self, path: FieldPath, local: str, datatype: str
+    ) -> Iterator[tuple[FieldPath, str, str]]:
         attributes = attributes_of(self.columns.get(local))
         datatype = attributes.get("datatype", datatype)
         usual = {
@@ -166,8 +167,8 @@ class Tds(Document):
             yield (*path, part), value, usual.get(part, "")
 
     def _calculation(
-        self, path: Path, name: str, names: Mapping[str, str]
-    ) -> Iterator[tuple[Path, str, str]]:
+        self, path: FieldPath, name: str, names: Mapping[str, str]
+    ) -> Iterator[tuple[FieldPath, str, str]]:
         """What is called so: a field of ours, or of somebody else."""
 
         def shown(formula: str) -> str:
@@ -225,7 +226,7 @@ def _description(column: Element | None) -> str:
 class Editing(Document):
     """Changes of a `.tds` in place."""
 
-    def __init__(self, root: Element, changes: Mapping[Path, str | None]) -> None:
+    def __init__(self, root: Element, changes: Mapping[FieldPath, str | None]) -> None:
         super().__init__(root)
         self._changes = changes
         self._named = {name: local for local, name in self.names.items()}
@@ -254,7 +255,7 @@ class Editing(Document):
                 self._set(local, path[-1], value)
         self.drop({local_name(name) for name, formula in formulas.items() if not formula})
 
-    def _known(self, path: Path) -> str | None:
+    def _known(self, path: FieldPath) -> str | None:
         """The local name of a field; None if the published file does not have it."""
         if path[0] == "field":
             return self.locals.get((path[1], path[2]))
@@ -397,12 +398,12 @@ class Editing(Document):
         return prefix
 
 
-def _turn(path: Path) -> int:
+def _turn(path: FieldPath) -> int:
     """When a value is set: a role depends on the type, and folders on hierarchies."""
     return {"type": 0, "fields": 1, "folder": 3}.get(path[-1], 2)
 
 
-def _is_formula(path: Path) -> bool:
+def _is_formula(path: FieldPath) -> bool:
     return path[::2] == ("calculation", "formula")
 
 
@@ -429,7 +430,7 @@ def _describe(column: Element, text: str | None) -> None:
         run.text = text.replace("\n", f"{_LINE_END}\n")
 
 
-def _users(document: Document, local: str, but: frozenset[Path]) -> Iterator[str]:
+def _users(document: Document, local: str, but: frozenset[FieldPath]) -> Iterator[str]:
     changed = {local_name(path[1]) for path in but if _is_formula(path)}
     for each in document.root:
         inner = each.find("calculation")
@@ -449,7 +450,7 @@ def _users(document: Document, local: str, but: frozenset[Path]) -> Iterator[str
             yield f'hierarchy "{name}"'
 
 
-def pack(tds: bytes, hyper: File, into: File) -> None:
+def pack(tds: bytes, hyper: Path, into: Path) -> None:
     """Write a `.tdsx`, with the `.hyper` file where the `.tds` expects it.
 
     Raises:

@@ -1,29 +1,21 @@
 """Object stores by their URLs, and copies of their objects on the local disk, for hyperd."""
 
-import hashlib
-import os
 import re
-import shutil
-import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from posixpath import commonpath
-from tempfile import gettempdir, mkdtemp
-from threading import Lock
-from uuid import uuid4
-from weakref import finalize
 
 import obstore
-from filelock import FileLock, Timeout
 from obstore.store import LocalStore, ObjectStore
 
 from tableau_pipeline.errors import RefreshError, SettingError
 from tableau_pipeline.objects.arrow_files import open_store
 from tableau_pipeline.objects.errors import in_words
+from tableau_pipeline.objects.local_files import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
 # Hadoop's names of S3.
@@ -112,153 +104,6 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 def opened(place: Path | str) -> ObjectStore:
     """Return what is in a folder, or below a URL of an object store; it keeps its connections."""
     return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
-
-
-# Held by the process of the folder for as long as it lives.
-_LOCK = "lock"
-
-
-@dataclass
-class OwnFolder:
-    """A folder of this process in one that processes of this machine share.
-
-    It is removed with the process; if that is killed, by another one.
-    """
-
-    parent: Path
-    _removal: finalize | None = field(default=None, init=False)
-    _path: Path | None = field(default=None, init=False)
-    _opening: Lock = field(default_factory=Lock, init=False)
-
-    def path(self) -> Path:
-        """Return the folder; create it if need be, and remove those of killed processes."""
-        with self._opening:
-            if self._path is None:
-                self.parent.mkdir(parents=True, exist_ok=True)
-                for abandoned in self.parent.glob(f"*/{_LOCK}"):
-                    with suppress(Timeout, OSError), FileLock(abandoned, timeout=0):
-                        shutil.rmtree(abandoned.parent, ignore_errors=True)
-            while self._path is None:
-                own = Path(mkdtemp(dir=self.parent))
-                # Another process may take the new folder for an abandoned one until it is locked.
-                with suppress(FileNotFoundError):
-                    lock = FileLock(own / _LOCK, thread_local=False)
-                    lock.acquire()
-                    if (own / _LOCK).exists():
-                        self._path = own
-                        self._removal = finalize(self, _remove, own, lock)
-            return self._path
-
-    def remove(self) -> None:
-        """Remove the folder; the next call of `path` creates another one."""
-        with self._opening:
-            if self._removal:
-                self._removal()
-            self._path = self._removal = None
-
-
-def _remove(folder: Path, lock: FileLock) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    lock.release()
-
-
-_own_folder = cache(OwnFolder)
-
-
-def scratch() -> Path:
-    """Return the folder of this process for files that no other process needs.
-
-    Raises:
-        RefusedError: see `temporary_folder`.
-    """
-    return _own_folder(temporary_folder() / "work").path()
-
-
-def temporary_folder() -> Path:
-    """Return a folder of this user for what need not outlive this machine; create it if need be.
-
-    Another user may make what has its name first, to read or exchange the rows, or to let us remove
-    what a link leads to.
-
-    Raises:
-        RefusedError: what has its name is not a folder that this user alone can open.
-    """
-    user = os.getuid()
-    folder = Path(gettempdir(), f"tableau_pipeline-{user}")
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
-        raise SettingError(
-            f"{folder} is not a folder that you alone can open ({stat.filemode(found.st_mode)}, "
-            f"user {found.st_uid}). Remove it, or set TMPDIR to a folder of your own.",
-        )
-    return folder
-
-
-@dataclass
-class LocalCopies:
-    """Copies in a folder that processes of this machine share.
-
-    A process reads a copy by a link of its own. So a copy that is removed to make room stays
-    readable for those that use it.
-
-    Attributes:
-        limit: the bytes of all copies; what running processes read is not counted.
-    """
-
-    folder: Path
-    limit: int
-    _own: OwnFolder = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._own = OwnFolder(self.folder)
-
-    def path(self, url: str, fetch: Callable[[Path], None]) -> str:
-        """Return the path of a copy of the object at `url`.
-
-        Args:
-            fetch: downloads it to a path, if there is no copy of it.
-        """
-        name = f"{hashlib.sha256(url.encode()).hexdigest()}.parquet"
-        mine, shared = self._own.path() / name, self.folder / name
-        if mine.exists():
-            return str(mine)
-        try:
-            # Another thread may have been faster.
-            with suppress(FileExistsError):
-                os.link(shared, mine)
-            # The copies that were used last are kept longest.
-            os.utime(mine)
-        except FileNotFoundError:
-            unfinished = mine.with_suffix(f".{uuid4().hex}")
-            fetch(unfinished)
-            # A power failure must not leave half a copy that has its name.
-            with unfinished.open("rb") as file:
-                os.fsync(file.fileno())
-            unfinished.replace(mine)
-            with suppress(FileExistsError):
-                os.link(mine, shared)
-        return str(mine)
-
-    def make_room(self) -> None:
-        """Remove the copies that were not used for the longest time, if there are too many."""
-        used: list[tuple[float, int, Path]] = []
-        for path in self.folder.glob("*.parquet"):
-            # Another process may remove it meanwhile.
-            with suppress(FileNotFoundError):
-                found = path.stat()
-                used.append((found.st_mtime, found.st_size, path))
-        surplus = sum(size for _, size, _ in used) - self.limit
-        for _, size, path in sorted(used):
-            if surplus <= 0:
-                break
-            path.unlink(missing_ok=True)
-            surplus -= size
-
-    def release(self) -> None:
-        """Let go of all copies; the paths that were returned are no longer valid."""
-        self._own.remove()
 
 
 # Downloads at a time. A file is a part of a model, so that there usually are several.

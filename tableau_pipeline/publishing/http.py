@@ -32,9 +32,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import LocationParseError, MaxRetryError, ReadTimeoutError, ResponseError
 from urllib3.util import Retry, parse_url
 
-from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.errors import BudgetSpentError, SettingError
 from tableau_pipeline.objects.stores import scheme_and_host
+from tableau_pipeline.rendering import megabytes
 
 IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy in between?"
 

@@ -24,7 +24,7 @@ _MOST_JOBS = 10_000
 _WORK = frozenset({"refreshextracts", "incrementextracts", *job_list.KINDS})
 
 
-class NotToldError(RefusedError):
+class NotListableError(RefusedError):
     """The server does not tell something; the message names nothing that is on the site."""
 
     code = Code.SERVER
@@ -184,8 +184,8 @@ def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
     """Return the jobs of the last days that worked on data, by their titles without case.
 
     Raises:
-        NotToldError: this user may not list jobs, as usually only administrators may; or there are
-            too many, or they have no titles.
+        NotListableError: this user may not list jobs, as usually only administrators may; or
+            there are too many, or they have no titles.
     """
     since = site.now() - timedelta(days=days)
     listed = None
@@ -194,12 +194,12 @@ def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
         ask = partial(job_list.listed, site.tsc, since, most=_MOST_JOBS)
         listed = site.ask("Listing the jobs of the site", ask)
     if listed is None:
-        raise NotToldError("only administrators may list jobs")
+        raise NotListableError("only administrators may list jobs")
     if len(listed) == _MOST_JOBS:
-        raise NotToldError(f"there are more than {_MOST_JOBS:,}, too many to list")
+        raise NotListableError(f"there are more than {_MOST_JOBS:,}, too many to list")
     work = [e for e in listed if (e.type or "").replace("_", "").casefold() in _WORK]
     if not all(each.title for each in work):
-        raise NotToldError("this server lists jobs without their titles")
+        raise NotListableError("this server lists jobs without their titles")
     spans: dict[str, list[float]] = defaultdict(list)
     for each in work:
         if each.started_at and each.ended_at:

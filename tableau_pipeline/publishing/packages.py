@@ -12,12 +12,12 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import requests
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.publishing.http import downloads_up_to
 from tableau_pipeline.publishing.rest import named
+from tableau_pipeline.rendering import megabytes
 
 # Bytes of a package beside its extract: the `.tds`, and what images people put into it.
 _AROUND = 10**7

@@ -14,11 +14,11 @@ import tableauserverclient as TSC
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.http import BadAnswerError
+from tableau_pipeline.rendering import megabytes
 
 # The largest page that Tableau returns.
 _PAGE_SIZE = 1000

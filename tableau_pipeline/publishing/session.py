@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
-from tableau_pipeline.objects.stores import temporary_folder
+from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.connections import check_bundle
 from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, translate_errors

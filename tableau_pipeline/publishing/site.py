@@ -19,7 +19,7 @@ import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.declaration import Project, megabytes, project_path
+from tableau_pipeline.core.declaration import Project, project_path
 from tableau_pipeline.core.drift import Job, JobKind, NoJob, RemoteDatasource
 from tableau_pipeline.core.limits import LARGEST_PAYLOAD
 from tableau_pipeline.errors import (
@@ -43,6 +43,7 @@ from tableau_pipeline.publishing.errors import (
 )
 from tableau_pipeline.publishing.http import RequestBudget, ServerClock
 from tableau_pipeline.publishing.package_stream import tds_of
+from tableau_pipeline.rendering import megabytes
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")

@@ -11,7 +11,7 @@ from tableau_pipeline.core.checkpoint import (
     TableContent,
     columns_of,
 )
-from tableau_pipeline.core.declaration import Declaration, Guard, megabytes
+from tableau_pipeline.core.declaration import Declaration, Guard
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
@@ -19,6 +19,7 @@ from tableau_pipeline.metadata.document import work_in
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_words
 from tableau_pipeline.refresh.observe import Base
+from tableau_pipeline.rendering import megabytes
 
 _SAVED = (
     "Run again with accept: [overwrite]: that run saves the data source as a .tdsx file in the "

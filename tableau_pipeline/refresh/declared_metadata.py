@@ -8,7 +8,7 @@ declared, what we have written last, and what the server has, where people work,
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path as File
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import obstore
@@ -16,22 +16,20 @@ import obstore
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, SavedWork, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.fields import FieldMetadata, Inherited
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.content import Models
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.metadata.columns import Tables, datatype_of
 from tableau_pipeline.metadata.document import Metadata, read_metadata, work_in
-from tableau_pipeline.metadata.fields import FieldMetadata, Inherited
 from tableau_pipeline.metadata.formats import misfit
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
     MARKS,
-    NOTHING,
+    FieldPath,
     Merge,
-    Path,
     Policy,
     Values,
-    Written,
     conflict_phrases,
     is_about,
     lost_phrases,
@@ -41,9 +39,11 @@ from tableau_pipeline.metadata.merge import (
     shown_field,
 )
 from tableau_pipeline.metadata.tds import Tds, merged_into
-from tableau_pipeline.objects.stores import opened, scratch, store_errors
+from tableau_pipeline.metadata.written import NOTHING, Written
+from tableau_pipeline.objects.local_files import scratch
+from tableau_pipeline.objects.stores import opened, store_errors
 from tableau_pipeline.outcome import Code, Distrust, Doubt
-from tableau_pipeline.publishing.about import AboutOnServer
+from tableau_pipeline.publishing.properties import PropertiesOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Plan, Publish
 from tableau_pipeline.refresh.in_place import changed_since
@@ -80,7 +80,7 @@ class DeclaredMetadata:
     accepts: bool = False
     held: Metadata | None = None
     is_edited: bool = False
-    properties: AboutOnServer | None = None
+    properties: PropertiesOnServer | None = None
 
     @property
     def _policy(self) -> Policy:
@@ -186,13 +186,13 @@ class DeclaredMetadata:
         problem = "the declaration changed" if is_other else None
         return replace(result, problem=problem, broken=broken, lost=lost)
 
-    def has(self, path: Path) -> bool:
+    def has(self, path: FieldPath) -> bool:
         """Whether there is to be a column, or is declared a calculation, with these first parts."""
         if path[0] != "field":
             return (*path, "formula") in self.fields
         return path[2] in (column for column, _ in self.tables.get(path[1], ()))
 
-    def _gone(self, held: Metadata, changes: Mapping[Path, str | None]) -> Iterator[Path]:
+    def _gone(self, held: Metadata, changes: Mapping[FieldPath, str | None]) -> Iterator[FieldPath]:
         """The first parts of the paths of columns and calculations that go."""
         columns = (("field", *each) for each in sorted(held.columns or ()))
         yield from (path for path in columns if not self.has(path))
@@ -201,7 +201,7 @@ class DeclaredMetadata:
                 yield path[:2]
 
     def _broken(
-        self, tds: Tds, gone: Iterable[Path], changes: Mapping[Path, str | None]
+        self, tds: Tds, gone: Iterable[FieldPath], changes: Mapping[FieldPath, str | None]
     ) -> Iterator[str]:
         for kind, *name in gone:
             if users := tds.used_by(*name, but=changes):
@@ -338,7 +338,7 @@ class PropertiesSet:
     distrust: Distrust | None = None
 
 
-def save(server: TableauSite, remote: RemoteDatasource, *, location: File | str, name: str) -> str:
+def save(server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str) -> str:
     """Save what people made in a data source, with the rest of it; return the path or URL.
 
     Args:
@@ -350,7 +350,7 @@ def save(server: TableauSite, remote: RemoteDatasource, *, location: File | str,
     """
     try:
         with TemporaryDirectory(prefix="keep ", dir=scratch()) as folder:
-            package = server.download(remote.luid, File(folder))
+            package = server.download(remote.luid, Path(folder))
             file = f"{name}{package.suffix}"
             with store_errors("Writing", f"{location}/{file}"):
                 obstore.put(opened(location), file, package)

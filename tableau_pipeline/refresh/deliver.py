@@ -11,7 +11,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import DriftError, NotListedError, RefreshError, UnreadableError
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.merge import NOTHING
+from tableau_pipeline.metadata.written import NOTHING
 from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.refresh.decide import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.in_place import give_to, move, tag

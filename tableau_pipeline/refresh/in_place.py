@@ -7,11 +7,11 @@ another user has done meanwhile is.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.core.drift import Change, RemoteDatasource, Window
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.errors import DriftError, RefreshError
 from tableau_pipeline.outcome import Distrust, Doubt
-from tableau_pipeline.publishing.about import describe
+from tableau_pipeline.publishing.properties import describe
 from tableau_pipeline.publishing.site import TableauSite
 
 

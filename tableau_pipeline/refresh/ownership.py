@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from tableau_pipeline.core.declaration import Declaration, root_of
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource, other_instance, other_key
+from tableau_pipeline.core.identity import root_of
 from tableau_pipeline.outcome import Accept, Code, Refusal
 
 # How many data sources a message lists.

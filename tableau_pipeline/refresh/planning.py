@@ -6,17 +6,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tableau_pipeline.core.checkpoint import NoUpdates, TableContent
-from tableau_pipeline.core.declaration import megabytes, tags_of
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.identity import tags_of
 from tableau_pipeline.core.journal import Recovered
 from tableau_pipeline.core.limits import LARGEST_PAYLOAD
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts, counts, remove, total
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.merge import Merge, Values, Written, is_about
+from tableau_pipeline.metadata.merge import Merge, Values, is_about
+from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline.publishing.about import AboutOnServer
+from tableau_pipeline.publishing.properties import PropertiesOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import (
     Changed,
@@ -40,6 +41,7 @@ from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.reconcile import Reconciler, layout_differences
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.refresh.updates import record_of, whole_files
+from tableau_pipeline.rendering import megabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +304,7 @@ class Planner:
         says = any(map(is_about, [*wanted, *declared.past]))
         if not says or self.site is None or not_ours(declaration, base, self.options):
             return declared
-        about = AboutOnServer(self.site, base.remote, wanted, declared.past)
+        about = PropertiesOnServer(self.site, base.remote, wanted, declared.past)
         return replace(declared, properties=about)
 
     def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:

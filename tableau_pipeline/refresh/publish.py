@@ -11,8 +11,9 @@ from datetime import datetime
 from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, PublishMode, SavedWork
-from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.identity import file_name
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import Merge

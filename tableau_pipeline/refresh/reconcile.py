@@ -12,12 +12,12 @@ from typing import Literal
 from tableauhyperapi import Connection, HyperException, TableName
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
-from tableau_pipeline.core.declaration import Declaration, Reconcile, megabytes
+from tableau_pipeline.core.declaration import Declaration, Reconcile
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefreshError
 from tableau_pipeline.extracts.checks import damage
-from tableau_pipeline.extracts.desired import table_source
+from tableau_pipeline.extracts.content import table_source
 from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.build import rows_in, table_names
 from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
@@ -27,6 +27,7 @@ from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
 from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
+from tableau_pipeline.rendering import megabytes
 
 # The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
 _BYTES = 6

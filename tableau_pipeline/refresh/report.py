@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration, megabytes
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
@@ -13,6 +13,7 @@ from tableau_pipeline.refresh.decide import Plan, Publish
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.planning import Planned, decision_of, reason_of, work_of
 from tableau_pipeline.refresh.reconcile import Reconciliation
+from tableau_pipeline.rendering import megabytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import Timeouts
+from tableau_pipeline.core.fields import Inherited
+from tableau_pipeline.core.identity import file_name
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
-from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.content import Models
 from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.metadata.fields import Inherited
 from tableau_pipeline.publishing.site import TableauSite
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 from pydantic import ValidationError
 
-from tableau_pipeline.core.declaration import root_from
+from tableau_pipeline.core.identity import root_from
 from tableau_pipeline.errors import SettingError
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
 from tableau_pipeline.resources.snapshots import (

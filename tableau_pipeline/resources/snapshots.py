@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Part, Snapshot, Span
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.stores import LocalCopies, is_url, scratch, temporary_folder
+from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary_folder
+from tableau_pipeline.objects.stores import is_url
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame

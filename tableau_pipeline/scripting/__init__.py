@@ -24,13 +24,13 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.core.drift import Timeouts
+from tableau_pipeline.core.fields import Calculation, FieldMetadata, Members, MetadataPolicy
 from tableau_pipeline.core.lake_table import InCatalog, LakeTable
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.lake.tables import with_lakes
-from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, Members, MetadataPolicy
-from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.session import (
     ConnectedApp,

@@ -25,8 +25,8 @@ from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError, SettingError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import (
-    LocalCopies,
     ObjectFolder,
     StoreError,
     is_url,

@@ -12,7 +12,7 @@ from requests.adapters import HTTPAdapter
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Republish, Table
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError, UnknownOutcomeError
-from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh

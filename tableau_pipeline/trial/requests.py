@@ -19,11 +19,11 @@ from tableau_pipeline.actions.batch import Batch, Delete, Insert, Upsert, source
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.drift import LONGEST_LAG, Job, NoJob, RemoteDatasource
 from tableau_pipeline.errors import BusyError, NoUpdatesError, RefreshError, RefusedError
-from tableau_pipeline.metadata.merge import Path as MetadataPath
+from tableau_pipeline.metadata.merge import FieldPath
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing import job_list, packages
-from tableau_pipeline.publishing.about import describe, permissions
 from tableau_pipeline.publishing.packages import published_file
+from tableau_pipeline.publishing.properties import describe, permissions
 from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
@@ -33,7 +33,7 @@ _LISTING, _LATE = 60.0, 12.0
 _PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"
 _DESKTOP = re.compile(rb"Extract \(Extract\.Extract\)_[0-9A-Fa-f]{32}")
 _PLAIN = re.compile(rb"\bExtract_[0-9A-Fa-f]{32}")
-_WORK: dict[MetadataPath, str] = {
+_WORK: dict[FieldPath, str] = {
     ("field", "Extract", "name", "caption"): "Label",
     ("calculation", "Doubled", "formula"): "[id] * 2",
     ("calculation", "Doubled", "type"): "integer",

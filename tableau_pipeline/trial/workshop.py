@@ -10,8 +10,9 @@ from uuid import uuid4
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.declaration import TAG_PREFIX, Project
+from tableau_pipeline.core.declaration import Project
 from tableau_pipeline.core.drift import Job, NoJob, RemoteDatasource
+from tableau_pipeline.core.identity import TAG_PREFIX
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefreshError, RefusedError

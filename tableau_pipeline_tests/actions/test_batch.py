@@ -20,7 +20,6 @@ from tableauhyperapi import Connection, CreateMode, TableName
 
 from tableau_pipeline.actions.batch import (
     Batch,
-    BatchError,
     Condition,
     Delete,
     Insert,
@@ -30,7 +29,7 @@ from tableau_pipeline.actions.batch import (
     source,
     target,
 )
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import BatchError, RefusedError
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.site import TableauSite

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from tableau_pipeline.command_line.main import run
 from tableau_pipeline.components.assessment import Assessed, Compared, Kind
 from tableau_pipeline.components.naming import Tokens
-from tableau_pipeline.extracts.revisions import ChangedRows, compared_files
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.publishing.rest import RefreshTask
+from tableau_pipeline.publishing.revisions import ChangedRows, compared_files
 from tableau_pipeline_tests.command_line.conftest import Told, asked, documented, files, masked
 from tableau_pipeline_tests.command_line.test_adopt import (
     LIVE,

@@ -17,10 +17,10 @@ from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import check_specs
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Reconcile, Table
+from tableau_pipeline.core.fields import Calculation, FieldMetadata
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.metadata.fields import Calculation, FieldMetadata
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.location import MODEL, Location, metadata_of
 from tableau_pipeline_tests.components.support.projects import declared

@@ -5,7 +5,7 @@ import pytest
 
 from tableau_pipeline.actions.batch import Batch, Delete, target
 from tableau_pipeline.components import send_batch
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline_tests.components.support.location import Location, failure, rows_on
 from tableau_pipeline_tests.refresh.support.pipeline import session

@@ -13,7 +13,7 @@ import pytest
 
 from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.standing import failure_of
+from tableau_pipeline.components.status import failure_of
 from tableau_pipeline.rendering import command
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.support.models import flights

@@ -23,13 +23,13 @@ from tableau_pipeline.components.publish_file import (
     publish_file,
     published_files,
 )
-from tableau_pipeline.components.standing import standings_of_files
-from tableau_pipeline.core.declaration import TAG_PREFIX
+from tableau_pipeline.components.status import statuses_of_files
+from tableau_pipeline.core.identity import TAG_PREFIX
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest.errors import Reading
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.read_files import load
-from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
@@ -109,7 +109,7 @@ def test_how_they_are(
     key = PublishFileConfig(**config).declaration().key
 
     def state() -> tuple[Status, str, str]:
-        found = standings_of_files(instance)[key]
+        found = statuses_of_files(instance)[key]
         assert found.name == name
         return found.state, found.why, found.remedy
 

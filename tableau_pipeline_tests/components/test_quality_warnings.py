@@ -10,7 +10,7 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
 from tableau_pipeline.components.quality_warnings import warning_definitions
-from tableau_pipeline.publishing import about
+from tableau_pipeline.publishing import properties
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.support.location import MODEL, Location
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -53,7 +53,7 @@ def watching(
 
 
 def on_server(location: Location, site: TableauSite, key: str) -> list[str]:
-    found = about.quality_warnings(site, str(location.checkpoint(key).luid))
+    found = properties.quality_warnings(site, str(location.checkpoint(key).luid))
     return [text.partition(" (tableau-pipeline:")[0] for _, text in found]
 
 

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tableau_pipeline.core.declaration import Declaration, Guard, Table, asset_key_of
-from tableau_pipeline.core.differences import differences
-from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.components.git_revision import differences
+from tableau_pipeline.core.declaration import Declaration, Guard, Table
+from tableau_pipeline.core.identity import asset_key_of
+from tableau_pipeline.hyper.relationships import Relationship
 
 ON = (("id", "id"),)
 STAR = Declaration(

@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.snapshots import store
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
 from tableau_pipeline_tests.deployment.object_stores import (

@@ -18,7 +18,8 @@ from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.stores import LocalCopies, StoreError, opened
+from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.stores import StoreError, opened
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.resources.snapshots import local_copies
 from tableau_pipeline.snapshots import store as store_module

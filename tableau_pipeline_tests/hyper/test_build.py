@@ -13,16 +13,11 @@ from tableauhyperapi import CreateMode, HyperProcess, TableName
 
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper import open_hyper
-from tableau_pipeline.hyper.build import (
-    Relationship,
-    build_extract,
-    key_problem,
-    saved,
-    tree_problem,
-)
+from tableau_pipeline.hyper.build import build_extract, key_problem, saved
 from tableau_pipeline.hyper.hyper_file import HyperFile
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.hyper.relationships import Relationship, tree_problem
 from tableau_pipeline_tests.hyper.samples import process_id, rows_of, source
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tableau_pipeline.metadata.fields import (
+from tableau_pipeline.core.fields import (
     Calculation,
     FieldError,
     FieldMetadata,

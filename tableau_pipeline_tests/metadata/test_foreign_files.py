@@ -12,9 +12,10 @@ import pytest
 import tableauserverclient as TSC
 from lxml import etree
 
-from tableau_pipeline.hyper.build import Relationship, build_extract
+from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.document import Document, local_name, parsed

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from tableau_pipeline.core.fields import FieldError, FieldMetadata, Members, wanted
 from tableau_pipeline.metadata.columns import Tables
-from tableau_pipeline.metadata.fields import FieldError, FieldMetadata, Members, wanted
 from tableau_pipeline.metadata.merge import Values, merge
 from tableau_pipeline.metadata.tds import Tds
 from tableau_pipeline_tests.metadata.shapes import by_a_server, document, record, table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.merge import Values

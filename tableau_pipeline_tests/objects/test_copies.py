@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.stores import LocalCopies, scratch, temporary_folder
+from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary_folder
 from tableau_pipeline.publishing.session import only_session
 from tableau_pipeline.resources import data_dir, work_dir
 from tableau_pipeline.resources.snapshots import local_copies

@@ -14,9 +14,10 @@ import pytest
 
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.hyper.build import Relationship, build_extract
+from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.publishing.session import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite

@@ -10,7 +10,7 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing import about
+from tableau_pipeline.publishing import properties
 from tableau_pipeline.publishing import rest as lookup
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
@@ -143,20 +143,20 @@ def test_list_by_tag(shop: Shop, monkeypatch: pytest.MonkeyPatch):
 def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: str):
     # Prevents: permissions go to nobody, or to somebody else; or nothing tells what to do instead.
     made = str(tableau.tsc.groups.create(TSC.GroupItem(name)).id)
-    found = [about.find_named(tableau, "group", each) for each in (name.upper(), "Nobody")]
+    found = [properties.find_named(tableau, "group", each) for each in (name.upper(), "Nobody")]
     assert found == [made, None]
-    vera = about.find_named(tableau, "user", VIEWER.name)
+    vera = properties.find_named(tableau, "user", VIEWER.name)
     assert tableau.user(str(vera))[0] == VIEWER.name
     with (
         sign_in(Password(VIEWER.name, VIEWER.password)) as hers,
         pytest.raises(RefusedError, match="publish as one"),
     ):
-        about.find_named(hers, "user", "admin")
+        properties.find_named(hers, "user", "admin")
 
 
 def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: a change of one property takes another along, or what is gone in YAML stays.
-    vera = str(about.find_named(tableau, "user", VIEWER.name))
+    vera = str(properties.find_named(tableau, "user", VIEWER.name))
     text = "All <sales> & more"
     for change, expected in (
         ({"description": text}, (text, None, False)),
@@ -165,7 +165,7 @@ def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
         ({"description": "", "isCertified": "false"}, ("", None, False)),
         ({"owner": vera}, ("", None, True)),
     ):
-        about.describe(tableau, sales.luid, **change)
+        properties.describe(tableau, sales.luid, **change)
         found = tableau.find_by_luid(sales.luid)
         assert found is not None
         assert (found.description, found.certification, found.owner_id == vera) == expected
@@ -173,14 +173,14 @@ def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
 
 def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: what was allowed stays so although it is to be denied, or other rules go with it.
-    before = about.permissions(tableau, sales.luid)
+    before = properties.permissions(tableau, sales.luid)
     ((everyone, _), *_) = before
     read, query = ((everyone, each) for each in ("Read", "VizqlDataApiAccess"))
     added = {read: "Deny", query: "Allow"}
-    about.set_permissions(tableau, sales.luid, added, remove={read: "Allow"})
-    assert about.permissions(tableau, sales.luid) == before | added
-    about.set_permissions(tableau, sales.luid, {}, remove={query: "Allow"})
-    assert about.permissions(tableau, sales.luid) == before | {read: "Deny"}
+    properties.set_permissions(tableau, sales.luid, added, remove={read: "Allow"})
+    assert properties.permissions(tableau, sales.luid) == before | added
+    properties.set_permissions(tableau, sales.luid, {}, remove={query: "Allow"})
+    assert properties.permissions(tableau, sales.luid) == before | {read: "Deny"}
 
 
 def test_quality_warnings(shop: Shop):
@@ -189,16 +189,16 @@ def test_quality_warnings(shop: Shop):
     item = site.tsc.datasources.get_by_id(luid)
     site.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
     for text in ("Old", "Old", "Older"):
-        about.set_warning(site, luid, "ours", text)
-        said = [each for _, each in about.quality_warnings(site, luid)]
+        properties.set_warning(site, luid, "ours", text)
+        said = [each for _, each in properties.quality_warnings(site, luid)]
         assert said == ["Salaries", f"{text} (ours)"]
-    about.set_warning(site, luid, "ours", None)
-    assert [each for _, each in about.quality_warnings(site, luid)] == ["Salaries"]
+    properties.set_warning(site, luid, "ours", None)
+    assert [each for _, each in properties.quality_warnings(site, luid)] == ["Salaries"]
     with shop.sandbox.quirks(data_management=False):
         with pytest.raises(RefusedError, match="403157"):
-            about.quality_warnings(site, luid)
+            properties.quality_warnings(site, luid)
         with pytest.raises(RefusedError, match="403157"):
-            about.set_warning(site, luid, "ours", "Old")
+            properties.set_warning(site, luid, "ours", "Old")
 
 
 AWKWARD = ("R&D, Europe", "a,b", "a&b", "100% + 1", "Räume: größer", "who's [there]?", 'say "x"')

@@ -16,7 +16,7 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.publishing import about
+from tableau_pipeline.publishing import properties
 from tableau_pipeline.publishing.http import RetryTimes
 from tableau_pipeline.publishing.packages import unpack
 from tableau_pipeline.publishing.session import Password, PersonalAccessToken
@@ -51,13 +51,13 @@ def update(given: SimpleNamespace) -> None:
         raise RefreshError("the server does not name the job")
 
 
-def rule(given: SimpleNamespace, mode: str) -> about.Rules:
-    return {(str(about.find_named(given.site, "group", "All Users")), "Write"): mode}
+def rule(given: SimpleNamespace, mode: str) -> properties.Rules:
+    return {(str(properties.find_named(given.site, "group", "All Users")), "Write"): mode}
 
 
 def end_a_warning(given: SimpleNamespace) -> None:
     for text in (fresh(), None):
-        about.set_warning(given.site, given.luid, "x", text)
+        properties.set_warning(given.site, given.luid, "x", text)
 
 
 # What is called, and the request of it that gets the answer.
@@ -93,26 +93,26 @@ CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
     "move": (
         "PUT", ITEM, lambda it: it.site.move(it.luid, name="y", project_id=it.project)
     ),
-    "describe": ("PUT", ITEM, lambda it: about.describe(it.site, it.luid, description="x")),
+    "describe": ("PUT", ITEM, lambda it: properties.describe(it.site, it.luid, description="x")),
     "group": (
-        "GET", "sites/[^/]+/groups", lambda it: about.find_named(it.site, "group", "All Users")
+        "GET", "sites/[^/]+/groups", lambda it: properties.find_named(it.site, "group", "All Users")
     ),
     "name of a user": (
         "GET", "sites/[^/]+/users/[^/]+", lambda it: it.site.user(it.site.user_id)
     ),
     "permissions": (
-        "GET", f"{ITEM}/permissions", lambda it: about.permissions(it.site, it.luid)
+        "GET", f"{ITEM}/permissions", lambda it: properties.permissions(it.site, it.luid)
     ),
     "give permissions": (
         "PUT", f"{ITEM}/permissions",
-        lambda it: about.set_permissions(it.site, it.luid, rule(it, "Allow"), remove={}),
+        lambda it: properties.set_permissions(it.site, it.luid, rule(it, "Allow"), remove={}),
     ),
     "take permissions": (
         "DELETE", f"{ITEM}/permissions/.*",
-        lambda it: about.set_permissions(it.site, it.luid, {}, remove=rule(it, "Deny")),
+        lambda it: properties.set_permissions(it.site, it.luid, {}, remove=rule(it, "Deny")),
     ),
-    "warnings": ("GET", WARNINGS, lambda it: about.quality_warnings(it.site, it.luid)),
-    "warn": ("POST", WARNINGS, lambda it: about.set_warning(it.site, it.luid, "x", fresh())),
+    "warnings": ("GET", WARNINGS, lambda it: properties.quality_warnings(it.site, it.luid)),
+    "warn": ("POST", WARNINGS, lambda it: properties.set_warning(it.site, it.luid, "x", fresh())),
     "end a warning": (
         "DELETE", "sites/[^/]+/dataQualityWarnings/[^/]+", end_a_warning
     ),

@@ -16,9 +16,10 @@ from lxml import etree
 
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper import open_hyper
-from tableau_pipeline.hyper.build import Relationship, build_extract
+from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column, hyper_type
 from tableau_pipeline.metadata.columns import Tables
 from tableau_pipeline.metadata.document import read_metadata

@@ -17,7 +17,7 @@ import tableauserverclient as TSC
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing import about
+from tableau_pipeline.publishing import properties
 from tableau_pipeline.publishing.errors import SignInError
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
@@ -286,15 +286,15 @@ def test_people_by_an_app(
 ):
     """Prevents: permissions work with a token, and are forbidden to a connected app."""
     with sign_in(app) as site, pytest.raises(SignInError, match="401002"):
-        about.find_named(site, "group", "All Users")
+        properties.find_named(site, "group", "All Users")
     with sign_in(replace(app, people=True)) as site:
-        group = str(about.find_named(site, "group", "All Users"))
+        group = str(properties.find_named(site, "group", "All Users"))
         rule = {(group, "Read"): "Allow"}
-        assert about.find_named(site, "user", "admin") == tableau.user_id
-        about.set_permissions(site, sales.luid, {}, remove=rule)
-        about.set_permissions(site, sales.luid, rule, remove={})
-        about.describe(site, sales.luid, description="By an app")
-        assert about.permissions(site, sales.luid).items() >= rule.items()
+        assert properties.find_named(site, "user", "admin") == tableau.user_id
+        properties.set_permissions(site, sales.luid, {}, remove=rule)
+        properties.set_permissions(site, sales.luid, rule, remove={})
+        properties.describe(site, sales.luid, description="By an app")
+        assert properties.permissions(site, sales.luid).items() >= rule.items()
 
 
 def test_token_may_do_no_more_than_a_refresh_does():

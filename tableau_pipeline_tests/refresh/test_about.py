@@ -12,11 +12,11 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.core.declaration import Diff, Reconcile, Republish
+from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.foresee import foresee
-from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
-from tableau_pipeline.metadata.merge import Written
-from tableau_pipeline.publishing import about
+from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.publishing import properties
+from tableau_pipeline.refresh.preview import preview
 from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -49,7 +49,7 @@ def said(pipeline: Pipeline) -> dict[str, Any]:
     names = {
         str(each.id): each.name for each in (*site.tsc.groups.get()[0], *site.tsc.users.get()[0])
     }
-    rules = about.permissions(site, str(item.id))
+    rules = properties.permissions(site, str(item.id))
     return {
         "description": item.description,
         "owner": names[str(item.owner_id)],
@@ -69,11 +69,11 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     pipeline = new_pipeline(on=on, owner="ann", **SAID)
     report = pipeline.run()
     assert (report.problems, report.warnings) == ((), ())
-    told = said(pipeline)
-    assert told["description"] == "Flights of a year\n\nBuilt from flights."
-    assert (told["owner"], told["tags"]) == ("ann", {"finance", "to the board"})
-    assert told["certified"] == "Equal to the models"
-    assert told["rules"] == {
+    shown = said(pipeline)
+    assert shown["description"] == "Flights of a year\n\nBuilt from flights."
+    assert (shown["owner"], shown["tags"]) == ("ann", {"finance", "to the board"})
+    assert shown["certified"] == "Equal to the models"
+    assert shown["rules"] == {
         ("All Users", "Read"): "Allow",
         ("All Users", "Connect"): "Allow",
         ("All Users", "VizqlDataApiAccess"): "Allow",
@@ -90,9 +90,9 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
     for decision in ("update", "no change"):
         report = pipeline.run()
         assert (report.decision, report.warnings, report.problems) == (decision, (), ())
-    told = said(pipeline)
-    assert told["description"] == "All flights\n\nBuilt from flights."
-    assert (told["tags"], told["certified"]) == ({"finance"}, "")
+    shown = said(pipeline)
+    assert shown["description"] == "All flights\n\nBuilt from flights."
+    assert (shown["tags"], shown["certified"]) == ({"finance"}, "")
     assert pipeline.wrong() == []
 
 
@@ -103,25 +103,29 @@ def test_a_plan_tells_what_follows(new_pipeline: NewPipeline):
     pipeline = new_pipeline(description="Flights")
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
-    assert foresee(pipeline.refresh(), pipeline.eyes).kind == "unchanged"
+    assert preview(pipeline.refresh(), pipeline.eyes).kind == "unchanged"
     pipeline.declare(description="All flights", owner="ann")
-    told = foresee(pipeline.refresh(), pipeline.eyes)
-    assert (told.kind, told.decision) == ("metadata", "no change")
+    shown = preview(pipeline.refresh(), pipeline.eyes)
+    assert (shown.kind, shown.decision) == ("metadata", "no change")
     notes = {'description becomes "All flights"', 'owner becomes "ann"'}
-    assert {each.text for each in told.notes} == notes
+    assert {each.text for each in shown.notes} == notes
     pipeline.model("flights", flights(9))
-    told, report = foresee(pipeline.refresh(), pipeline.eyes), pipeline.run()
+    shown, report = preview(pipeline.refresh(), pipeline.eyes), pipeline.run()
     (done,) = report.tables.values()
-    assert told.kind == "update"
-    assert (told.inserted, told.deleted, told.size) == (done.inserted, done.deleted, report.sent)
+    assert shown.kind == "update"
+    assert (shown.inserted, shown.deleted, shown.size) == (
+        done.inserted,
+        done.deleted,
+        report.sent,
+    )
 
 
 def test_a_plan_counts_rows_as_its_refresh_does(star: Pipeline):
     """Prevents: two counts of one data source, one with its dimensions and one without."""
-    told, report = foresee(star.refresh(), star.eyes), star.run()
-    assert told.kind == "publish"
-    assert told.rows == report.checkpoint.rows["flights"]
-    assert f", {told.rows:,} rows, " in report.summary
+    shown, report = preview(star.refresh(), star.eyes), star.run()
+    assert shown.kind == "publish"
+    assert shown.rows == report.checkpoint.rows["flights"]
+    assert f", {shown.rows:,} rows, " in report.summary
 
 
 def test_what_people_say_stays(new_pipeline: NewPipeline):
@@ -129,12 +133,12 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     pipeline = new_pipeline(**SAID)
     pipeline.run()
     item, site = item_of(pipeline), pipeline.eyes
-    luid, group = str(item.id), str(about.find_named(site, "group", "All Users"))
-    about.describe(site, luid, description="Hers", isCertified="false")
+    luid, group = str(item.id), str(properties.find_named(site, "group", "All Users"))
+    properties.describe(site, luid, description="Hers", isCertified="false")
     site.tag(luid, ["hers"])
     site.untag(luid, ["finance"])
     ours = {(group, "VizqlDataApiAccess"): "Allow"}
-    about.set_permissions(site, luid, {(group, "SaveAs"): "Allow"}, remove=ours)
+    properties.set_permissions(site, luid, {(group, "SaveAs"): "Allow"}, remove=ours)
     theirs = said(pipeline)
     report = pipeline.run()
     assert said(pipeline) == theirs
@@ -156,8 +160,8 @@ def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
     pipeline = new_pipeline(permissions=(READ,), metadata=MetadataPolicy("refuse"))
     pipeline.run()
     before, site, luid = said(pipeline), pipeline.eyes, str(item_of(pipeline).id)
-    rule = (str(about.find_named(site, "group", "All Users")), "VizqlDataApiAccess")
-    about.set_permissions(site, luid, {rule: "Deny"}, remove={rule: "Allow"})
+    rule = (str(properties.find_named(site, "group", "All Users")), "VizqlDataApiAccess")
+    properties.set_permissions(site, luid, {rule: "Deny"}, remove={rule: "Allow"})
     changed = 'VizqlDataApiAccess of group "All Users" is "Allow" as declared, and "Deny"'
     with pytest.raises(RefusedError, match=changed):
         pipeline.run()
@@ -223,7 +227,7 @@ def test_declared_as_it_stands_and_then_no_more(new_pipeline: NewPipeline):
     pipeline.run()
     luid, text = str(item_of(pipeline).id), "Hers\n\nBuilt from flights."
     certified = {"isCertified": "true", "certificationNote": "Hers"}
-    about.describe(pipeline.eyes, luid, description=text, **certified)
+    properties.describe(pipeline.eyes, luid, description=text, **certified)
     pipeline.eyes.tag(luid, ["finance"])
     before = said(pipeline)
     pipeline.declare(
@@ -244,7 +248,7 @@ def test_a_certification_of_a_person_that_is_declared(new_pipeline: NewPipeline)
     """Prevents: rows that differ from the models stay certified, as a person had certified them."""
     pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6))
     pipeline.run()
-    about.describe(pipeline.eyes, str(item_of(pipeline).id), isCertified="true")
+    properties.describe(pipeline.eyes, str(item_of(pipeline).id), isCertified="true")
     pipeline.declare(certify="after_reconcile")
     pipeline.run()
     pipeline.model("flights", flights(9))
@@ -267,11 +271,11 @@ def test_certified_while_equal(new_pipeline: NewPipeline):
 
 
 def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
-    """Prevents: what a person wrote beside our certification goes with it, and nobody is told."""
+    """Prevents: a note of a person beside our certification goes with it, and no warning tells."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile())
     pipeline.run()
     certified = {"isCertified": "true", "certificationNote": "Hers"}
-    about.describe(pipeline.eyes, str(item_of(pipeline).id), **certified)
+    properties.describe(pipeline.eyes, str(item_of(pipeline).id), **certified)
     assert pipeline.run().problems == ()
     pipeline.declare(certify=None)
     (problem,) = pipeline.run().problems
@@ -288,8 +292,8 @@ def test_refused_by_the_server(new_pipeline: NewPipeline):
         assert report.decision == decision
         assert re.search("Setting isCertified, certificationNote.*403032", *report.problems)
         assert pipeline.wrong() == []
-    told = said(pipeline)
-    assert (told["tags"], told["certified"]) == ({"finance"}, None)
+    shown = said(pipeline)
+    assert (shown["tags"], shown["certified"]) == ({"finance"}, None)
 
 
 def test_values_that_cannot_be_stored(new_pipeline: NewPipeline):
@@ -314,7 +318,7 @@ def test_owner_after_an_interruption(new_pipeline: NewPipeline):
     assert killed_before(pipeline, "outcome")
     site = pipeline.eyes
     # As servers do that make the publisher the owner.
-    about.describe(site, str(item_of(pipeline).id), owner=site.user_id)
+    properties.describe(site, str(item_of(pipeline).id), owner=site.user_id)
     assert pipeline.run().problems == ()
     assert said(pipeline)["owner"] == "ann"
     assert pipeline.wrong() == []
@@ -325,7 +329,9 @@ def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
     pipeline = new_pipeline(on={"publisher_owns": True})
     pipeline.run()
     site = pipeline.eyes
-    about.describe(site, str(item_of(pipeline).id), owner=about.find_named(site, "user", "ann"))
+    properties.describe(
+        site, str(item_of(pipeline).id), owner=properties.find_named(site, "user", "ann")
+    )
     pipeline.model("flights", flights(9))
     assert pipeline.run(full=True).warnings == ()
     assert said(pipeline)["owner"] == "ann"
@@ -341,7 +347,9 @@ def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: 
     pipeline.declare(republish=Republish(growth=1e-6))
     pipeline.run()
     site = pipeline.eyes
-    about.describe(site, str(item_of(pipeline).id), owner=about.find_named(site, "user", "ann"))
+    properties.describe(
+        site, str(item_of(pipeline).id), owner=properties.find_named(site, "user", "ann")
+    )
     pipeline.model("flights", flights(9))
     assert killed_before(pipeline, step)
     assert said(pipeline)["owner"] != "ann"
@@ -360,7 +368,9 @@ def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
     pipeline.policy(table.policy, fields=(FieldMetadata("delay", caption="Delay"),))
     pipeline.run()
     site = pipeline.eyes
-    about.describe(site, str(item_of(pipeline).id), owner=about.find_named(site, "user", "ann"))
+    properties.describe(
+        site, str(item_of(pipeline).id), owner=properties.find_named(site, "user", "ann")
+    )
     pipeline.model("flights", flights(9))
     with pipeline.sandbox.armed(FailJob(nth=2)), pytest.raises(RefreshError):
         pipeline.run(full=True)
@@ -373,9 +383,11 @@ def test_overwrite_that_forgets(new_pipeline: NewPipeline):
     first = pipeline.run()
     before, site, remote = said(pipeline), pipeline.eyes, first.remote
     values = Written(pipeline.refresh().written).read(*first.checkpoint.written)
-    on_server = about.AboutOnServer(site, remote, values, values)
-    about.describe(site, remote.luid, description="", isCertified="false", owner=site.user_id)
-    about.set_permissions(site, remote.luid, {}, remove=about.permissions(site, remote.luid))
+    on_server = properties.PropertiesOnServer(site, remote, values, values)
+    properties.describe(site, remote.luid, description="", isCertified="false", owner=site.user_id)
+    properties.set_permissions(
+        site, remote.luid, {}, remove=properties.permissions(site, remote.luid)
+    )
     now = site.find_by_luid(remote.luid)
     assert on_server.set(now, on_server.found, is_new=True)[1] == {}
     del before["rules"]["All Users", "Connect"]

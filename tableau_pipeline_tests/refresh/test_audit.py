@@ -9,14 +9,14 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.components.audit import Audited, audit
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Append, Diff, Policy, Reconcile
+from tableau_pipeline.core.declaration import Append, Diff, Policy, Reconcile
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import Claim, Owner
-from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.differences import Differences
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.outcome import Accept, Status
+from tableau_pipeline.refresh.row_differences import Differences, diff
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights

@@ -11,20 +11,20 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.actions.batch import all_of
 from tableau_pipeline.command_line import opened
-from tableau_pipeline.components.revision import _git
+from tableau_pipeline.components.git_revision import _git
 from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.core.journal import read_record
 from tableau_pipeline.core.lake_table import LakeTable
-from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline.ingest.options import found_files
-from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
 from tableau_pipeline.publishing.errors import update_refused
 from tableau_pipeline.publishing.rest import block_size
 from tableau_pipeline.refresh.ownership import Ownership
+from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline.rendering import Face, rendered
 from tableau_pipeline.trial.trial import _state
 from tableau_pipeline_tests.docs.page import page

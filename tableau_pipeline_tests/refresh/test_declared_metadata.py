@@ -10,14 +10,14 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, ReplaceAll, Republish
+from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.foresee import Note, foresee
-from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.metadata.document import Metadata, read_metadata
-from tableau_pipeline.metadata.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.metadata.merge import OnConflict
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
+from tableau_pipeline.refresh.preview import Note, preview
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.metadata.shapes import by_an_old_build
 from tableau_pipeline_tests.refresh.support import other_users
@@ -92,7 +92,7 @@ def test_a_plan_tells_of_metadata(pipeline: Pipeline):
     captions(pipeline, delay="Minutes late", carrier="Line")
     with session(pipeline.sandbox) as site:
         for look in (site, None):
-            found = foresee(pipeline.refresh(), look)
+            found = preview(pipeline.refresh(), look)
             assert found.kind == "publish"
             assert Note("metadata", 'caption of carrier becomes "Line"') in found.notes
             conflicts = [note.text for note in found.notes if note.about == "conflict"]

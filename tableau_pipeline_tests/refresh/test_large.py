@@ -26,7 +26,7 @@ from tableau_pipeline.hyper.parquet import LocalFolder
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.lake.delta import read
-from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.refresh.decide import NoChange
 from tableau_pipeline_tests.cluster.deployment import alone, can_be_hidden
 from tableau_pipeline_tests.refresh.support.models import flights, spark_name

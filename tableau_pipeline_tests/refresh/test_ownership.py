@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Diff, ReplaceAll
+from tableau_pipeline.core.declaration import Diff, ReplaceAll
+from tableau_pipeline.core.fields import FieldMetadata
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import FORMAT
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import read_metadata
-from tableau_pipeline.metadata.fields import FieldMetadata
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables

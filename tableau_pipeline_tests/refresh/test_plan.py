@@ -18,15 +18,15 @@ from tableau_pipeline.core.declaration import (
     Retain,
     Table,
 )
+from tableau_pipeline.core.fields import Calculation, FieldMetadata
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.checks import contract_problems, spark_name
-from tableau_pipeline.foresee import foresee_declared
-from tableau_pipeline.hyper.build import Relationship
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column, TypePolicy
-from tableau_pipeline.metadata.fields import Calculation, FieldMetadata
 from tableau_pipeline.outcome import Accept, Check, by_check
 from tableau_pipeline.refresh.decide import Refuse
+from tableau_pipeline.refresh.preview import preview_declared
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
@@ -347,7 +347,7 @@ def tables(*given: Table, **more: object) -> Declaration:
 )
 def test_a_changed_declaration_whose_models_have_not_run(now: Declaration, kind: str, told: str):
     """Prevents: a review that hears of a refusal only after the merge."""
-    found = foresee_declared(BEFORE, now)
+    found = preview_declared(BEFORE, now)
     assert found.kind == kind
     assert told in found.reason
 
@@ -357,12 +357,12 @@ def test_a_declaration_that_no_contract_explains():
     refusal that hides what else changes; a star that counts as one table."""
     field = Calculation("Margin", formula="[b] + 1")
     before = replace(BEFORE, tables=(replace(TABLE, contract=()),), calculations=(field,))
-    found = foresee_declared(before, replace(before, name="All Flights"))
+    found = preview_declared(before, replace(before, name="All Flights"))
     assert (found.kind, found.size) == ("move", 0)
     captioned = (FieldMetadata("delay", caption="Delay"),)
     narrower = replace(TABLE, contract=(KEY, DELAY), fields=captioned)
     now = tables(narrower, Table("airlines", "airlines"), relationships=(TO_AIRLINES,))
-    found = foresee_declared(BEFORE, now)
+    found = preview_declared(BEFORE, now)
     assert (found.kind, found.tables) == ("refused", 2)
     assert [each.text for each in found.notes] == ['caption of flights.delay becomes "Delay"']
 

@@ -20,10 +20,10 @@ from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.foresee import foresee
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Publish
+from tableau_pipeline.refresh.preview import preview
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.publishing.conftest import hyper_file
 from tableau_pipeline_tests.refresh.support import other_users
@@ -136,7 +136,7 @@ def test_what_a_plan_says_after_a_kill(pipeline: Pipeline, step: str):
     assert killed_before(pipeline, step)
     with session(pipeline.sandbox) as site:
         found = {
-            look: [e.text for e in foresee(pipeline.refresh(), each).notes if e.about == "waits"]
+            look: [e.text for e in preview(pipeline.refresh(), each).notes if e.about == "waits"]
             for look, each in (("site", site), ("offline", None))
         }
     if step == "outcome":

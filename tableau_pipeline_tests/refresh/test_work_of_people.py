@@ -6,12 +6,12 @@ import zipfile
 import pytest
 
 from tableau_pipeline.core.declaration import ReplaceAll
+from tableau_pipeline.core.fields import Calculation, FieldMetadata, MetadataPolicy
 from tableau_pipeline.errors import RefreshError, UnreadableError
-from tableau_pipeline.foresee import foresee
 from tableau_pipeline.metadata.document import Metadata, local_name
-from tableau_pipeline.metadata.fields import Calculation, FieldMetadata, MetadataPolicy
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange
+from tableau_pipeline.refresh.preview import preview
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -63,7 +63,7 @@ def test_a_column_goes_and_returns(pipeline: Pipeline):
     assert saved(pipeline) == []
     pipeline.declare(on_schema_change="publish")
     with session(pipeline.sandbox) as site:
-        assert work in str(foresee(pipeline.refresh(), site).notes)
+        assert work in str(preview(pipeline.refresh(), site).notes)
     report = pipeline.run()
     assert work in str(report.warnings)
     assert ["Line" in each and "American" in each for each in saved(pipeline)] == [True]

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.snapshots.store import LocalStorage, ObjectStorage, SnapshotStore, Storage
 
 

@@ -18,13 +18,14 @@ from pyspark.sql import functions as F
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot, Span
-from tableau_pipeline.extracts.desired import table_source
+from tableau_pipeline.extracts.content import table_source
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.stores import LocalCopies, ObjectFolder
+from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.snapshots.load import read_frame, read_hyper
 from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore, Storage

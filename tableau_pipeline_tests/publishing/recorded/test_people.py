@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing import about, rights
+from tableau_pipeline.publishing import access_checks, properties
 from tableau_pipeline_tests.publishing.hostile import Call
 from tableau_pipeline_tests.publishing.recorded.support import (
     ITEM,
@@ -67,10 +67,10 @@ def test_one_name_in_several_domains(server: Server, kind: str, path: str, item:
             "elsewhere\\": None,
             "Nobody": None,
         }.items():
-            assert about.find_named(server.site, kind, name) == luid
+            assert properties.find_named(server.site, kind, name) == luid
         assert all("fields=_all_" in each for each in asked)
         with pytest.raises(RefusedError) as caught:
-            about.find_named(server.site, kind, "Ann")
+            properties.find_named(server.site, kind, "Ann")
     for part in (f'the {kind} "Ann"', "example.com, local", r"example.com\Ann", "Nothing was sent"):
         assert part in str(caught.value)
 
@@ -79,7 +79,7 @@ def test_one_name_in_several_domains(server: Server, kind: str, path: str, item:
 def test_backslash_in_a_name(server: Server, kind: str, path: str, item: Any):
     """Prevents: a name that has a backslash itself is not found."""
     with server.saying("GET", path, page(f"{kind}s", item("1", "a\\b", "local"))):
-        assert about.find_named(server.site, kind, "A\\B") == "1"
+        assert properties.find_named(server.site, kind, "A\\B") == "1"
 
 
 @KINDS
@@ -87,7 +87,7 @@ def test_name_that_is_listed_twice(server: Server, kind: str, path: str, item: A
     """Prevents: a group that another change has put on two pages passes for two groups."""
     twice = [item("1", "Ann", "local")] * 2
     with server.saying("GET", path, page(f"{kind}s", *twice)):
-        assert about.find_named(server.site, kind, "Ann") == "1"
+        assert properties.find_named(server.site, kind, "Ann") == "1"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_tokens(server: Server):
     new_year = datetime(2026, 1, 1, tzinfo=UTC)
     with server.saying("GET", f"{USERS}/[^/]+/personal-access-tokens", answer):
         ends = server.site.token_ends()
-        assert [*rights.on_token(server.site, "for ever")] == []
+        assert [*access_checks.on_token(server.site, "for ever")] == []
     assert ends == {"nightly": new_year, "exact": new_year.replace(microsecond=500_000)}
 
 
@@ -135,7 +135,7 @@ def test_no_look_at_a_token_that_is_not_used(server: Server):
     """Prevents: the doctor tells a connected app, which has no token, that its session ended."""
     path = f"{USERS}/[^/]+/personal-access-tokens"
     with server.saying("GET", path, error(401, "401002")) as asked:
-        assert [*rights.on_token(server.site, "")] == []
+        assert [*access_checks.on_token(server.site, "")] == []
     assert asked == []
 
 
@@ -172,14 +172,14 @@ def test_permissions(server: Server, body: str):
     """Prevents: permissions cannot be kept as declared, because somebody of a new kind has some."""
     rules = "".join([*OTHERS, RULES.format('<group id="1"/>')])
     with server.saying("GET", PERMISSIONS, xml(body.format(rules))):
-        assert about.permissions(server.site, LUID) == TAKEN
+        assert properties.permissions(server.site, LUID) == TAKEN
 
 
 @pytest.mark.parametrize("body", ["<permissions/>", f"<permissions>{SOURCE}</permissions>"])
 def test_no_permissions(server: Server, body: str):
     """Prevents: what nobody may see yet can never be given to anybody."""
     with server.saying("GET", PERMISSIONS, xml(body)):
-        assert about.permissions(server.site, LUID) == {}
+        assert properties.permissions(server.site, LUID) == {}
 
 
 def sent_tags(server: Server, *tags: str) -> bytes:
@@ -253,7 +253,7 @@ LIST = "<dataQualityWarningList>{}</dataQualityWarningList>"
 def test_warnings(server: Server, answer: Any, found: list[tuple[str, str]]):
     """Prevents: a first warning can never be set, as one is looked for before."""
     with server.saying("GET", WARNINGS, answer):
-        assert about.quality_warnings(server.site, LUID) == found
+        assert properties.quality_warnings(server.site, LUID) == found
 
 
 def test_first_warning(server: Server):
@@ -263,9 +263,9 @@ def test_first_warning(server: Server):
         server.saying("GET", WARNINGS, error(404, "404030")),
         server.saying("POST", WARNINGS, added) as asked,
     ):
-        about.set_warning(server.site, LUID, "ours", None)
+        properties.set_warning(server.site, LUID, "ours", None)
         assert asked == []
-        about.set_warning(server.site, LUID, "ours", "Late")
+        properties.set_warning(server.site, LUID, "ours", "Late")
     assert len(asked) == 1
 
 
@@ -276,7 +276,7 @@ def test_warnings_that_cannot_be_read(server: Server, code: str):
         server.saying("GET", WARNINGS, error(int(code[:3]), code)),
         pytest.raises(RefreshError, match=code),
     ):
-        about.quality_warnings(server.site, LUID)
+        properties.quality_warnings(server.site, LUID)
 
 
 @pytest.mark.parametrize(
@@ -294,4 +294,4 @@ def test_change_that_others_may_make(server: Server, change: Any, code: str, rem
         server.saying("PUT", ITEM, error(403, code, "'x' isn't authorized to update it")),
         pytest.raises(RefusedError, match=remedy),
     ):
-        about.describe(server.site, LUID, **change)
+        properties.describe(server.site, LUID, **change)

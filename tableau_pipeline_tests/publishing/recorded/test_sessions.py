@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
-from tableau_pipeline.publishing import rights
+from tableau_pipeline.publishing import access_checks
 from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import SignIn
 from tableau_pipeline_tests.publishing.recorded.support import LUID, OTHER, Server, error, raw, xml
@@ -38,7 +38,7 @@ def test_server_info(server: Server, sign_in: SignIn, body: str, product: str, r
         sign_in(url=server.front.url) as site,
     ):
         assert site.tsc.version == rest
-        about = next(iter(rights.on_site(site)))
+        about = next(iter(access_checks.on_site(site)))
     assert about.text.endswith(f"Tableau {product}, REST {rest}")
 
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tableau_pipeline.core.declaration import Append, Diff, ReplaceAll, Retain
-from tableau_pipeline.diff import diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import delta
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, UpdateTables
+from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline_tests.refresh.lakes.support import (
     BY_ID,
     follow,

@@ -11,7 +11,15 @@ from typing import Any
 from uuid import uuid4
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Table, below
+from tableau_pipeline.core.declaration import Table, below
+from tableau_pipeline.core.fields import (
+    Calculation,
+    FieldMetadata,
+    Members,
+    MetadataPolicy,
+    Permission,
+)
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import (
     Claim,
     ClaimRelease,
@@ -21,13 +29,6 @@ from tableau_pipeline.core.journal import (
     read_history,
 )
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.metadata.fields import (
-    Calculation,
-    FieldMetadata,
-    Members,
-    MetadataPolicy,
-    Permission,
-)
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks.observer import (

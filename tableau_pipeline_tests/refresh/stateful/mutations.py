@@ -9,11 +9,12 @@ from typing import Any
 from unittest import mock
 
 from tableau_pipeline.core.drift import Window
+from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.metadata.fields import MetadataPolicy
-from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, Written, merge
+from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, merge
 from tableau_pipeline.metadata.tds import Editing, Tds
+from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing import job_list
 from tableau_pipeline.refresh.claim import HeldClaim
@@ -152,7 +153,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
         f"{_REFRESH}.ownership.other_key", return_value=None
     ),
     "root in the key of an environment": lambda: mock.patch(
-        "tableau_pipeline.core.declaration.key_below", lambda key, _: key
+        "tableau_pipeline.core.identity.key_below", lambda key, _: key
     ),
     "other environment of a data source": lambda: mock.patch(
         f"{_REFRESH}.ownership.root_of", return_value=""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
+from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.metadata.fields import MetadataPolicy
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.checks.ending import check_ending

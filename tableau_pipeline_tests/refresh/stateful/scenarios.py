@@ -19,8 +19,8 @@ from tableau_pipeline.core.declaration import (
     Retain,
     Table,
 )
-from tableau_pipeline.hyper.build import Relationship
-from tableau_pipeline.metadata.fields import Permission
+from tableau_pipeline.core.fields import Permission
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline_tests.refresh.stateful.models.tables import (
     KEYS,
     MOMENTS,

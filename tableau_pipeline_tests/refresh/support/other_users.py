@@ -114,7 +114,10 @@ def makes_it_an_extract(pipeline: Pipeline) -> None:
     """Publish it again as Desktop does: the extract of a table in PostgreSQL, with a field."""
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
-        package, edited = site.download(str(item.id), Path(folder)), Path(folder) / "edited.tdsx"
+        package, edited = (
+            site.download(str(item.id), Path(folder)),
+            Path(folder) / "edited.tdsx",
+        )
         with zipfile.ZipFile(package) as old, zipfile.ZipFile(edited, "w") as new:
             (data,) = (each for each in old.namelist() if each.endswith(".hyper"))
             new.writestr("Data/Extracts/e.hyper", old.read(data))
@@ -167,7 +170,10 @@ def deletes(pipeline: Pipeline) -> None:
 
 def content(site: TableauSite, luid: str) -> tuple[bytes, object]:
     """All that a data source holds, and when it last changed."""
-    with TemporaryDirectory() as folder, zipfile.ZipFile(site.download(luid, Path(folder))) as file:
+    with (
+        TemporaryDirectory() as folder,
+        zipfile.ZipFile(site.download(luid, Path(folder))) as file,
+    ):
         members = b"".join(file.read(member) for member in sorted(file.namelist()))
     return members, site.find_by_luid(luid)
 

@@ -21,11 +21,11 @@ from tableau_pipeline.core.declaration import Declaration, Policy, Table
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Intent, Journal, Record, read_history
 from tableau_pipeline.core.snapshot import Snapshot, Span
-from tableau_pipeline.hyper.build import Relationship
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.lake.tables import with_lakes
-from tableau_pipeline.objects.stores import LocalCopies
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful import scenarios
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Diff, Table
+from tableau_pipeline.core.declaration import Diff, Table
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.actors import LATER_RELEASE, Actor
 from tableau_pipeline_tests.refresh.stateful.checks import observer, oracle

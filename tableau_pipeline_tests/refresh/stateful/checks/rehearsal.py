@@ -5,10 +5,10 @@ from typing import Any
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.foresee import Foreseen, foreseen
 from tableau_pipeline.metadata.merge import CERTIFIED, NOTE
 from tableau_pipeline.refresh.decide import Publish
 from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.preview import Preview, preview_of
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks.metadata import words
@@ -29,13 +29,13 @@ class Rehearsal:
     Attributes:
         told: its decision and reason; None if it failed.
         planned: None if it failed.
-        foreseen: what `plan` makes of its report.
+        preview_of: what `plan` makes of its report.
         settled: how things were before and after it, if nothing was on its way.
     """
 
     told: tuple[str, str] | None
     planned: Planned | None
-    foreseen: Foreseen | None
+    preview_of: Preview | None
     settled: tuple[Any, ...] | None
 
     @classmethod
@@ -44,7 +44,7 @@ class Rehearsal:
         actor = history.actor(publisher=publisher)
         outcome = history.refresh(actor, replace(options, dry_run=True))
         planned = outcome if isinstance(outcome, Planned) else None
-        found = foreseen(actor.declaration, planned) if planned else None
+        found = preview_of(actor.declaration, planned) if planned else None
         settled = (*before, actor.day) if before and before == _settled(history) else None
         return cls(_told(outcome), planned, found, settled)
 
@@ -60,12 +60,12 @@ class Rehearsal:
             # A dry run does not read the rows of a file that it does not build.
             return
         require(self.told == done, f"a dry run told {self.told}, but the run did {done}")
-        # What it decided later, nobody could foresee.
-        if self.foreseen and isinstance(outcome, Refreshed) and len(actor.decided) == 1:
-            self._check_rows(self.foreseen, outcome, fact=actor.declaration.fact_table)
-            self._check_metadata(history, self.foreseen, outcome.plan)
+        # What it decided later, nobody could preview.
+        if self.preview_of and isinstance(outcome, Refreshed) and len(actor.decided) == 1:
+            self._check_rows(self.preview_of, outcome, fact=actor.declaration.fact_table)
+            self._check_metadata(history, self.preview_of, outcome.plan)
 
-    def _check_metadata(self, history: Any, told: Foreseen, plan: Any) -> None:
+    def _check_metadata(self, history: Any, told: Preview, plan: Any) -> None:
         """Whether exactly what was told of what people see has become another."""
         assert self.settled is not None
         before, after = self.settled[0], Look.at(history, history.found())
@@ -84,7 +84,7 @@ class Rehearsal:
         said = {text.partition(" becomes ")[0] for text in said} - _UNTOLD
         require(said == changed, f"`plan` told that {said} change, but {changed} have")
 
-    def _check_rows(self, told: Foreseen, report: Refreshed, *, fact: str) -> None:
+    def _check_rows(self, told: Preview, report: Refreshed, *, fact: str) -> None:
         """Whether each table got the rows that it was to get, and as many bytes were sent."""
         assert self.planned is not None
         tables, rows = report.tables, report.checkpoint.rows

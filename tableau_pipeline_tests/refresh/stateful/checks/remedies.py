@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tableau_pipeline.metadata.fields import MetadataPolicy
+from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired

@@ -9,7 +9,7 @@ from tableau_pipeline.core.checkpoint import PublishMode, columns_of
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import NoJob
 from tableau_pipeline.core.journal import read_history
-from tableau_pipeline.errors import RefreshError, RefusedError, told
+from tableau_pipeline.errors import RefreshError, RefusedError, describe_error
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.merge import (
@@ -38,7 +38,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class Preview:
     """What the next refresh of a data source would do.
 
     Attributes:
@@ -72,14 +72,14 @@ class Foreseen:
         return accepts_of(self.refusals)
 
 
-def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
+def preview(setup: Setup, site: TableauSite | None) -> Preview:
     """Let the refresh of a data source tell what it would do.
 
     Args:
         site: None to ask no server: what is there is then taken from our records.
     """
     declaration, waits = setup.declaration, ()
-    nothing = Foreseen(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
+    nothing = Preview(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
     try:
         waits = tuple(_waits(setup, site))
         planned = plan(setup, offline=site is None)
@@ -96,14 +96,14 @@ def foresee(setup: Setup, site: TableauSite | None) -> Foreseen:
     except Exception as error:
         setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
         failed = replace(nothing, kind=Status.FAILED, decision=Status.FAILED)
-        return replace(failed, reason=told(error), notes=waits)
-    found = foreseen(declaration, planned)
+        return replace(failed, reason=describe_error(error), notes=waits)
+    found = preview_of(declaration, planned)
     possible = (site.payload_limit if site else None, declaration.payload_limit)
     limit = min(filter(None, possible), default=None) if found.kind is Status.UPDATE else None
     return replace(found, limit=limit, notes=(*waits, *found.notes))
 
 
-def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
+def preview_declared(before: Declaration, now: Declaration) -> Preview:
     """Tell which kind of refresh follows from a changed declaration, by the two declarations alone.
 
     What the models bring, and what the server holds, is not known. Of the columns, only contracts
@@ -115,7 +115,7 @@ def foresee_declared(before: Declaration, now: Declaration) -> Foreseen:
         was = _wanted(before)
         merged = merge(_wanted(now), [was], was, on_conflict="keep")
     refusals = tuple(schema_problems(new, old, now.on_schema_change))
-    found = Foreseen(
+    found = Preview(
         now.key,
         now.name,
         Status.REFUSED,
@@ -195,7 +195,7 @@ def _contracts(declaration: Declaration, other: Declaration) -> Mapping[str, Seq
     }
 
 
-def foreseen(declaration: Declaration, planned: Planned) -> Foreseen:
+def preview_of(declaration: Declaration, planned: Planned) -> Preview:
     """What a plan tells."""
     before, extract = planned.base.checkpoint, planned.extract
     fact = planned.desired.get(declaration.fact_table)
@@ -210,7 +210,7 @@ def foreseen(declaration: Declaration, planned: Planned) -> Foreseen:
             kind, size = Status.UPDATE, extract.size if extract else None
         case Refuse():
             kind, size = Status.REFUSED, None
-    return Foreseen(
+    return Preview(
         key=declaration.key,
         name=declaration.name,
         kind=kind,

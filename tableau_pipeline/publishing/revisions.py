@@ -10,7 +10,7 @@ from tableauhyperapi import Connection, HyperException, TableName, escape_name
 from tableau_pipeline.hyper.build import rows_in, table_names
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.types import sql_type
-from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.publishing import packages
 from tableau_pipeline.publishing.errors import DOWNLOAD_REMEDIES
 from tableau_pipeline.publishing.packages import unpacked

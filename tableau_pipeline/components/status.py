@@ -1,7 +1,7 @@
 """How the data sources of a location are, as Dagster has recorded it: in few reads for all."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from tableau_pipeline.components.journal import DagsterJournal, newest_records
 from tableau_pipeline.components.publish_file import FILES, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.rejected import rejected_since
-from tableau_pipeline.components.reporting import Ended, ended, run_tag
+from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
@@ -21,11 +21,78 @@ from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.rendering import command
 from tableau_pipeline.resources.services import REFUSALS
 
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A refresh that has ended, as Dagster recorded it.
+
+    Attributes:
+        decision: one of `outcome.STOPPED` if nothing was refreshed.
+        rows: of the fact table; None if nothing was refreshed, like the bytes.
+        deleted: rows of all tables that an update has deleted; `inserted` likewise.
+        bytes_saved: those that were not sent, compared with a full publish.
+        compared: how its rows were compared with the models, without why they were not.
+        is_full: it was a full publish.
+        taken_at: see `Checkpoint`; None if that is not recorded.
+        seconds: by phase.
+        accepts: what a run may accept instead of refusing it.
+        models_first: it did not begin, as a step before it failed.
+    """
+
+    at: datetime
+    run_id: str
+    decision: str
+    reason: str
+    rows: int | None = None
+    deleted: int = 0
+    inserted: int = 0
+    bytes_sent: int | None = None
+    bytes_saved: int | None = None
+    compared: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    accepts: Sequence[str] = ()
+    models_first: bool = False
+    is_full: bool = False
+    taken_at: datetime | None = None
+
+    @property
+    def rows_at(self) -> datetime:
+        """When its rows were taken from the models, by this refresh or by an earlier one."""
+        return self.taken_at or self.at
+
+
+def ended(event: dg.EventLogEntry | None) -> Ended | None:
+    """Read what `published_result` wrote of a refresh."""
+    materialization = event.asset_materialization if event else None
+    if event is None or materialization is None:
+        return None
+    metadata: dict[str, Any] = {name: each.value for name, each in materialization.metadata.items()}
+    details = metadata.get("details", {})
+    sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
+    taken = details.get("rows taken at")
+    return Ended(
+        at=datetime.fromtimestamp(event.timestamp, UTC),
+        run_id=event.run_id,
+        # It was materialized by hand, or by other code.
+        decision=metadata.get("decision", "unknown"),
+        reason=metadata.get("reason", ""),
+        rows=metadata.get("dagster/row_count"),
+        deleted=sum(details.get("deleted", {}).values()),
+        inserted=sum(details.get("inserted", {}).values()),
+        bytes_sent=sent,
+        bytes_saved=max(full - (sent or 0), 0) if full else None,
+        compared=details.get("compared", ""),
+        is_full=details.get("full", False),
+        taken_at=datetime.fromisoformat(taken) if taken else None,
+        seconds=details.get("seconds", {}),
+    )
+
+
 _LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DatasourceStatus:
     """How a data source is, as far as Dagster alone knows.
 
     Attributes:
@@ -65,9 +132,9 @@ class Standing:
         return look + do if self.needs_attention else ""
 
 
-def standings(
+def statuses(
     instance: dg.DagsterInstance, datasources: Collection[PublishedDatasource]
-) -> Mapping[str, Standing]:
+) -> Mapping[str, DatasourceStatus]:
     """Return how these data sources are, by asset key.
 
     Raises:
@@ -89,7 +156,7 @@ def standings(
         asset, journal = assets[each.key], DagsterJournal(instance, each.key)
         claim, request = newest.get(journal.key, (None, None))
         last = ended(entries[asset].last_materialization) if asset in entries else None
-        now = Standing(each.key, each.name, last, _certain(journal, request))
+        now = DatasourceStatus(each.key, each.name, last, _certain(journal, request))
         run = runs.get(planned.get(asset) or "")
         if run and not (last and run.dagster_run.run_id == last.run_id):
             now = _latest(instance, now, run, claim)
@@ -106,10 +173,10 @@ def standings(
 
 def with_rejected(
     instance: dg.DagsterInstance,
-    standings: Collection[Standing],
+    statuses: Collection[DatasourceStatus],
     models: Mapping[str, Collection[str]],
     rejected: Mapping[str, Sequence[str]],
-) -> list[Standing]:
+) -> list[DatasourceStatus]:
     """Return data sources as refused whose next refresh is, as a check has rejected its rows.
 
     Args:
@@ -118,7 +185,7 @@ def with_rejected(
     """
     written = rejected_since(instance, rejected)
     judged = []
-    for now in standings:
+    for now in statuses:
         # Rows that a refresh has taken since were accepted.
         since = now.last.rows_at.timestamp() if now.last else 0.0
         found = [each for each in models.get(now.key, ()) if written.get(each, 0.0) > since]
@@ -130,11 +197,11 @@ def with_rejected(
     return judged
 
 
-def standings_of_files(instance: dg.DagsterInstance) -> Mapping[str, Standing]:
+def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceStatus]:
     """Return how the data sources are that files became, or were to become, by asset key.
 
     Raises:
-        RefusedError: as `standings`.
+        RefusedError: as `statuses`.
     """
     found = published_files(instance)
     newest = newest_records(instance) if found else {}
@@ -144,7 +211,7 @@ def standings_of_files(instance: dg.DagsterInstance) -> Mapping[str, Standing]:
         claim, request = newest.get(journal.key, (None, None))
         last = ended(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
         certain = _certain(journal, request)
-        now = Standing(key, declaration.name, last, certain, of_files=True)
+        now = DatasourceStatus(key, declaration.name, last, certain, of_files=True)
         if not (last and run.dagster_run.run_id == last.run_id):
             now = _latest(instance, now, run, claim)
         judged[key] = now
@@ -222,8 +289,8 @@ def _stops(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequence[dg
 
 
 def _latest(
-    instance: dg.DagsterInstance, now: Standing, run: dg.RunRecord, claim: Record | None
-) -> Standing:
+    instance: dg.DagsterInstance, now: DatasourceStatus, run: dg.RunRecord, claim: Record | None
+) -> DatasourceStatus:
     """Return how a data source is, given the last run that was to refresh it, unlike `last`."""
     run_id, status = run.dagster_run.run_id, run.dagster_run.status
     decision = run.dagster_run.tags.get(run_tag(now.key))

@@ -3,9 +3,11 @@
 import logging
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any
 
 import dagster as dg
 from dagster.components.core.context import ComponentDeclLoadContext
@@ -14,10 +16,82 @@ from dagster.components.core.defs_module import ComponentPath
 
 from tableau_pipeline.components.loading import datasources_of
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.core.differences import differences
+from tableau_pipeline.core.declaration import Append, Declaration, Diff, Partitions, ReplaceAll
+from tableau_pipeline.core.fields import Members
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.foresee import Foreseen, Note, foresee_declared
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Code, Status
+from tableau_pipeline.refresh.preview import Note, Preview, preview_declared
+
+# What people call the keys; every other key is called by its name.
+_WORDS = MappingProxyType(
+    {"name": "renamed", "project": "moved", "refresh": "policy", "retain": "window"}
+)
+
+
+_POLICIES = MappingProxyType(
+    {ReplaceAll: "replace", Diff: "diff", Append: "append", Partitions: "partitions"}
+)
+
+
+def differences(before: Declaration, now: Declaration) -> Iterator[tuple[str, str]]:
+    """Yield each difference: what it is about in a word, and a sentence."""
+    for path, old, new in _differences(before, now):
+        table, keys = (f"{path[1]}: ", path[2:]) if path[0] == "tables" else ("", path)
+        about = _WORDS.get(keys[0], keys[0]) if keys else "tables"
+        where = f"{'.'.join(keys[1:])}: " if keys[1:] else ""
+        yield about, f"{table}{where}{_text(old)} -> {_text(new)}"
+
+
+def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Yield the innermost keys that differ, with both of their values."""
+    if old == new:
+        return
+    before, after = _parts(old), _parts(new)
+    # A policy of another kind has other keys.
+    if before is None or after is None or (is_dataclass(old) and type(old) is not type(new)):
+        yield path, old, new
+        return
+    for key in dict.fromkeys([*before, *after]):
+        yield from _differences(before.get(key), after.get(key), *path, key)
+
+
+def _parts(value: Any) -> Mapping[str, Any] | None:
+    """The parts of a value by their keys in YAML, or by their names; None if it has none."""
+    if is_dataclass(value):
+        known: Any = getattr(value, "__pydantic_fields__", {})
+        alias = {name: field.validation_alias for name, field in known.items()}
+        named = {
+            str(alias.get(each.name) or each.name): getattr(value, each.name)
+            for each in fields(value)
+        }
+        # A column is its type, by its name, and a hierarchy or folder the fields in it.
+        return None if list(named) in (["name", "type"], ["name", "fields"]) else named
+    if isinstance(value, tuple) and all(hasattr(each, "name") for each in value):
+        return {each.name: each for each in value}
+    return None
+
+
+def _text(value: Any) -> str:
+    if value in (None, (), ""):
+        return "none"
+    if isinstance(value, Column):
+        return str(value.type)
+    if isinstance(value, Members):
+        return _text(value.fields)
+    if is_dataclass(value):
+        parts = {key: each for key, each in (_parts(value) or {}).items() if key != "name"}
+        known = {key: each for key, each in parts.items() if each not in (None, (), "")}
+        given = {key: each for key, each in known.items() if each is not False}
+        listed = ", ".join(f"{key}: {_text(each)}" for key, each in given.items())
+        kind = _POLICIES.get(type(value), "")
+        return f"{kind} {{{listed}}}".strip() if listed else kind or "as by default"
+    if isinstance(value, tuple) and all(isinstance(each, tuple) for each in value):
+        return ", ".join(f"{{{left}: {right}}}" for left, right in value)
+    if isinstance(value, tuple):
+        return ", ".join(_text(each) for each in value)
+    return str(value)
+
 
 _LOG = logging.getLogger(__name__)
 _FILES = ("defs.yaml", "defs.yml", "component.yaml")
@@ -29,7 +103,7 @@ _FORMER = (
 
 
 # Lets the refresh of a data source tell what it would do.
-Look = Callable[[PublishedDatasource], Foreseen]
+Look = Callable[[PublishedDatasource], Preview]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +177,7 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
 
 def declared_otherwise(
     past: Revision, declared: Mapping[str, PublishedDatasource], look: Look, *, every: bool
-) -> Iterator[Foreseen]:
+) -> Iterator[Preview]:
     """Yield what is declared otherwise than in a revision, and what comes of that.
 
     Args:
@@ -133,16 +207,16 @@ def declared_otherwise(
         yield replace(found, notes=(Note("added", file), *formerly, *found.notes))
     for key, (file, each) in gone.items() if every else ():
         notes = (Note("removed", file),)
-        yield Foreseen(key, each.name, Status.REMOVED, Status.REMOVED, _STAYS, notes=notes)
+        yield Preview(key, each.name, Status.REMOVED, Status.REMOVED, _STAYS, notes=notes)
 
 
-def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Foreseen:
+def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Preview:
     notes = [Note(about, text) for about, text in differences(before, now)]
     found, otherwise = look(now), look(before)
     if found.kind is Status.UNKNOWN:
         # Without its models, its declaration alone tells something.
         why = f"what else its models bring: {found.reason}"
-        found = replace(foresee_declared(before, now), notes=(*found.notes, Note("unknown", why)))
+        found = replace(preview_declared(before, now), notes=(*found.notes, Note("unknown", why)))
     elif (otherwise.decision, otherwise.reason) != (found.decision, found.reason):
         why = "; ".join(otherwise.reason.split("\n"))
         notes.append(Note("otherwise", f"{otherwise.decision}: {why}"))

@@ -18,7 +18,7 @@ from tableau_pipeline.metadata.merge import (
     DESCRIPTION,
     NOTE,
     OWNER,
-    Path,
+    FieldPath,
     Values,
     quoted,
     shown,
@@ -30,7 +30,7 @@ from tableau_pipeline.publishing.site import TableauSite
 # The LUID of a group and the capability, with "Allow" or "Deny".
 Rules = Mapping[tuple[str, str], str]
 # Values that are to be there; None is one that is not.
-Aim = Mapping[Path, str | None]
+Aim = Mapping[FieldPath, str | None]
 # The server has no warning of this asset, which is no error where one is looked for.
 _NO_WARNINGS = "404030"
 _CHANGE = {
@@ -46,7 +46,7 @@ _MANAGE = {
 }
 
 
-class AboutOnServer:
+class PropertiesOnServer:
     """The values of a data source itself on a server, read before anything is sent.
 
     Attributes:
@@ -96,7 +96,7 @@ class AboutOnServer:
             self.found = {**owner, **self._values(remote)}
 
     def _values(self, remote: RemoteDatasource) -> Values:
-        values: dict[Path, str] = {("tag", tag): "yes" for tag in remote.tags}
+        values: dict[FieldPath, str] = {("tag", tag): "yes" for tag in remote.tags}
         values |= {DESCRIPTION: remote.description} if remote.description else {}
         if remote.certification is not None:
             values[CERTIFIED] = "yes"
@@ -117,7 +117,7 @@ class AboutOnServer:
 
     def set(
         self, remote: RemoteDatasource, aim: Aim, *, is_new: bool
-    ) -> tuple[int, Mapping[Path, str]]:
+    ) -> tuple[int, Mapping[FieldPath, str]]:
         """Make the server say this, as far as it is declared or was.
 
         Args:
@@ -134,7 +134,7 @@ class AboutOnServer:
         except RefreshError as error:
             return 0, dict.fromkeys(self._ours, str(error))
         changes = {path: aim.get(path) for path in self._ours if aim.get(path) != before.get(path)}
-        failed: dict[Path, str] = {}
+        failed: dict[FieldPath, str] = {}
         for paths, request in self._requests(remote.luid, changes, aim, before):
             try:
                 request()
@@ -142,7 +142,7 @@ class AboutOnServer:
                 failed |= dict.fromkeys(paths, str(error))
         return len(changes), failed
 
-    def dropped(self, remote: RemoteDatasource, aim: Aim) -> Mapping[Path, str]:
+    def dropped(self, remote: RemoteDatasource, aim: Aim) -> Mapping[FieldPath, str]:
         """Return why values do not count as set that the server took without an error.
 
         Args:
@@ -161,7 +161,7 @@ class AboutOnServer:
 
     def _requests(
         self, luid: str, changes: Aim, aim: Aim, before: Values
-    ) -> Iterator[tuple[Collection[Path], Callable[[], None]]]:
+    ) -> Iterator[tuple[Collection[FieldPath], Callable[[], None]]]:
         """Yield the requests that are needed, each with the values that it sets."""
         site, say = self.site, partial(describe, self.site, luid)
         for is_added, call in ((True, site.tag), (False, site.untag)):

@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration, megabytes
-from tableau_pipeline.errors import told
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import describe_error
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.rendering import megabytes
 
 _LOG = logging.getLogger(__name__)
 PUBLISHERS = re.compile("Creator|ExplorerCanPublish|.*Administrator.*|Publisher")
@@ -42,7 +43,7 @@ def looking(found: list[Finding], about: str, sign: str = "x", remedy: str = "")
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is
         _LOG.debug("Looking at %s", about, exc_info=error)
-        found.append(Finding(sign, about, told(error), remedy))
+        found.append(Finding(sign, about, describe_error(error), remedy))
 
 
 def look(found: list[Finding], about: str, findings: Iterable[Finding], sign: str = "x") -> None:
@@ -107,8 +108,8 @@ def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[
             yield judged(about, text, is_fine=each.create_project, remedy=do)
             continue
         may = rights.get(luid)
-        told = "may publish" if may else "the server does not tell who may publish"
-        text = "this user may not publish to it" if may is False else told
+        unless_denied = "may publish" if may else "the server does not tell who may publish"
+        text = "this user may not publish to it" if may is False else unless_denied
         yield judged(about, text, is_fine=may is not False, remedy="give it Publish there")
 
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.keys import NO_TEXT, guess, keyed, mistake, written_as
 from tableau_pipeline.metadata.document import (
     fault_in,
     field_name,
@@ -27,15 +27,12 @@ from tableau_pipeline.metadata.merge import (
     DESCRIPTION,
     NOTE,
     OWNER,
+    FieldPath,
     OnConflict,
-    Path,
     Values,
 )
 from tableau_pipeline.outcome import Code
-
-# Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
-TAG_PREFIX = "tableau-pipeline:"
-INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
+from tableau_pipeline.yaml_keys import NO_TEXT, guess, keyed, mistake, written_as
 
 # What Tableau's REST API calls the capabilities of data sources.
 Capability = Literal[
@@ -138,7 +135,7 @@ class About:
             lineage: where the data source comes from, which is added to its description.
             certified: whether it is to be certified by now, if that is declared.
         """
-        values: dict[Path, str] = {}
+        values: dict[FieldPath, str] = {}
         if self.description is not None:
             values[DESCRIPTION] = "\n\n".join(filter(None, (self.description.strip(), lineage)))
         if self.owner:
@@ -305,7 +302,7 @@ def wanted(
         FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
     """
     names = _Names(columns, published, fields, calculations)
-    values: dict[Path, str] = {}
+    values: dict[FieldPath, str] = {}
     for (table, column), each in inherited.items():
         if column in columns.get(table, ()):
             values |= _parts(("field", published(table), column), each)
@@ -318,7 +315,7 @@ def wanted(
         path = ("calculation", each.name)
         values |= _parts(path, each) | {(*path, "caption"): each.name, (*path, "formula"): formula}
     _check_rings(names, calculations)
-    members: dict[str, Sequence[Path]] = {}
+    members: dict[str, Sequence[FieldPath]] = {}
     for each in hierarchies:
         members[each.name] = [names.path(one, ("hierarchies", each.name)) for one in each.fields]
         shown = [names.shown(path) for path in members[each.name]]
@@ -335,7 +332,7 @@ def wanted(
     return _in_one_folder({path: value for path, value in clean.items() if value}, members)
 
 
-def _in_one_folder(values: Values, hierarchies: Mapping[str, Sequence[Path]]) -> Values:
+def _in_one_folder(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]) -> Values:
     """The values, with a folder for all fields of a hierarchy, of which one has a folder.
 
     Tableau puts a hierarchy into a folder as a whole.
@@ -353,7 +350,7 @@ def _in_one_folder(values: Values, hierarchies: Mapping[str, Sequence[Path]]) ->
     return found
 
 
-def _parts(path: Path, declared: FieldMetadata | Calculation) -> dict[Path, str]:
+def _parts(path: FieldPath, declared: FieldMetadata | Calculation) -> dict[FieldPath, str]:
     """The values of a field."""
     parts = {
         "description": declared.description,
@@ -428,7 +425,7 @@ class _Names:
         calculations: Sequence[Calculation],
     ) -> None:
         self._single = len(columns) == 1
-        self._found: dict[str, list[Path]] = defaultdict(list)
+        self._found: dict[str, list[FieldPath]] = defaultdict(list)
         for table, listed in columns.items():
             for column in listed:
                 for name in (f"{table}.{column}", column):
@@ -445,7 +442,7 @@ class _Names:
                     # A name beats a caption.
                     self._found.setdefault(each.caption, [("field", published(table), each.name)])
 
-    def path(self, name: str, at: tuple[str, ...]) -> Path:
+    def path(self, name: str, at: tuple[str, ...]) -> FieldPath:
         """The path of a field by its name.
 
         Raises:
@@ -466,7 +463,7 @@ class _Names:
         found = (self.path(unquoted(each), ()) for each in fields_in(formula))
         return [path[1] for path in found if path[0] == "calculation"]
 
-    def shown(self, path: Path) -> str:
+    def shown(self, path: FieldPath) -> str:
         """The name of a field in formulas and hierarchies."""
         return field_name(path, single=self._single)
 

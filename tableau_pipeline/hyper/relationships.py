@@ -1,0 +1,62 @@
+"""Relationships of the tables in a `.hyper` file, and what Tableau requires of them."""
+
+from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated
+
+from pydantic import Field
+
+from tableau_pipeline.yaml_keys import keyed, written_as
+
+
+@keyed
+class Relationship:
+    """A many-to-one relationship: many rows of `from` refer to one row of `to`.
+
+    The file stores it as an assumed foreign key of `many`.
+    """
+
+    many: Annotated[str, Field(validation_alias="from", description="Table of the many side.")]
+    one: Annotated[str, Field(validation_alias="to", description="Table of the one side.")]
+    on: Annotated[
+        tuple[tuple[str, str], ...],
+        written_as(Annotated[dict[str, str], Field(min_length=1)], lambda on: tuple(on.items())),
+    ] = Field(description="For each column of the key, column of `from`: column of `to`.")
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row of `one`."""
+        return tuple(column for _, column in self.on)
+
+    def __str__(self) -> str:
+        return f"{self.many} -> {self.one}"
+
+
+def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:
+    """Return why Tableau would refuse a file with these tables; None if it would not.
+
+    Tableau (2021.4 and later) requires one fact table, from which every other table is reached by
+    exactly one path of relationships from many to one.
+    """
+    reached_from: dict[str, str] = {}
+    for edge in relationships:
+        if edge.one in reached_from:
+            return (
+                f'table "{edge.one}" is the "to" of two relationships, from '
+                f'"{reached_from[edge.one]}" and from "{edge.many}"; Tableau needs one path to '
+                "each table. Publish a second copy of it under another name, or leave one out"
+            )
+        reached_from[edge.one] = edge.many
+    facts = [table for table in tables if table not in reached_from]
+    try:
+        TopologicalSorter({one: [many] for one, many in reached_from.items()}).prepare()
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        return f"these relationships form a circle: {circle}. Leave one of them out"
+    if len(facts) != 1:
+        names = ", ".join(f'"{table}"' for table in facts) or "none"
+        return (
+            "Tableau needs exactly one fact table, which no relationship points to; here: "
+            f"{names}. Connect every table by a relationship from the many side to the one side"
+        )
+    return None
