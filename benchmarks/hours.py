@@ -138,7 +138,7 @@ def refreshed(folder: Path, environment: Mapping[str, str]) -> Figures:
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper_process,
         folder=folder,
-        kept=folder / "kept",
+        backups=folder / "kept",
         log=logging.getLogger(__name__),
     )
     idle, started, cpu = peak_memory(), time.perf_counter(), time.process_time()

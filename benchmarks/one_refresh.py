@@ -83,7 +83,7 @@ def refreshed(
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper,
         folder=folder,
-        kept=folder / "kept",
+        backups=folder / "kept",
         log=logging.getLogger(__name__),
     )
     started, cpu = time.perf_counter(), _cpu()

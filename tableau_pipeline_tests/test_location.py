@@ -205,7 +205,7 @@ def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch
 
 KILLED = """
 import os
-from tableau_pipeline.objects.stores import scratch
+from tableau_pipeline.objects.local_files import scratch
 (scratch() / "extract.hyper").touch()
 print(scratch(), flush=True)
 os._exit(9)

@@ -34,7 +34,7 @@ from tableau_pipeline.yaml_keys import guess
 
 
 @dataclass(frozen=True)
-class Project:
+class CodeLocation:
     """A code location, the folder of its module, and the instance that has its history."""
 
     definitions: dg.Definitions
@@ -107,7 +107,7 @@ class Project:
 
 
 @contextmanager
-def opened(module: str | None, *, without_records: bool = False) -> Generator[Project]:
+def open_project(module: str | None, *, without_records: bool = False) -> Generator[CodeLocation]:
     """Load the code location and open the instance.
 
     Args:
@@ -122,7 +122,7 @@ def opened(module: str | None, *, without_records: bool = False) -> Generator[Pr
     with ExitStack() as stack:
         is_empty = without_records and not os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.ephemeral() if is_empty else _instance())
-        yield Project(*_definitions(location), instance)
+        yield CodeLocation(*_definitions(location), instance)
 
 
 def prepare() -> DgContext:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.output import Output, columns, reports, signed
 from tableau_pipeline.components.adoption import Proposal, proposals
 
@@ -30,7 +30,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
     """
     found = list[Proposal]()
     with (
-        opened(module, without_records=True) as project,
+        open_project(module, without_records=True) as project,
         project.resources() as resources,
         resources.tableau.session(output.waits()) as site,
     ):

@@ -24,7 +24,7 @@ from tableau_pipeline.command_line.output import (
 )
 from tableau_pipeline.components.assessing import JOB_DAYS, Limits
 from tableau_pipeline.components.assessing import assess as look
-from tableau_pipeline.components.assessment import Assessed, Assessment, Kind
+from tableau_pipeline.components.assessment import Assessed, Assessment, DatasourceKind
 from tableau_pipeline.components.naming import Names, Tokens
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.rendering import markdown_text
@@ -182,9 +182,9 @@ def _obstacles(found: Assessment, each: Assessed) -> list[dict[str, str]]:
 
 
 def _cells(each: Assessed) -> Sequence[str | int | None]:
-    kind = each.kind if each.kind in (Kind.HYPER, Kind.UNKNOWN) else ""
+    kind = each.kind if each.kind in (DatasourceKind.HYPER, DatasourceKind.UNKNOWN) else ""
     of = f"{each.kind} of {', '.join(each.sources) or _NOT_KNOWN}"
-    has_rows = each.kind is not Kind.LIVE
+    has_rows = each.kind is not DatasourceKind.LIVE
     tasks = None if each.tasks is None else "; ".join(task.when for task in each.tasks) or "-"
     ran = f"{each.jobs.jobs} in {each.jobs.minutes:.1f} min" if each.jobs else None
     jobs = "-" if each.jobs and not each.jobs.jobs else ran
@@ -259,7 +259,8 @@ def _not_known(found: Assessment) -> list[_Group]:
         for label, each in _labelled(found)
         for fact, why in each.unknown.items()
         # What may not be downloaded is in the way; that a live connection has no data is no news.
-        if fact not in (*found.unknown, "download", *(["compared"] * (each.kind is Kind.LIVE)))
+        if fact
+        not in (*found.unknown, "download", *(["compared"] * (each.kind is DatasourceKind.LIVE)))
     )
     return [*whole, *some]
 

@@ -7,7 +7,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.output import Output, columns, reports, signed
 from tableau_pipeline.refresh.row_differences import Differences
 from tableau_pipeline.refresh.row_differences import diff as compared
@@ -25,7 +25,7 @@ def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
 
     Exit code: 0 they are equal, 1 they differ, 2 it could not look.
     """
-    with opened(module) as project:
+    with open_project(module) as project:
         ((key, declared),) = project.named([name]).items()
         with (
             project.resources() as resources,

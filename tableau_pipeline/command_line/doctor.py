@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from rich.text import Text
 from tableauhyperapi import CreateMode
 
-from tableau_pipeline.command_line import Project, opened, prepare
+from tableau_pipeline.command_line import CodeLocation, open_project, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.command_line.trial import tried_out
 from tableau_pipeline.components.journal import newest_records
@@ -28,8 +28,8 @@ from tableau_pipeline.core.declaration import below
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline.publishing import access_checks
-from tableau_pipeline.publishing.access_checks import Finding, judged, look, looking
-from tableau_pipeline.refresh.setup import sites_beside
+from tableau_pipeline.publishing.access_checks import AccessCheck, judged, look, looking
+from tableau_pipeline.refresh.setup import sites_folder
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.rendering import megabytes
 from tableau_pipeline.resources import (
@@ -77,13 +77,13 @@ def doctor(
         return tried_out(trial, wait=wait, resume=resume, output=output)
     if resume:
         raise click.UsageError("--resume goes with --trial PROJECT")
-    found = list[Finding]()
+    found = list[AccessCheck]()
     before, project, resources = dict(os.environ), None, None
     root = prepare().root_path
     found.extend([*_host(), *_variables(root, before)])
     with ExitStack() as stack:
         with looking(found, "project"):
-            project = stack.enter_context(opened(module))
+            project = stack.enter_context(open_project(module))
             found.extend(_instance(project))
         look(found, "disk", _disk())
         with looking(found, "resources", remedy="correct the variables"):
@@ -99,14 +99,14 @@ def doctor(
             with looking(found, "server"):
                 _server(found, resources.tableau, project, output, upload=upload)
     signs = [each.sign for each in found]
-    rows = [(e.sign, e.about, e.text + f"\n-> {e.remedy}" * bool(e.remedy)) for e in found]
+    rows = [(e.sign, e.topic, e.text + f"\n-> {e.remedy}" * bool(e.remedy)) for e in found]
     table = columns(("", "WHAT", "FOUND"), rows)
     closing = f"{signs.count('x')} wrong, {signs.count('!')} to know, {signs.count('ok')} ok."
     output.result({"findings": [asdict(each) for each in found]}, table, Text(closing))
     return int("x" in signs)
 
 
-def _host() -> Iterator[Finding]:
+def _host() -> Iterator[AccessCheck]:
     found = f"{platform.python_version()}, {sys.executable}"
     yield judged("python", found, is_fine=sys.version_info >= (3, 11))
     if os.environ.get("SPARK_REMOTE"):
@@ -121,7 +121,7 @@ def _host() -> Iterator[Finding]:
     yield judged("java", found, is_fine=version and int(version[2]) >= _JAVA, remedy=do)
 
 
-def _variables(root: Path, before: Mapping[str, str]) -> Iterator[Finding]:
+def _variables(root: Path, before: Mapping[str, str]) -> Iterator[AccessCheck]:
     """Where each variable comes from; Dagster lets the file win."""
     file = root / ".env"
     lines = file.read_text("utf-8").splitlines() if file.is_file() else []
@@ -132,20 +132,22 @@ def _variables(root: Path, before: Mapping[str, str]) -> Iterator[Finding]:
             is_filed = name in places and value != before.get(name)
             where = f"{file.name}:{places[name]}" if is_filed else "the environment"
             shown = "(set)" if _SECRETS.match(name) else value
-            yield Finding("ok", name, f"{shown}, from {where}")
+            yield AccessCheck("ok", name, f"{shown}, from {where}")
 
 
-def _instance(project: Project) -> Iterator[Finding]:
+def _instance(project: CodeLocation) -> Iterator[AccessCheck]:
     storage = type(project.instance.event_log_storage).__name__
     text = f"{os.environ['DAGSTER_HOME']} ({storage}), records of"
-    yield Finding("ok", "instance", f"{text} {len(newest_records(project.instance))} data sources")
-    yield Finding("ok", "project", f"{len(project.datasources)} data sources are declared")
+    yield AccessCheck(
+        "ok", "instance", f"{text} {len(newest_records(project.instance))} data sources"
+    )
+    yield AccessCheck("ok", "project", f"{len(project.datasources)} data sources are declared")
 
 
-def _disk() -> Iterator[Finding]:
+def _disk() -> Iterator[AccessCheck]:
     for about, folder in (("temporary folder", temporary_folder()), ("data folder", data_dir())):
         if about == "data folder" and in_object_store():
-            yield Finding("ok", about, f"{shared_place('snapshots')} (not tried)")
+            yield AccessCheck("ok", about, f"{shared_place('snapshots')} (not tried)")
             continue
         folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder, prefix="doctor "):
@@ -154,19 +156,19 @@ def _disk() -> Iterator[Finding]:
         yield judged(about, text, is_fine=free >= _LEAST_FREE, sign="!", remedy=do)
 
 
-def _hyperd(hyper: Any) -> Iterator[Finding]:
+def _hyperd(hyper: Any) -> Iterator[AccessCheck]:
     with TemporaryDirectory() as folder:
         file = hyper.connect(Path(folder) / "doctor.hyper", CreateMode.CREATE)
         with file as connection:
             found = connection.execute_scalar_query("SELECT version()")
-    yield Finding("ok", "hyperd", f"{found}, may take {hyper.memory_limit} of the memory")
+    yield AccessCheck("ok", "hyperd", f"{found}, may take {hyper.memory_limit} of the memory")
 
 
-def _spark(spark: Any) -> Iterator[Finding]:
+def _spark(spark: Any) -> Iterator[AccessCheck]:
     session = spark.spark_session
     local = isinstance(session, SparkSession)
     master = session.sparkContext.master if local else os.environ.get("SPARK_REMOTE", "remote")
-    yield Finding("ok", "spark", f"Spark {session.version}, {master}")
+    yield AccessCheck("ok", "spark", f"Spark {session.version}, {master}")
     if in_object_store():
         return
     # As a model writes: each of its executors into the data folder.
@@ -178,18 +180,25 @@ def _spark(spark: Any) -> Iterator[Finding]:
     yield judged("executors", text, is_fine=arrived, remedy=do)
 
 
-def _record(facts: SiteFacts) -> Iterator[Finding]:
+def _record(facts: SiteFacts) -> Iterator[AccessCheck]:
     """What the site was seen to do."""
     if facts.learnt_at is None:
         text = "nothing is known of what this release does where Tableau's documents are silent"
-        yield Finding("!", "site", text, "run doctor --trial PROJECT, or let refreshes find out")
+        yield AccessCheck(
+            "!", "site", text, "run doctor --trial PROJECT, or let refreshes find out"
+        )
         return
     found = "; ".join(facts.peculiarities) or "as assumed"
-    yield Finding("ok", "site", f"{found}; seen until {facts.learnt_at:%Y-%m-%d}")
+    yield AccessCheck("ok", "site", f"{found}; seen until {facts.learnt_at:%Y-%m-%d}")
 
 
 def _server(
-    found: list[Finding], tableau: Any, project: Project | None, output: Output, *, upload: bool
+    found: list[AccessCheck],
+    tableau: Any,
+    project: CodeLocation | None,
+    output: Output,
+    *,
+    upload: bool,
 ) -> None:
     declared = project.datasources if project else {}
     records = statuses(project.instance, declared.values()) if project else {}
@@ -197,7 +206,7 @@ def _server(
     places = [below(each, root) for each in declared.values()]
     with tableau.session(output.waits(), counts=counts) as site:
         found.extend(access_checks.on_site(site))
-        look(found, "site", _record(record_of(site, sites_beside(shared_place("kept"))).facts), "!")
+        look(found, "site", _record(record_of(site, sites_folder(shared_place("kept"))).facts), "!")
         look(found, "token", access_checks.on_token(site, tableau.token_name or ""), "!")
         look(
             found, "upload", access_checks.on_upload(site) if upload and site.payload_limit else ()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import Project, opened
+from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.components.git_revision import Look, declared_otherwise, revision
 from tableau_pipeline.components.journal import newest_records
@@ -63,7 +63,7 @@ def plan(
     left_out: Sequence[str] = ()
     if base is not None and not base.strip():
         raise click.UsageError("--base is empty: name a revision of git, or leave it out")
-    with opened(module, without_records=offline) as project:
+    with open_project(module, without_records=offline) as project:
         declared = project.named(names)
         past = revision(base, project.definitions) if base else None
         with _looking(project, output, offline=offline) as look:
@@ -97,7 +97,7 @@ def plan(
 
 
 @contextmanager
-def _looking(project: Project, output: Output, *, offline: bool) -> Generator[Look]:
+def _looking(project: CodeLocation, output: Output, *, offline: bool) -> Generator[Look]:
     """A way to look at each data source as its refresh would, in one session."""
     counts = any(each.needs_counts for each in project.datasources.values())
     with project.resources() as resources, ExitStack() as stack:
@@ -132,7 +132,7 @@ def _more(each: Preview) -> list[str]:
     """A line for each thing to know beside the reasons."""
     fix = rendered(each.refusals, Face.COMMAND_LINE, key=each.key)
     return [
-        *(f"{note.about}: {note.text}" for note in each.notes),
+        *(f"{note.topic}: {note.text}" for note in each.notes),
         *([f"fix: {fix}"] if fix else ()),
     ]
 

@@ -11,7 +11,7 @@ import dagster as dg
 import requests
 from rich.text import Text
 
-from tableau_pipeline.command_line import Project, opened
+from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
@@ -74,7 +74,7 @@ def refresh(
 
     Exit code: 0 it was refreshed, 1 it was refused or failed.
     """
-    with opened(module) as project:
+    with open_project(module) as project:
         (key,) = project.named([name])
         work = _Work(project, key, _selected(project, key, models=models, output=output), given)
         done = _deployed(work, webserver, output) if webserver else _executed(work, output)
@@ -90,7 +90,7 @@ def refresh(
 class _Work:
     """What is to be run: these assets, with the data source in this config."""
 
-    project: Project
+    project: CodeLocation
     key: str
     assets: Sequence[dg.AssetKey]
     given: Mapping[str, Any]
@@ -101,7 +101,9 @@ class _Work:
         return {"ops": {step_name(self.key): {"config": config}}}
 
 
-def _selected(project: Project, key: str, *, models: bool, output: Output) -> Sequence[dg.AssetKey]:
+def _selected(
+    project: CodeLocation, key: str, *, models: bool, output: Output
+) -> Sequence[dg.AssetKey]:
     """The two assets of a data source; with its models, all that need no partition."""
     keys = asset_keys(key)
     if not models:

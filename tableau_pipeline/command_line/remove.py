@@ -2,7 +2,7 @@
 
 import click
 
-from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.components.removal import (
     delete,
@@ -28,7 +28,7 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
     if not root:
         raise click.UsageError("--project-root is empty: production is not removed as a whole")
     with (
-        opened(module) as project,
+        open_project(module) as project,
         project.resources() as resources,
         resources.tableau.session(output.waits()) as site,
     ):

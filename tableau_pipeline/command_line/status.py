@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tableau_pipeline.command_line import Project, opened
+from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import next_refreshes
@@ -32,7 +32,7 @@ from tableau_pipeline.core.identity import TAG_PREFIX
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import Status
-from tableau_pipeline.refresh.setup import sites_beside
+from tableau_pipeline.refresh.setup import sites_folder
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.rendering import megabytes
 from tableau_pipeline.resources import shared_place
@@ -55,7 +55,7 @@ def status(
     Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
     """
     problem, others, site = "", [], None
-    with opened(module) as project:
+    with open_project(module) as project:
         declared = project.named(names)
         if saved:
             months = {key: savings(project.instance, key) for key in declared}
@@ -114,7 +114,7 @@ def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[M
 
 
 def _looked(
-    project: Project, lines: Sequence[DatasourceStatus], output: Output, *, everything: bool
+    project: CodeLocation, lines: Sequence[DatasourceStatus], output: Output, *, everything: bool
 ) -> tuple[list[DatasourceStatus], list[dict[str, str]], SiteFacts]:
     """Compare with the server, by one list of its data sources; add what nothing declares."""
     with project.resources() as resources, resources.tableau.session(output.waits()) as site:
@@ -125,7 +125,7 @@ def _looked(
             # Another user may have removed its tag.
             remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
             looked.append(_compared(line, remote))
-        facts = record_of(site, sites_beside(shared_place("kept"))).facts
+        facts = record_of(site, sites_folder(shared_place("kept"))).facts
         if not everything:
             return looked, [], facts
         anybody = DagsterJournal(project.instance, "any").instance

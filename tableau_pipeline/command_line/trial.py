@@ -37,7 +37,7 @@ def tried_out(project: str, *, wait: float, resume: bool, output: Output) -> int
             resources.hyper.process,
             project,
             folder=data_dir() / "trials",
-            kept=shared_place("kept"),
+            backups=shared_place("kept"),
             wait=wait,
             resume=resume,
             tell=tell,

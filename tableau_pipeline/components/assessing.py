@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from tableau_pipeline.components.assessment import Assessed, Assessment, Compared, Kind
+from tableau_pipeline.components.assessment import Assessed, Assessment, Compared, DatasourceKind
 from tableau_pipeline.components.naming import Names
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd
@@ -166,7 +166,7 @@ class _Look:
 
     def _asked(self, found: Assessed, listed: ListedDatasource, facts: _Facts) -> Assessed:
         """Ask what takes requests of its own."""
-        luid, kind = listed.remote.luid, Kind.HYPER
+        luid, kind = listed.remote.luid, DatasourceKind.HYPER
         sources, has_password = set[str](), False
         if not listed.is_hyper:
             connected = facts.ask("kind", partial(inventory.connections, self.site, luid)) or ()
@@ -175,10 +175,10 @@ class _Look:
             sources = {e.source for e in connected} or {listed.source}
             sources -= {"", inventory.HYPER}
             if sources or not connected:
-                kinds = {True: Kind.EXTRACT, False: Kind.LIVE}
-                kind = kinds.get(listed.has_extract, Kind.UNKNOWN)
+                kinds = {True: DatasourceKind.EXTRACT, False: DatasourceKind.LIVE}
+                kind = kinds.get(listed.has_extract, DatasourceKind.UNKNOWN)
         found = replace(found, kind=kind, sources=tuple(sorted(sources)), has_password=has_password)
-        if kind is Kind.LIVE:
+        if kind is DatasourceKind.LIVE:
             return found
         revisions = facts.ask("revisions", partial(inventory.revisions, self.site, luid))
         if revisions is not None:
@@ -192,7 +192,7 @@ class _Look:
 
         def count() -> Mapping[str, int]:
             try:
-                return inventory.rows(self.site, luid)
+                return inventory.row_count(self.site, luid)
             except NoServiceError as error:
                 # It holds for all others.
                 self.no_counts = self.names.reason(str(error))
@@ -203,7 +203,7 @@ class _Look:
 
     def not_compared(self, found: Assessed, revisions: Sequence[RevisionInfo] | None) -> str:
         """Return why no revisions of a data source can be compared; "" if they can."""
-        if found.kind is Kind.LIVE:
+        if found.kind is DatasourceKind.LIVE:
             return "it has no extract"
         if revisions is None:
             return "its revisions are not known"

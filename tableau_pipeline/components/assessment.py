@@ -11,7 +11,7 @@ from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.revisions import ChangedRows
 
 
-class Kind(StrEnum):
+class DatasourceKind(StrEnum):
     """Where a data source has its rows."""
 
     HYPER = "hyper"
@@ -75,7 +75,7 @@ class Assessed:
     megabytes: int | None
     is_own: bool
     link: str = ""
-    kind: Kind = Kind.UNKNOWN
+    kind: DatasourceKind = DatasourceKind.UNKNOWN
     sources: tuple[str, ...] = ()
     rows: Mapping[str, int] | None = None
     tasks: Sequence[RefreshTask] | None = None
@@ -114,7 +114,7 @@ class Assessed:
             takes_updates: whether the server takes updates of any data source.
         """
         sources = ", ".join(self.sources) or "a source that the server does not name"
-        if self.kind is Kind.LIVE:
+        if self.kind is DatasourceKind.LIVE:
             yield Obstacle(
                 f"a live connection to {sources}, without an extract",
                 "to publish rows in its place, give them another name",
@@ -125,7 +125,7 @@ class Assessed:
             yield Obstacle(
                 f"a pipeline publishes it already (tag {tags})", "leave it to that pipeline"
             )
-        if self.kind is Kind.EXTRACT:
+        if self.kind is DatasourceKind.EXTRACT:
             yield Obstacle(
                 f"an extract of {sources} takes no updates: each change is a full publish",
                 "run once with --full --accept overwrite, which replaces its metadata",

@@ -18,13 +18,13 @@ def step_name(key: str) -> str:
     It is none that people choose: a step may neither have the name of another one, nor a word that
     Dagster or Python keeps for itself, such as "meta" or "class".
     """
-    written = plain(key)
+    written = safe_name(key)
     # Another key may have these underscores itself.
     digest = hashlib.sha256(key.encode()).hexdigest()[:6]
     return f"tableau_refresh_{written}" + (f"_{digest}" if written != key else "")
 
 
-def plain(key: str) -> str:
+def safe_name(key: str) -> str:
     """Return a key as names of steps and groups may be written."""
     return key.replace("/", "__")
 

@@ -15,7 +15,7 @@ from tableau_pipeline.components.journal import DagsterJournal, setup_of
 from tableau_pipeline.components.location import location_graph
 from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
-from tableau_pipeline.components.reporting import escaped, markdown_table
+from tableau_pipeline.components.reporting import escaped, markdown_metadata
 from tableau_pipeline.components.triggers import Cron
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
@@ -62,7 +62,7 @@ _REMEDIES: Mapping[Status, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedDatasource:
     """What an audit found of one data source.
 
     Attributes:
@@ -100,7 +100,7 @@ class Audited:
         return " ".join(f"{part.rstrip('.')}." for part in parts if part)
 
 
-def audit(setup: Setup, server: TableauSite) -> Audited:
+def audit(setup: Setup, server: TableauSite) -> AuditedDatasource:
     """Compare a data source with its last checkpoint and its models.
 
     It changes neither the server nor the journal, and takes no claim. What cannot be looked at is
@@ -113,12 +113,12 @@ def audit(setup: Setup, server: TableauSite) -> Audited:
         return _of(setup, Status.UNKNOWN, str(error) or repr(error))
 
 
-def _of(setup: Setup, status: Status, *notes: str | None) -> Audited:
+def _of(setup: Setup, status: Status, *notes: str | None) -> AuditedDatasource:
     said = tuple(filter(None, notes))
-    return Audited(setup.declaration.key, setup.declaration.name, status, said)
+    return AuditedDatasource(setup.declaration.key, setup.declaration.name, status, said)
 
 
-def _audited(setup: Setup) -> Audited:
+def _audited(setup: Setup) -> AuditedDatasource:
     journal = setup.journal
     before = read_history(journal.records())
     refreshing: Sequence[Claim] = live_claims(before.open_claims, journal)
@@ -133,7 +133,7 @@ def _audited(setup: Setup) -> Audited:
     return _of(setup, Status.RUNNING, f"run {run_id} is refreshing it")
 
 
-def _found(setup: Setup, looked: Looked) -> Audited:
+def _found(setup: Setup, looked: Looked) -> AuditedDatasource:
     """What a look has found, in the words of an audit."""
     base, luid = looked.base, looked.checkpoint.luid if looked.checkpoint else None
     compared, checkpoint, remote = looked.reconciliation, base.checkpoint, base.remote
@@ -171,8 +171,8 @@ def _judged(
 ) -> tuple[Status, str | None]:
     absent = Status.GONE if is_known else Status.NEVER
     whose = base.ownership
-    if whose is None or whose.strays:
-        luids = ", ".join(each.luid for each in whose.strays) if whose else ""
+    if whose is None or whose.candidates:
+        luids = ", ".join(each.luid for each in whose.candidates) if whose else ""
         return absent, f"its tag is on {luids}" if luids else None
     if whose.other_instance:
         return Status.FOREIGN, f"its tag is {whose.other_instance}"
@@ -195,7 +195,7 @@ AUDIT = "audit"
 
 def undeclared(
     instance: dg.DagsterInstance, tagged: Iterable[RemoteDatasource], declared: Collection[str]
-) -> list[Audited]:
+) -> list[AuditedDatasource]:
     """Return those of the tagged data sources whose keys are not among the declared ones.
 
     What other environments publish is not looked at.
@@ -209,11 +209,13 @@ def undeclared(
             others = ", ".join(f"{INSTANCE_TAG_PREFIX}{name}" for name in sorted(each.instances))
             whose = "the tag of this instance" if mine in each.instances else others
             why = f'Its key is "{", ".join(here)}", with {whose or "no tag of an instance"}'
-            found.append(Audited(each.name, each.name, Status.UNDECLARED, (why,), link=each.link))
+            found.append(
+                AuditedDatasource(each.name, each.name, Status.UNDECLARED, (why,), link=each.link)
+            )
     return found
 
 
-def _described(found: Audited, *parts: str) -> str:
+def _described(found: AuditedDatasource, *parts: str) -> str:
     """Return the status, these parts and all that explains it, in one line."""
     head = f"{found.key}: {', '.join(filter(None, (found.status, *parts)))}"
     return f"{head}{':' if found.notes else '.'} {found.note}" if found.note else head
@@ -230,7 +232,7 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
         tableau: TableauServerResource,
     ) -> None:
         graph = location_graph(context)
-        found: list[Audited] = []
+        found: list[AuditedDatasource] = []
         counts = any(each.needs_counts for each in declarations)
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
             files = [each for each, _ in published_files(context.instance).values()]
@@ -270,7 +272,7 @@ def _data_age(
             yield from filter(None, [found.description])
 
 
-def _log(context: dg.OpExecutionContext, found: Audited) -> None:
+def _log(context: dg.OpExecutionContext, found: AuditedDatasource) -> None:
     level = logging.INFO if found.is_fine else logging.WARNING
     text = _described(found, found.compared, found.rows)
     context.log.log(logging.ERROR if found.is_wrong else level, "%s", text)
@@ -278,7 +280,7 @@ def _log(context: dg.OpExecutionContext, found: Audited) -> None:
 
 def _others(
     context: dg.OpExecutionContext, server: TableauSite, declarations: Sequence[Declaration]
-) -> list[Audited]:
+) -> list[AuditedDatasource]:
     """Look for data sources that are not declared here; an error is only logged."""
     try:
         tagged = server.tagged(TAG_PREFIX)
@@ -292,7 +294,9 @@ def _others(
 
 
 def _conclude(
-    context: dg.OpExecutionContext, found: Sequence[Audited], others: Sequence[Audited]
+    context: dg.OpExecutionContext,
+    found: Sequence[AuditedDatasource],
+    others: Sequence[AuditedDatasource],
 ) -> None:
     """Attach the report, and fail the step if a data source is not what its refresh left."""
     counts = Counter(each.status for each in (*found, *others))
@@ -308,7 +312,7 @@ def _conclude(
         for each in (*found, *others)
     ]
     heads = ("data source", "status", "compared by", "rows: model / server", "note")
-    report = markdown_table(heads, rows)
+    report = markdown_metadata(heads, rows)
     metadata = {"summary": summary or "none declared", "report": report}
     if wrong := [_described(each) for each in found if each.is_wrong]:
         head = (

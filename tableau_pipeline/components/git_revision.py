@@ -34,7 +34,7 @@ _POLICIES = MappingProxyType(
 )
 
 
-def differences(before: Declaration, now: Declaration) -> Iterator[tuple[str, str]]:
+def declaration_differences(before: Declaration, now: Declaration) -> Iterator[tuple[str, str]]:
     """Yield each difference: what it is about in a word, and a sentence."""
     for path, old, new in _differences(before, now):
         table, keys = (f"{path[1]}: ", path[2:]) if path[0] == "tables" else ("", path)
@@ -211,7 +211,7 @@ def declared_otherwise(
 
 
 def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Preview:
-    notes = [Note(about, text) for about, text in differences(before, now)]
+    notes = [Note(about, text) for about, text in declaration_differences(before, now)]
     found, otherwise = look(now), look(before)
     if found.kind is Status.UNKNOWN:
         # Without its models, its declaration alone tells something.

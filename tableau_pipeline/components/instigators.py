@@ -9,13 +9,13 @@ from dagster._core.scheduler.instigation import InstigatorStatus
 
 from tableau_pipeline.errors import SettingError
 
-Status = TypeVar("Status", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
+DefaultStatus = TypeVar("DefaultStatus", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
 
 # Whether the triggers of this deployment start switched on.
 _VARIABLE = "PIPELINE_TRIGGERS"
 
 
-def default_status(kind: type[Status]) -> Status:
+def default_status(kind: type[DefaultStatus]) -> DefaultStatus:
     """Return RUNNING if PIPELINE_TRIGGERS is `on`; the default is `off`.
 
     A schedule or sensor starts with this status. A switch in the web UI overrides it.

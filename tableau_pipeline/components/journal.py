@@ -24,7 +24,7 @@ from filelock import FileLock
 from sqlalchemy import select
 
 from tableau_pipeline.core.declaration import Declaration, below
-from tableau_pipeline.core.fields import NOTHING, Inherited
+from tableau_pipeline.core.fields import NOT_INHERITED, Inherited
 from tableau_pipeline.core.identity import file_name, key_below
 from tableau_pipeline.core.journal import (
     CLAIMS,
@@ -317,7 +317,7 @@ def setup_of(
     snapshots: Snapshots,
     hyper: HyperResource,
     tableau: TableauServerResource,
-    inherited: Inherited = NOTHING,
+    inherited: Inherited = NOT_INHERITED,
     rejected: Callable[[], Mapping[str, Sequence[str]]] = dict,
     keep_files: bool = False,
 ) -> Setup:
@@ -341,7 +341,7 @@ def setup_of(
         ),
         hyper=lambda: hyper.process,
         folder=work_dir(keep=keep_files),
-        kept=shared_place("kept"),
+        backups=shared_place("kept"),
         log=log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,

@@ -80,7 +80,7 @@ class Incident:
         run_id: the run to look at.
     """
 
-    about: str
+    subject: str
     status: Status | None = None
     id: str = ""
     text: str = ""
@@ -110,13 +110,13 @@ def notification_sensor(
             news = [
                 each
                 for each in now
-                if each.status in notify.on and before.get(each.about) != each.id
+                if each.status in notify.on and before.get(each.subject) != each.id
             ]
             after[place] = before
             if not news or _send(url, news):
                 # While a data source is being refreshed, its incident is not over.
                 seen = (e for e in now if e.status is None or e.status in notify.on)
-                after[place] = before | {each.about: each.id for each in seen}
+                after[place] = before | {each.subject: each.id for each in seen}
                 count += len(news)
             else:
                 context.log.error("URL %d of notify did not take the message", number)

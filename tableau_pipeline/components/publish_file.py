@@ -28,7 +28,7 @@ from tableau_pipeline.errors import CredentialsError, FilesError, RefreshError, 
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import READ_ERRORS, BadRows, Reading, reason
 from tableau_pipeline.ingest.file_store import FileStore
-from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, found_files
+from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, matching_files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.planning import Planned
@@ -256,7 +256,7 @@ def _reading(
 ) -> Reading:
     session = spark.spark_session
     try:
-        paths = found_files(config.path)
+        paths = matching_files(config.path)
         format_ = cast("Format | None", config.format) or format_of(paths)
         files = Files(paths, format_, config.reader, config.columns)
         context.log.info("Reading %s", ", ".join(map(str, files.paths)))

@@ -17,7 +17,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster.components.core.decl import ComponentLoaderDecl
 from pydantic import Field, field_validator, model_validator
 
-from tableau_pipeline.components.asset_names import asset_keys, plain, step_name
+from tableau_pipeline.components.asset_names import asset_keys, safe_name, step_name
 from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.freshness import Freshness, data_age
 from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
@@ -226,7 +226,7 @@ def _specs(
 
     They are a group, which the lineage folds into one box.
     """
-    group = plain(declaration.key)
+    group = safe_name(declaration.key)
     extract, published = asset_keys(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     project = below(declaration, tableau_project_root()).project_path

@@ -21,7 +21,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import conflict_phrases
-from tableau_pipeline.metadata.merge import rows as field_rows
+from tableau_pipeline.metadata.merge import metadata_rows as field_rows
 from tableau_pipeline.outcome import Check, Refusal, by_check
 from tableau_pipeline.refresh.decide import Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.planning import Planned
@@ -218,7 +218,7 @@ def _column_metadata(declaration: Declaration, done: Refreshed) -> dict[str, Any
         prefix = f"{table.name}." if len(declaration.tables) > 1 else ""
         for column in done.checkpoint.tables[table.name].columns:
             path = ("field", declaration.published_name(table.name), column.name, "description")
-            description = done.wanted.get(path)
+            description = done.declared_values.get(path)
             name = f"{prefix}{column.name}"
             schema.append(dg.TableColumn(name, hyper_type(column, table=""), description))
             lineage[name] = [dg.TableColumnDep(model, column.name)]
@@ -231,13 +231,13 @@ def _column_metadata(declaration: Declaration, done: Refreshed) -> dict[str, Any
 def _field_table(done: Refreshed | Planned) -> dict[str, Any]:
     """Return the declared metadata beside what the server held before, if there is any."""
     merged, is_sent = done.merged, isinstance(done, Refreshed)
-    if merged is None or not (found := field_rows(done.wanted, merged)):
+    if merged is None or not (found := field_rows(done.declared_values, merged)):
         return {}
     rows = [
         [*map(escaped, (*cells, fate.replace("to be ", "") if is_sent else fate))]
         for *cells, fate in found
     ]
-    return {"fields": markdown_table(("", "declared", "on the server before", ""), rows)}
+    return {"fields": markdown_metadata(("", "declared", "on the server before", ""), rows)}
 
 
 def _plan(declaration: Declaration, done: Refreshed | Planned) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _plan(declaration: Declaration, done: Refreshed | Planned) -> dict[str, Any]
         count = f"{known.content.rows:,}" if known else ""
         rows.append((escaped(table.name), count, *changes, _sent(table.name, done)))
     heads = ("table", ">rows", ">deleted", ">inserted", "published")
-    return {"plan": markdown_table(heads, rows, before=f"{head}\n\n")}
+    return {"plan": markdown_metadata(heads, rows, before=f"{head}\n\n")}
 
 
 def _sent(table: str, done: Refreshed | Planned) -> str:
@@ -267,7 +267,7 @@ def _sent(table: str, done: Refreshed | Planned) -> str:
             return "nothing"
 
 
-def markdown_table(
+def markdown_metadata(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, before: str = ""
 ) -> dg.MarkdownMetadataValue:
     """Return a Markdown table; a heading that begins with ">" aligns its column to the right."""
@@ -390,7 +390,7 @@ def _times(
     }
     total = sum(spent.values()) or 1.0
     rows = [(n, f"{s:.1f} s", "█" * round(_WIDTH * s / total)) for n, s in spent.items()]
-    return markdown_table(("", ">", ""), rows)
+    return markdown_metadata(("", ">", ""), rows)
 
 
 def tag_run(

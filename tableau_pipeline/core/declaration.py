@@ -15,16 +15,16 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.fields import (
     MEMBERS,
-    NOTHING,
-    About,
+    NOT_INHERITED,
     Calculation,
     FieldError,
     FieldMetadata,
     Inherited,
     Members,
     MetadataPolicy,
+    Properties,
     by_name,
-    wanted,
+    declared_values,
 )
 from tableau_pipeline.core.identity import (
     TAG_PREFIX,
@@ -326,7 +326,7 @@ def _clock(value: Any) -> Any:
 
 
 @keyed
-class Declaration(About):
+class Declaration(Properties):
     """A published Tableau data source, and the models that feed it."""
 
     _: KW_ONLY
@@ -456,16 +456,18 @@ class Declaration(About):
         check_texts(self, self.tag)
         if all(table.contract for table in self.tables):
             try:
-                self.wanted({e.name: [one.name for one in e.contract] for e in self.tables})
+                self.declared_values(
+                    {e.name: [one.name for one in e.contract] for e in self.tables}
+                )
             except FieldError as error:
                 raise mistake(error.at, str(error)) from None
         return self
 
-    def wanted(
-        self, columns: Mapping[str, Sequence[str]], inherited: Inherited = NOTHING
+    def declared_values(
+        self, columns: Mapping[str, Sequence[str]], inherited: Inherited = NOT_INHERITED
     ) -> Values:
         """Return the declared metadata: see `metadata.fields.wanted`, which takes its parts."""
-        return wanted(
+        return declared_values(
             fields={table.name: table.fields for table in self.tables},
             calculations=self.calculations,
             hierarchies=self.hierarchies,

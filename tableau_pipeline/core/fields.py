@@ -14,11 +14,11 @@ from pydantic.json_schema import SkipJsonSchema
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.document import (
+    bracketed,
     fault_in,
     field_name,
     fields_in,
-    quoted,
-    unquoted,
+    unbracketed,
     with_fields,
 )
 from tableau_pipeline.metadata.formats import fault_in_format, misfit, tableau_format
@@ -79,7 +79,7 @@ def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @keyed
-class About:
+class Properties:
     """The keys of a data source that are about all of it."""
 
     _: KW_ONLY
@@ -128,7 +128,7 @@ class About:
                 raise mistake(("permissions", number), problem)
         return self
 
-    def about(self, *, lineage: str, certified: bool) -> Values:
+    def declared_properties(self, *, lineage: str, certified: bool) -> Values:
         """Return the values that are declared of the data source itself.
 
         Args:
@@ -278,10 +278,10 @@ class FieldError(RefusedError):
 
 # What models say of their columns already, by table and column.
 Inherited = Mapping[tuple[str, str], FieldMetadata]
-NOTHING: Inherited = MappingProxyType({})
+NOT_INHERITED: Inherited = MappingProxyType({})
 
 
-def wanted(
+def declared_values(
     *,
     fields: Mapping[str, Sequence[FieldMetadata]],
     calculations: Sequence[Calculation],
@@ -289,7 +289,7 @@ def wanted(
     folders: Sequence[Members],
     columns: Mapping[str, Sequence[str]],
     published: Callable[[str], str],
-    inherited: Inherited = NOTHING,
+    inherited: Inherited = NOT_INHERITED,
 ) -> Values:
     """Return the values that a declaration asks for; `Declaration.wanted` calls it with its parts.
 
@@ -460,7 +460,7 @@ class _Names:
 
     def calculations_in(self, formula: str) -> list[str]:
         """The declared calculations that a formula uses, all of whose names are known."""
-        found = (self.path(unquoted(each), ()) for each in fields_in(formula))
+        found = (self.path(unbracketed(each), ()) for each in fields_in(formula))
         return [path[1] for path in found if path[0] == "calculation"]
 
     def shown(self, path: FieldPath) -> str:
@@ -475,4 +475,6 @@ class _Names:
         """
         if fault := fault_in(NO_TEXT.sub("", formula)):
             raise FieldError(at, f'the formula "{formula.strip()}" means nothing: {fault}')
-        return with_fields(formula, lambda name: quoted(self.shown(self.path(unquoted(name), at))))
+        return with_fields(
+            formula, lambda name: bracketed(self.shown(self.path(unbracketed(name), at)))
+        )

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
-from tableau_pipeline.objects.stores import StoreError, opened, store_errors
+from tableau_pipeline.objects.stores import StoreError, store_at, store_errors
 
 
 class SiteFacts(Frozen):
@@ -96,7 +96,7 @@ class SiteRecord:
             suppress(FileNotFoundError, ValidationError),
             store_errors("Reading", f"{self._place}/{self._file}", may_lack=True),
         ):
-            content = bytes(obstore.get(opened(self._place), self._file).bytes())
+            content = bytes(obstore.get(store_at(self._place), self._file).bytes())
             facts = SiteFacts.model_validate_json(content)
             if facts.release == self._release:
                 return facts
@@ -123,7 +123,7 @@ class SiteRecord:
         self.facts = SiteFacts.model_validate(known)
         with suppress(StoreError), store_errors("Writing", f"{self._place}/{self._file}"):
             text = json.dumps(self.facts.model_dump(mode="json"), indent=1)
-            obstore.put(opened(self._place), self._file, text.encode())
+            obstore.put(store_at(self._place), self._file, text.encode())
 
 
 def _holds(known: Any, value: Any) -> bool:

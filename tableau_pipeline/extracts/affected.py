@@ -32,8 +32,8 @@ from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.extracts.content import (
     Models,
     cutoff_value,
-    kept,
     literal,
+    retained,
     table_source,
     type_of,
 )
@@ -44,7 +44,7 @@ from tableau_pipeline.hyper.types import ROW_HASH, Column, is_moment, zone_of
 from tableau_pipeline.rendering import megabytes
 
 _T = TypeVar("_T")
-Kind = Literal["keys", "expired", "values"]
+MatchKind = Literal["keys", "expired", "values"]
 _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
 
@@ -128,7 +128,7 @@ class TableChange:
         # Expired rows are deleted by the cutoff; here they would count as changed as well.
         if self.new.cutoff in (None, self.published.cutoff):
             return unshared
-        return f"(SELECT * FROM {unshared} old WHERE {kept(self.columns, self.new.cutoff)})"  # noqa: S608
+        return f"(SELECT * FROM {unshared} old WHERE {retained(self.columns, self.new.cutoff)})"  # noqa: S608
 
 
 class KeyMatch(NamedTuple):
@@ -144,7 +144,7 @@ class KeyTable:
     """A key table of the payload, in the schema `kind`, and how rows of `change` match it."""
 
     change: TableChange
-    kind: Kind
+    kind: MatchKind
     matches: tuple[KeyMatch, ...]
 
     @property

@@ -40,9 +40,9 @@ class Builder:
     # Why a published version cannot be read, by model and number.
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
-    def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
-        """Return the desired content of each table; files are opened only if no record has it."""
-        known, now = record.tables if record else {}, self.now()
+    def desired(self, checkpoint: Checkpoint | None) -> Mapping[str, TableContent]:
+        """Return the desired content of each table; open files only if no checkpoint has it."""
+        known, now = checkpoint.tables if checkpoint else {}, self.now()
         return {
             each.name: desired_table(
                 self.hyper, each, self.models[each.model], known=known.get(each.name), now=now
@@ -50,13 +50,13 @@ class Builder:
             for each in self.declaration.tables
         }
 
-    def pinned(self, record: Checkpoint | None) -> tuple["Builder", Mapping[str, TableContent]]:
-        """Return the builder of what a record says is published, and that content.
+    def pinned(self, checkpoint: Checkpoint | None) -> tuple["Builder", Mapping[str, TableContent]]:
+        """Return the builder of what a checkpoint says is published, and that content.
 
         Raises:
             RefusedError: it is not known, or no longer there.
         """
-        tables, models = record.tables if record else {}, {**self.models}
+        tables, models = checkpoint.tables if checkpoint else {}, {**self.models}
         for table in self.declaration.tables:
             known = tables.get(table.name)
             found = self.snapshots.version(table.model, known.version) if known else None
@@ -92,38 +92,44 @@ class Builder:
         check_rows(self.hyper(), self.declaration, self._sources(desired, desired))
 
     def check_unchanged(
-        self, desired: Mapping[str, TableContent], record: Checkpoint, *, changed: Collection[str]
+        self,
+        desired: Mapping[str, TableContent],
+        checkpoint: Checkpoint,
+        *,
+        changed: Collection[str],
     ) -> None:
         """Check the unchanged tables whose key differs from the one they were published with."""
         tables = {
             name
             for name, table in desired.items()
-            if name not in changed and not _is_checked(table, record.tables[name])
+            if name not in changed and not _is_checked(table, checkpoint.tables[name])
         }
         if tables:
             check_rows(self.hyper(), self.declaration, self._sources(desired, tables))
 
     def delta(
-        self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
+        self, tables: Collection[str], desired: Mapping[str, TableContent], checkpoint: Checkpoint
     ) -> Delta:
         """Build the payload and the actions of an update of some tables."""
         try:
-            return self._delta(tables, desired, record)
+            return self._delta(tables, desired, checkpoint)
         except HyperException as error:
-            if is_out_of_memory(error) or not self._find_damage(tables, record):
+            if is_out_of_memory(error) or not self._find_damage(tables, checkpoint):
                 raise
         # Tables whose published version is damaged are sent whole.
-        return self._delta(tables, desired, record)
+        return self._delta(tables, desired, checkpoint)
 
     def _delta(
-        self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
+        self, tables: Collection[str], desired: Mapping[str, TableContent], checkpoint: Checkpoint
     ) -> Delta:
         hyper, declaration = self.hyper(), self.declaration
-        changes = {name: self._change(name, desired[name], record.tables[name]) for name in tables}
+        changes = {
+            name: self._change(name, desired[name], checkpoint.tables[name]) for name in tables
+        }
         known = {
             name: change
             for name, change in changes.items()
-            if _is_checked(desired[name], record.tables[name])
+            if _is_checked(desired[name], checkpoint.tables[name])
         }
         check_rows(hyper, declaration, self._sources(desired, tables), known=known)
         delta = build_delta(
@@ -199,10 +205,10 @@ class Builder:
             return None, f"a file of the snapshot that is published is gone ({missing[0]})"
         return found, None
 
-    def _find_damage(self, tables: Collection[str], record: Checkpoint) -> bool:
+    def _find_damage(self, tables: Collection[str], checkpoint: Checkpoint) -> bool:
         """Take note of the published versions that cannot be read; return whether there is one."""
         found = False
-        for table in (record.tables[name] for name in tables):
+        for table in (checkpoint.tables[name] for name in tables):
             old, _ = self._published(table)
             if old and (problem := damage(self.hyper, old)):
                 reason = f"a file of the snapshot that is published cannot be read ({problem})"

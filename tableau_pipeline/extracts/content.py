@@ -45,13 +45,13 @@ def table_source(
         columns=(*columns, Column(ROW_HASH, "bigint")) if hashed else columns,
         files=tuple(file.name for file in files),
         layouts={layout: tuple(names) for layout, names in layouts.items()},
-        where=kept(columns, cutoff) if cutoff else None,
+        where=retained(columns, cutoff) if cutoff else None,
         comments=snapshot.comments,
         folder=snapshot.folder,
     )
 
 
-def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:
+def retained(columns: Sequence[Column], cutoff: Cutoff) -> str:
     """Return SQL that is true for the rows that a cutoff keeps."""
     column = escape_name(cutoff.column)
     # A row without a date never gets old.
@@ -116,9 +116,9 @@ def desired_table(
     if known and known.cutoff == cutoff:
         return whole.model_copy(update={"cutoff": cutoff, "content": known.content})
     rows, is_additive = snapshot.fingerprint, snapshot.fingerprint.is_additive
-    kept = select_sql(table_source(table.name, snapshot, cutoff, hashed=is_additive))
+    retained = select_sql(table_source(table.name, snapshot, cutoff, hashed=is_additive))
     with connect(hyper()) as connection:
-        content = (fingerprint if is_additive else row_count)(connection, f"{kept} source")
+        content = (fingerprint if is_additive else row_count)(connection, f"{retained} source")
     if not is_additive:
         # Of the same files, two cutoffs of one column that keep equally many rows keep the same.
         digest = hashlib.sha256(f"{rows.hash_sum} {cutoff.column}".encode()).hexdigest()

@@ -14,7 +14,7 @@ from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.affected import (
     KeyMatch,
     KeyTable,
-    Kind,
+    MatchKind,
     NotProvedError,
     TableChange,
     TableVersion,
@@ -136,7 +136,7 @@ def _table(
         except NotProvedError as error:
             reasons.append(str(error))
             # The payload must not keep what an attempt without a proof has left.
-            for kind in get_args(Kind):
+            for kind in get_args(MatchKind):
                 connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
             continue
         if inserted:

@@ -7,7 +7,7 @@ from tableau_pipeline.hyper.types import Column, hyper_type
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal
 
 # The columns of each table.
-Tables = Mapping[str, Sequence[Column]]
+ColumnsByTable = Mapping[str, Sequence[Column]]
 
 
 def layout_changes(
@@ -37,7 +37,7 @@ def layout_changes(
     ]
 
 
-def schema_changes(desired: Tables, base: Tables) -> dict[str, bool]:
+def schema_changes(desired: ColumnsByTable, base: ColumnsByTable) -> dict[str, bool]:
     """All differences between the published and the desired schema, and whether each only adds."""
     changes = {f'table "{name}" is new': True for name in desired if name not in base}
     changes |= {f'table "{name}" is gone': False for name in base if name not in desired}
@@ -54,7 +54,9 @@ def schema_changes(desired: Tables, base: Tables) -> dict[str, bool]:
     return changes
 
 
-def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[Refusal]:
+def schema_problems(
+    desired: ColumnsByTable, base: ColumnsByTable, policy: SchemaPolicy
+) -> list[Refusal]:
     """Return a refusal with all differences that the policy does not allow; [] if none."""
     changes = schema_changes(desired, base)
     refused = [each for each, only_adds in changes.items() if policy == "refuse" or not only_adds]

@@ -26,7 +26,7 @@ from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.types import (
     LOWEST,
     arrow_sql_type,
-    plain,
+    plain_field,
     sql_type,
     string_literal,
 )
@@ -55,7 +55,7 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
         pyarrow.ArrowInvalid: a value does not fit, such as a time stamp with nanoseconds.
     """
     with TemporaryDirectory() as folder, pa.RecordBatchReader.from_stream(data) as reader:
-        schema = pa.schema([plain(field) for field in reader.schema])
+        schema = pa.schema([plain_field(field) for field in reader.schema])
         # A file, because a pipe could be read only once: the check of keys scans it too.
         file = Path(folder) / "rows.arrows"
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
@@ -127,7 +127,7 @@ class HyperFile:
             self.execute(f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)")
             with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
                 # hyperd writes dates as milliseconds, and names the zone "Utc".
-                yield reader.cast(pa.schema([plain(field) for field in reader.schema]))
+                yield reader.cast(pa.schema([plain_field(field) for field in reader.schema]))
 
     def read(self, what: TableName | str) -> pa.Table:
         """Read all rows of a table or a query; without ORDER BY in no particular order."""

@@ -203,7 +203,7 @@ class UnsupportedArrowTypeError(Exception):
     """Hyper has no type for an Arrow type."""
 
 
-def plain(field: pa.Field) -> pa.Field:
+def plain_field(field: pa.Field) -> pa.Field:
     """Return the column in a type that hyperd reads and that holds every value of it.
 
     Nanoseconds become microseconds, which fails for values that are not whole microseconds.

@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 
 from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.errors import Chunk, printable
-from tableau_pipeline.ingest.options import Options, open_text
+from tableau_pipeline.ingest.options import ReadOptions, open_text
 
 _T = TypeVar("_T")
 # Twice as many take a fifth more memory, which larger files then fill.
@@ -31,7 +31,7 @@ _REMEDY = (
 class _Grammar:
     """The patterns of a file whose lines end in `end`: a carriage return, or a line feed."""
 
-    def __init__(self, options: Options, end: str) -> None:
+    def __init__(self, options: ReadOptions, end: str) -> None:
         quote, escape, sep = map(re.escape, (options.quote, options.escape, options.sep))
         start = rf"(?<![^{sep}\r\n])"
         escaped = rf"{escape}[{quote}{escape}{sep}]" if escape else ""
@@ -91,7 +91,7 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
             yield item
 
 
-def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
+def csv_names(path: Path, options: ReadOptions, *, check_sep: bool) -> list[str]:
     """Return the names of the columns by the first record."""
     own = _own_separator(path, options)
     options = own or options
@@ -123,7 +123,7 @@ def csv_names(path: Path, options: Options, *, check_sep: bool) -> list[str]:
     return [name or f"_c{number}" for number, name in enumerate(names)]
 
 
-def csv_chunks(path: Path, options: Options, width: int) -> Iterator[Chunk]:
+def csv_chunks(path: Path, options: ReadOptions, width: int) -> Iterator[Chunk]:
     """Yield the rows after the header; a bare empty value is NULL.
 
     A quote out of place refuses the file, as nothing tells where its record ends.
@@ -141,7 +141,11 @@ def csv_chunks(path: Path, options: Options, width: int) -> Iterator[Chunk]:
 
 
 def _split(
-    text: str, options: Options, names: list[str], read: pa_csv.ReadOptions, counts: dict[int, int]
+    text: str,
+    options: ReadOptions,
+    names: list[str],
+    read: pa_csv.ReadOptions,
+    counts: dict[int, int],
 ) -> list[pa.Array]:
     """Return the values of records by column; count those of records that have too many or few."""
 
@@ -189,7 +193,7 @@ def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipp
     return Chunk(columns, problems, places)
 
 
-def _own_separator(path: Path, options: Options) -> Options | None:
+def _own_separator(path: Path, options: ReadOptions) -> ReadOptions | None:
     """Return the options with the separator that the first line tells; None if it tells none."""
     with open_text(path, options.encoding) as text:
         found = _OWN_SEPARATOR.fullmatch(text.readline(10))
@@ -203,7 +207,7 @@ def _own_separator(path: Path, options: Options) -> Options | None:
     return replace(options, sep=found[2])
 
 
-def _blocks(path: Path, options: Options, *, skip_line: bool) -> Iterator[_Block]:
+def _blocks(path: Path, options: ReadOptions, *, skip_line: bool) -> Iterator[_Block]:
     line, rest, grammar = 1 + skip_line, "", None
     with open_text(path, options.encoding) as text:
         if skip_line:

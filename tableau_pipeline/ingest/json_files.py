@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.errors import Chunk, printable
-from tableau_pipeline.ingest.options import Options, open_text
+from tableau_pipeline.ingest.options import ReadOptions, open_text
 from tableau_pipeline.ingest.values import STRINGS, TIMES, Guess, check_names
 
 # Objects that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
@@ -34,7 +34,7 @@ class _Number(str):
     __slots__ = ()
 
 
-def json_schema(paths: Sequence[Path], options: Options) -> T.StructType:
+def json_schema(paths: Sequence[Path], options: ReadOptions) -> T.StructType:
     """Return the columns of files, sorted by name; refuse names that differ only in case."""
     guesses: dict[str, Guess] = {}
     problem = ""
@@ -53,7 +53,7 @@ def json_schema(paths: Sequence[Path], options: Options) -> T.StructType:
 
 
 def json_chunks(
-    path: Path, options: Options, schema: T.StructType, seen: set[str]
+    path: Path, options: ReadOptions, schema: T.StructType, seen: set[str]
 ) -> Iterator[Chunk]:
     """Yield the values of the columns as text; collect the names of the objects in `seen`."""
     for objects, problems in _chunks(path, options):
@@ -93,7 +93,7 @@ def _json(value: Any) -> str:
 
 
 def _chunks(
-    path: Path, options: Options
+    path: Path, options: ReadOptions
 ) -> Iterator[tuple[list[tuple[str, dict[str, Any]]], list[tuple[str, str]]]]:
     """Yield some objects with their places, such as "line 3", and places that are none."""
     with open_text(path, options.encoding) as text:

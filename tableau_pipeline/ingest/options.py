@@ -30,7 +30,7 @@ _FORMATS: Mapping[str, Format] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """How the text of files is read: the options of `reader`, in snake case.
 
     Attributes:
@@ -55,7 +55,7 @@ class Options:
 
 
 NAMES: Mapping[Format, tuple[str, ...]] = {
-    "csv": tuple(to_camel(each.name) for each in fields(Options)),
+    "csv": tuple(to_camel(each.name) for each in fields(ReadOptions)),
     "json": ("encoding", "dateFormat", "timestampFormat"),
     "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
 }
@@ -72,20 +72,20 @@ def check_options(reader: Mapping[str, str], *formats: Format) -> None:
             )
 
 
-def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = False) -> Options:
+def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = False) -> ReadOptions:
     """Parse the options of `reader` for text files, which `tabs` separate unless it says else."""
     check_options(reader, format_)
     # As Spark does, this ignores the case of names.
     given = {name.lower(): (name, str(value)) for name, value in reader.items()}
     found: dict[str, Any] = {"sep": "\t"} if tabs else {}
-    for each in fields(Options):
+    for each in fields(ReadOptions):
         key = each.name.replace("_", "")
         if key in given:
             found[each.name] = _parsed(*given[key], each.default)
     # Some users of Spark set escape to the quote itself to declare that quotes are doubled.
     if found.get("escape") == found.get("quote", '"'):
         del found["escape"]
-    options = Options(**found)
+    options = ReadOptions(**found)
     for one, other in (("decimal", "thousands"), ("sep", "quote")):
         if getattr(options, one) == getattr(options, other):
             raise FilesError(f"reader: {one} and {other} are both {getattr(options, one)!r}")
@@ -134,7 +134,7 @@ class Files:
     columns: str | None = None
 
 
-def found_files(pattern: str) -> tuple[Path, ...]:
+def matching_files(pattern: str) -> tuple[Path, ...]:
     """Return the files that match a path or pattern, at least one; for a folder, those in it."""
     path = Path(pattern)
     # A file's own name may contain brackets or stars, which the pattern would interpret.

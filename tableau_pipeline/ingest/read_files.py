@@ -22,12 +22,12 @@ from tableau_pipeline.ingest.json_files import check_seen, json_chunks, json_sch
 from tableau_pipeline.ingest.options import (
     Files,
     Format,
-    Options,
+    ReadOptions,
     check_options,
     digests,
     ending,
     format_of,
-    found_files,
+    matching_files,
     text_options,
 )
 from tableau_pipeline.ingest.parquet_files import readable
@@ -75,7 +75,7 @@ def read_files(
         RefusedError: rows do not fit, reported by line, column and value; or a file cannot be
             read. The message names the remedy.
     """
-    paths = found_files(str(path))
+    paths = matching_files(str(path))
     waiting = Path(mkdtemp(prefix="files-", dir=folder))
     atexit.register(shutil.rmtree, waiting, ignore_errors=True)
     reading = load(spark, Files(paths, format or format_of(paths), reader or {}, columns), waiting)
@@ -154,7 +154,7 @@ def as_parquet(files: Files, folder: Path) -> tuple[Mapping[Path, Path], BadRows
 
 
 def _write(
-    path: Path, chunks: Iterator[Chunk], target: Path, *, options: Options, bad: BadRows
+    path: Path, chunks: Iterator[Chunk], target: Path, *, options: ReadOptions, bad: BadRows
 ) -> None:
     """Write the good rows of a file; count the others in `bad`."""
     fields = bad.schema.fields
@@ -181,7 +181,7 @@ def _write(
         written.result()
 
 
-def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -> T.StructType:
+def _csv_schema(files: Files, options: ReadOptions, declared: T.StructType | None) -> T.StructType:
     """Return the columns of files; refuse a header that is not that of the columns, or of all."""
     check_sep = "sep" not in map(str.lower, files.reader)
     headers = [csv_names(path, options, check_sep=check_sep) for path in files.paths]

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from tableau_pipeline.errors import FilesError
-from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.options import ReadOptions
 from tableau_pipeline.snapshots.write import name_problems
 
 WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -85,7 +85,7 @@ def arrow_type(type_: T.DataType) -> pa.DataType | None:
     return _ARROW.get(type(type_))
 
 
-def without_nulls(texts: pa.Array, type_: T.DataType, options: Options) -> pa.Array:
+def without_nulls(texts: pa.Array, type_: T.DataType, options: ReadOptions) -> pa.Array:
     """Return texts of CSV with NULL for those that mean it."""
     # An empty value in quotes is NULL too, except in a string column.
     nulls = [] if isinstance(type_, STRINGS) else [""]
@@ -96,7 +96,7 @@ def without_nulls(texts: pa.Array, type_: T.DataType, options: Options) -> pa.Ar
 
 
 def converted(
-    texts: pa.Array, type_: T.DataType, options: Options, *, as_written: bool = False
+    texts: pa.Array, type_: T.DataType, options: ReadOptions, *, as_written: bool = False
 ) -> pa.Array:
     """Return the values of texts, NULL for those that are not exactly a value of the type.
 
@@ -127,7 +127,7 @@ def converted(
 class Guess:
     """The type of one column: the narrowest one that fits every value without changing it."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self._options, self._empty = options, True
         numbers = [T.IntegerType(), T.LongType(), T.DoubleType()]
         # A date format that the user set may consist of digits only, as yyyyMMdd does.
@@ -164,7 +164,9 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     return _where(do("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
 
 
-def _numbers(texts: pa.Array, type_: T.DataType, options: Options, *, as_written: bool) -> pa.Array:
+def _numbers(
+    texts: pa.Array, type_: T.DataType, options: ReadOptions, *, as_written: bool
+) -> pa.Array:
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
     # 007 and +49 are codes, and so is 12E4, unless it is written as programs write numbers.
     sign, first, least = ("-?", "[1-9]", "+") if as_written else ("[+-]?", "[0-9]", "*")

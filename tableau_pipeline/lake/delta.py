@@ -15,10 +15,10 @@ from tableau_pipeline.hyper.parquet import Layout, StoredColumn
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.lake.files import (
     Footer,
-    file_name,
     folder_at,
     footers,
     lake_snapshot,
+    name_below_table,
     partition_text,
 )
 from tableau_pipeline.objects.errors import described
@@ -68,7 +68,7 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     wanted = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
     added = actions.select(sorted(wanted)).to_pylist()
     # The log holds URLs.
-    names = [file_name(unquote(each["path"]), path, table=_named(path)) for each in added]
+    names = [name_below_table(unquote(each["path"]), path, table=_named(path)) for each in added]
     folder = folder_at(path, copies)
     found = footers(folder, names, table=_named(path))
     changed = max((each["modification_time"] for each in added), default=0)

@@ -173,12 +173,12 @@ def read_bytes(location: str) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-def plain(logged: str) -> str:
+def normalized(logged: str) -> str:
     """Return the path or the URL that a table has recorded as we write it."""
     return canonical(_FILE.sub("", logged)).rstrip("/")
 
 
-def file_name(logged: str, location: str, *, table: str) -> str:
+def name_below_table(logged: str, location: str, *, table: str) -> str:
     """Return the name of a file below its table.
 
     Args:
@@ -189,7 +189,7 @@ def file_name(logged: str, location: str, *, table: str) -> str:
     Raises:
         RefusedError: the file is elsewhere.
     """
-    file = plain(logged).removeprefix(f"{location}/")
+    file = normalized(logged).removeprefix(f"{location}/")
     if file.startswith("/") or "://" in file or ".." in file.split("/"):
         raise LakeError(
             f"{table} has files elsewhere, such as {logged}. Only files below {location} are read: "

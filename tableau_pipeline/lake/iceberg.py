@@ -30,13 +30,13 @@ from tableau_pipeline.hyper.parquet import StoredColumn
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.lake.files import (
     Footer,
-    file_name,
     folder_at,
     footers,
     lake_snapshot,
+    name_below_table,
     names_in,
+    normalized,
     partition_text,
-    plain,
     read_bytes,
 )
 from tableau_pipeline.objects.local_files import LocalCopies
@@ -96,7 +96,7 @@ def read(
             return None
     tasks = _tasks(table, current, title)
     place = _folder_of(table, location)
-    names = [file_name(task.file.file_path, place, table=title) for task in tasks]
+    names = [name_below_table(task.file.file_path, place, table=title) for task in tasks]
     folder = folder_at(place, copies)
     fields: dict[int, tuple[IcebergType, Column]] = {}
     for each in schema.fields:
@@ -216,7 +216,7 @@ def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
     Raises:
         RefusedError: it is in a store that is not read, or not where it was declared to be.
     """
-    folder = plain(table.location())
+    folder = normalized(table.location())
     is_at_url = is_url(folder, setting=f"The location of {_named(location)}")
     if isinstance(location, InCatalog) or folder == location:
         return folder
@@ -313,14 +313,14 @@ class LakeFile(InputFile):
 
     def exists(self) -> bool:
         """Whether there is such a file."""
-        return read_bytes(plain(self.location)) is not None
+        return read_bytes(normalized(self.location)) is not None
 
     def open(self, seekable: bool = True) -> InputStream:
         """Return its content; files of metadata are small."""
         return cast("InputStream", io.BytesIO(self._content()))
 
     def _content(self) -> bytes:
-        content = read_bytes(plain(self.location))
+        content = read_bytes(normalized(self.location))
         if content is None:
             raise FileNotFoundError(f"there is no file {self.location}")
         return content

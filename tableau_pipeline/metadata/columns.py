@@ -13,15 +13,15 @@ from lxml.etree import _Element as Element
 from tableau_pipeline.metadata.document import (
     AGGREGATIONS,
     Document,
-    place,
-    plain,
-    quoted,
+    bracketed,
+    insert_at,
     set_type,
+    tag_of,
     texts_of,
 )
 
 # The columns of each table by its name in the file: (name, Hyper's SQL type), in order.
-Tables = Mapping[str, Sequence[tuple[str, str]]]
+TypesByTable = Mapping[str, Sequence[tuple[str, str]]]
 # By Hyper's type: the types of Tableau that mean it, the usual one first, and the remote type.
 _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
@@ -72,11 +72,11 @@ class Following(Document):
                 self._ordinals[parent] = max(self._ordinals[parent], number)
                 self._last[tables.get(local, "")][parent] = each
         # The field of a column that was there before may be left, and is taken up again.
-        groups = {each.get("name", "") for each in root if plain(each) == "group"}
+        groups = {each.get("name", "") for each in root if tag_of(each) == "group"}
         shown = self.shown()
-        self._used = {*groups, *shown, *map(quoted, shown.values())}
+        self._used = {*groups, *shown, *map(bracketed, shown.values())}
 
-    def follow(self, tables: Tables) -> None:
+    def follow(self, tables: TypesByTable) -> None:
         """Add the columns that are new, remove those that are gone, and change types.
 
         Raises:
@@ -102,7 +102,7 @@ class Following(Document):
     def _append(self, table: str, name: str, type_: str) -> None:
         """Add a column after those of its table."""
         numbered = (f"{name} ({table}) {number}" for number in count(1))
-        names = map(quoted, chain([name, f"{name} ({table})"], numbered))
+        names = map(bracketed, chain([name, f"{name} ({table})"], numbered))
         local = next(each for each in names if each not in self._used)
         self._used.add(local)
         texts = {
@@ -116,11 +116,11 @@ class Following(Document):
             new = deepcopy(neighbour)
             if new.tag == "map":
                 new.set("key", local)
-                new.set("value", f"{new.get('value', '').rpartition('].[')[0]}].{quoted(name)}")
+                new.set("value", f"{new.get('value', '').rpartition('].[')[0]}].{bracketed(name)}")
             else:
                 self._ordinals[parent] += 1
                 _rewrite(new, {**texts, "ordinal": str(self._ordinals[parent])}, _OF_THE_TABLE)
-            place(parent, parent.index(neighbour) + 1, new)
+            insert_at(parent, parent.index(neighbour) + 1, new)
             self._last[table][parent] = new
         if local in self.columns:
             set_type(self.columns[local], texts["local-type"])
@@ -181,7 +181,7 @@ def new_record(texts: Mapping[str, str], type_: str) -> Element:
 def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
     """Set texts of a record, and remove all else but what is to be kept."""
     for child in list(record):
-        if plain(child) in texts:
-            child.text = texts[plain(child)]
-        elif plain(child) not in kept:
+        if tag_of(child) in texts:
+            child.text = texts[tag_of(child)]
+        elif tag_of(child) not in kept:
             record.remove(child)

@@ -19,12 +19,12 @@ _TOKEN = re.compile(
 )
 
 
-def quoted(name: str) -> str:
+def bracketed(name: str) -> str:
     """Return a name in brackets."""
     return f"[{name.replace(']', ']]')}]"
 
 
-def unquoted(name: str) -> str:
+def unbracketed(name: str) -> str:
     """Return a name without its brackets; the last one of `[Extract].[Sales]`."""
     last = name.split("].[")[-1]
     return last.removeprefix("[").removesuffix("]").replace("]]", "]")
@@ -159,7 +159,7 @@ def attributes_of(element: Element | None) -> dict[str, str]:
     return {} if element is None else {str(key): str(each) for key, each in element.attrib.items()}
 
 
-def plain(element: Element) -> str:
+def tag_of(element: Element) -> str:
     """Return the tag without a prefix of a feature; "" for a comment."""
     tag = element.tag if isinstance(element.tag, str) else ""
     return FEATURE.sub("", tag) if tag.startswith("_") else tag
@@ -177,7 +177,7 @@ def resolve(root: Element) -> None:
         if is_off(each) and (around := each.getparent()) is not None:
             around.remove(each)
             continue
-        each.tag = plain(each)
+        each.tag = tag_of(each)
         for key, value in attributes_of(each).items():
             if found := FEATURE.match(key):
                 del each.attrib[key]
@@ -187,12 +187,12 @@ def resolve(root: Element) -> None:
 
 def label(element: Element) -> str:
     """Return the name of a field, folder or hierarchy that people see."""
-    return element.get("caption") or unquoted(element.get("name", ""))
+    return element.get("caption") or unbracketed(element.get("name", ""))
 
 
 def texts_of(record: Element) -> dict[str, str]:
     """Return what a record of a column says, by tag."""
-    return {plain(each): each.text or "" for each in record if not is_off(each)}
+    return {tag_of(each): each.text or "" for each in record if not is_off(each)}
 
 
 def local_name(calculation: str) -> str:
@@ -219,7 +219,7 @@ def default_role(datatype: str) -> str:
     return "measure" if datatype in ("integer", "real") else "dimension"
 
 
-class Record(NamedTuple):
+class MetadataRecord(NamedTuple):
     """A column of a published table; `local` is its name in formulas and elements."""
 
     table: str
@@ -252,11 +252,11 @@ class Document:
         self.items: dict[str, list[Element]] = defaultdict(list)
         self.paths: dict[str, list[Element]] = defaultdict(list)
         for each in root:
-            kind, name = plain(each), each.get("name", "")
+            kind, name = tag_of(each), each.get("name", "")
             if kind == "column" and not is_off(each) and not name.startswith(TABLE_COLUMN):
                 self.columns[name] = each
             for item in each.iter() if kind in ("folder", "folders-common") else ():
-                if plain(item) == "folder-item":
+                if tag_of(item) == "folder-item":
                     of_paths = item.get("type") == "drillpath"
                     found = self.paths if of_paths else self.items
                     found[item.get("name", "")].append(item)
@@ -287,15 +287,15 @@ class Document:
     @property
     def groups(self) -> Mapping[str, Element]:
         """The elements of groups and sets that people made, by local name."""
-        found = (each for each in self.root if plain(each) == "group" and not is_off(each))
+        found = (each for each in self.root if tag_of(each) == "group" and not is_off(each))
         return {each.get("name", ""): each for each in found if not is_automatic(each)}
 
     def shown(self) -> Mapping[str, str]:
         """The name that people see of each field, by local name."""
-        names = {each.local: unquoted(each.local) for each in self.records}
+        names = {each.local: unbracketed(each.local) for each in self.records}
         for local, each in chain(self.groups.items(), self.columns.items()):
             # The element of a column may be left when the column is gone.
-            if local in names or plain(each) == "group" or each.find("calculation") is not None:
+            if local in names or tag_of(each) == "group" or each.find("calculation") is not None:
                 names[local] = label(each)
         return names
 
@@ -320,7 +320,7 @@ class Document:
         for each in [*self.root]:
             names = {"column": each.get("name"), "column-instance": each.get("column")}
             is_left = is_automatic(each) and any(names_field(each, local) for local in gone)
-            if is_left or names.get(plain(each)) in gone:
+            if is_left or names.get(tag_of(each)) in gone:
                 self.root.remove(each)
         self.columns = {local: each for local, each in self.columns.items() if local not in gone}
 
@@ -328,7 +328,7 @@ class Document:
         """Remove an element, and those around it that have nothing else."""
         while item is not self.root and (above := item.getparent()) is not None:
             above.remove(item)
-            if plain(item) == "drill-path":
+            if tag_of(item) == "drill-path":
                 for each in self.paths.pop(item.get("name", ""), ()):
                     self.take_out(each)
             if len(above):
@@ -342,14 +342,16 @@ def folder_of(items: Iterable[Element]) -> str:
     return next((attributes_of(each.getparent()).get("name", "") for each in shown), "")
 
 
-def _records(root: Element, part: str) -> Iterator[Record]:
+def _records(root: Element, part: str) -> Iterator[MetadataRecord]:
     tables = _tables(root, part)
     for each in root.iterfind(f"./{part}//metadata-record[@class='column']"):
         texts = texts_of(each)
         if column := texts.get("remote-name"):
-            parent, local = unquoted(texts.get("parent-name", "")), texts.get("local-name")
+            parent, local = unbracketed(texts.get("parent-name", "")), texts.get("local-name")
             table = tables.get(parent, parent)
-            yield Record(table, column, local or quoted(column), texts.get("local-type", ""))
+            yield MetadataRecord(
+                table, column, local or bracketed(column), texts.get("local-type", "")
+            )
 
 
 def _tables(root: Element, part: str) -> Mapping[str, str]:
@@ -360,8 +362,8 @@ def _tables(root: Element, part: str) -> Mapping[str, str]:
     found = {}
     for each in root.iterfind(f"./{part}//*[@table]"):
         parts = BRACKETS.findall(each.get("table", ""))
-        if plain(each) == "relation" and len(parts) == 2:
-            found[each.get("name", "")] = unquoted(parts[1])
+        if tag_of(each) == "relation" and len(parts) == 2:
+            found[each.get("name", "")] = unbracketed(parts[1])
     several = Counter(found.values())
     return {name: table for name, table in found.items() if several[table] == 1}
 
@@ -376,24 +378,24 @@ def names_field(element: Element, local: str) -> bool:
     for each in element.iter():
         for key, value in attributes_of(each).items():
             for name in BRACKETS.findall(value) if key != "formula" else ():
-                instance = _INSTANCE.fullmatch(unquoted(name))
-                if name == local or (instance and instance[1] == unquoted(local)):
+                instance = _INSTANCE.fullmatch(unbracketed(name))
+                if name == local or (instance and instance[1] == unbracketed(local)):
                     return True
     return False
 
 
 def insert(root: Element, new: Element) -> None:
     """Insert an element of a data source where Tableau's schema has it."""
-    rank = _RANKS[plain(new)]
+    rank = _RANKS[tag_of(new)]
     position = len(root)
     for each in reversed(root):
-        if _RANKS.get(plain(each), rank + 1) <= rank:
+        if _RANKS.get(tag_of(each), rank + 1) <= rank:
             break
         position -= 1
-    place(root, position, new)
+    insert_at(root, position, new)
 
 
-def place(parent: Element, position: int, new: Element) -> None:
+def insert_at(parent: Element, position: int, new: Element) -> None:
     """Insert an element, indented like its neighbours."""
     parent.insert(position, new)
     if position == 0:
@@ -496,7 +498,7 @@ def _kinds(column: Element) -> list[str]:
 
 def is_automatic(element: Element) -> bool:
     """Whether products have made a group or a column by themselves, and people did not touch it."""
-    is_column = plain(element) == "column"
+    is_column = tag_of(element) == "column"
     return _AUTOMATIC in element.attrib and not (is_column and _kinds(element))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-Kind = Literal["number", "date"]
+FormatKind = Literal["number", "date"]
 
 # As Tableau writes them: of numbers, currencies and percentages; and those that are not looked at,
 # of any text, of the locale, and of numbers in it.
@@ -33,7 +33,7 @@ def tableau_format(text: str) -> str:
     return found if is_whole else f"{found};-{found[1:]}"
 
 
-def kind_of(text: str) -> Kind | None:
+def kind_of(text: str) -> FormatKind | None:
     """Return what a format is for; None for one that only Tableau can tell."""
     if not text or text.startswith(_UNSEEN):
         return None
@@ -54,7 +54,7 @@ def fault_in_format(text: str) -> str | None:
             return None
 
 
-_KINDS: Mapping[str, Kind] = MappingProxyType(
+_KINDS: Mapping[str, FormatKind] = MappingProxyType(
     {
         **dict.fromkeys(("real", "integer"), "number"),
         **dict.fromkeys(("date", "datetime"), "date"),

@@ -1,4 +1,4 @@
-"""The three-way merge of metadata: what is wanted, what was last written, and what is there."""
+"""The three-way merge of metadata: what is declared, what was last written, and what is there."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
 # "accept" keeps what a person has set, and does not report it again.
-Policy = OnConflict | Literal["accept"]
+ConflictPolicy = OnConflict | Literal["accept"]
 # Before the path of a written value: a person had set it when it was first declared.
 THEIRS = "theirs"
 # Before the path of a value: which two values of it, the declared and the found, were accepted.
@@ -36,7 +36,7 @@ class Merge:
     """What follows from the three, and for a `.tds` from its changes.
 
     Attributes:
-        wanted: the values that were asked for; `found` are those that the server held.
+        declared: the values that were asked for; `found` are those that the server held.
         changes: values to set; None removes one.
         kept: values that a person changed, and the declaration did not; None if removed.
         conflicts: what both the declaration and a person changed, reported whatever the policy. By
@@ -51,7 +51,7 @@ class Merge:
         lost: what people made of these themselves, in words, by the first parts of their paths.
     """
 
-    wanted: Values
+    declared: Values
     found: Values
     changes: Mapping[FieldPath, str | None]
     kept: Mapping[FieldPath, str | None]
@@ -65,7 +65,7 @@ class Merge:
     @property
     def of_fields(self) -> Mapping[FieldPath, str | None]:
         """The changes that a file is to bring along."""
-        return {path: value for path, value in self.changes.items() if not is_about(path)}
+        return {path: value for path, value in self.changes.items() if not is_property(path)}
 
     @property
     def phrase(self) -> str:
@@ -84,12 +84,12 @@ class Merge:
 
 
 def merge(
-    wanted: Values, written: Sequence[Values], found: Values, *, on_conflict: Policy
+    declared: Values, written: Sequence[Values], found: Values, *, on_conflict: ConflictPolicy
 ) -> Merge:
-    """Merge what is wanted into what was found, without the loss of what people changed.
+    """Merge the declared metadata into what was found, without the loss of what people changed.
 
     Args:
-        wanted: the values that the declaration asks for.
+        declared: the values that the declaration asks for.
         written: what we wrote last, the newest first; several if it is not known whether the last
             publish took effect. Right after a file without metadata was published, this is
             `found`: what the server made up is nobody's work.
@@ -101,8 +101,8 @@ def merge(
     conflicts: list[FieldPath] = []
     record: dict[FieldPath, str] = {}
     newest, *_ = written or [{}]
-    parts = [_parts(values) for values in (wanted, found, *(written or [{}]))]
-    for unit in _units(wanted, found, written):
+    parts = [_parts(values) for values in (declared, found, *(written or [{}]))]
+    for unit in _units(declared, found, written):
         want, here, *pasts = (each.get(unit, {}) for each in parts)
         differing = {p: want.get(p) for p in {**here, **want} if want.get(p) != here.get(p)}
         taken = (*unit, TAKEN) in found
@@ -132,16 +132,16 @@ def merge(
         kept.pop(NOTE, None)
         changes[NOTE] = None
         conflicts.append(NOTE)
-    return Merge(wanted, found, changes, kept, tuple(conflicts), record)
+    return Merge(declared, found, changes, kept, tuple(conflicts), record)
 
 
-def _units(wanted: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
+def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
     """What is decided at once: a value; or a calculation, if it is new, gone or somebody else's."""
-    ours, theirs = {path[:2] for path in wanted}, {path[:2] for path in found}
+    ours, theirs = {path[:2] for path in declared}, {path[:2] for path in found}
     taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
     return dict.fromkeys(
         path[:2] if path[0] == "calculation" and path[:2] not in (ours & theirs) - taken else path
-        for path in chain(wanted, *written)
+        for path in chain(declared, *written)
         if path[0] not in MARKS
     )
 
@@ -195,7 +195,7 @@ def _parts(values: Values) -> Mapping[FieldPath, Values]:
     return parts
 
 
-def is_about(path: FieldPath) -> bool:
+def is_property(path: FieldPath) -> bool:
     """Whether a value is of the data source itself, and not of what a `.tds` holds."""
     return path[path[0] in MARKS] in ("about", "tag", "permission")
 
@@ -234,7 +234,7 @@ def quoted(path: FieldPath, value: str | None) -> str:
     if value is None:
         return "none"
     text = shown_value(path, value)
-    return f'"{text.splitlines()[0] if is_about(path) and text else text}"'
+    return f'"{text.splitlines()[0] if is_property(path) and text else text}"'
 
 
 def change_phrases(merged: Merge) -> list[str]:
@@ -255,7 +255,7 @@ def lost_phrases(merged: Merge) -> list[str]:
 def conflict_phrases(merged: Merge) -> list[str]:
     """A phrase for each value that both the declaration and a person changed."""
     return [
-        f"{shown(path)} is {quoted(path, merged.wanted.get(path))} as declared, and "
+        f"{shown(path)} is {quoted(path, merged.declared.get(path))} as declared, and "
         f"{quoted(path, merged.found.get(path))} on the server"
         + ", which is replaced" * (path in merged.changes)
         + _taken_phrase(merged, path)
@@ -270,7 +270,7 @@ def _taken_phrase(merged: Merge, path: FieldPath) -> str:
     return f', where another field has the name "{name}"' if name else ""
 
 
-def rows(wanted: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
+def metadata_rows(declared: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
     """Return what is declared beside what is there, and what becomes of it, as rows of a table."""
     fates = dict.fromkeys(merged.changes, "to be published")
     fates |= dict.fromkeys(merged.kept, "edited, stays")
@@ -279,9 +279,9 @@ def rows(wanted: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
     return [
         (
             shown(path),
-            shown_value(path, wanted.get(path)),
+            shown_value(path, declared.get(path)),
             shown_value(path, merged.found.get(path)),
             fates.get(path, ""),
         )
-        for path in dict.fromkeys([*wanted, *fates])
+        for path in dict.fromkeys([*declared, *fates])
     ]

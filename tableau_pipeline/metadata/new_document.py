@@ -14,8 +14,8 @@ from lxml.etree import _Element as Element
 
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
-from tableau_pipeline.metadata.columns import Tables, new_record
-from tableau_pipeline.metadata.document import TABLE_COLUMN, USER, quoted
+from tableau_pipeline.metadata.columns import TypesByTable, new_record
+from tableau_pipeline.metadata.document import TABLE_COLUMN, USER, bracketed
 
 # What the document has that older products do not know.
 _FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
@@ -25,7 +25,7 @@ _Locals = Mapping[tuple[str, str], str]
 
 
 def new_tds(
-    tables: Tables,
+    tables: TypesByTable,
     relationships: Sequence[Relationship],
     *,
     extract_path: str = "Data/Extracts/Extract.hyper",
@@ -86,14 +86,14 @@ def _add_connection(around: Element, name: str, path: str) -> None:
 
 
 def _add_relation(around: Element, table: str, connection: str) -> None:
-    place = f"{quoted(EXTRACT_SCHEMA)}.{quoted(table)}"
+    place = f"{bracketed(EXTRACT_SCHEMA)}.{bracketed(table)}"
     attributes = {"connection": connection, "name": table, "table": place, "type": "table"}
     etree.SubElement(around, "relation", attributes)
 
 
-def _add_columns(around: Element, tables: Tables, local: _Locals) -> None:
+def _add_columns(around: Element, tables: TypesByTable, local: _Locals) -> None:
     """Add the columns: where each is, and what it is."""
-    places = {local[key]: ".".join(map(quoted, key)) for key in local}
+    places = {local[key]: ".".join(map(bracketed, key)) for key in local}
     columns = etree.SubElement(around, "cols")
     for name in sorted(places):
         etree.SubElement(columns, "map", {"key": name, "value": places[name]})
@@ -103,10 +103,10 @@ def _add_columns(around: Element, tables: Tables, local: _Locals) -> None:
         texts = {
             "remote-name": name,
             "local-name": local[table, name],
-            "parent-name": quoted(table),
+            "parent-name": bracketed(table),
             "remote-alias": name,
             "ordinal": str(ordinal),
-            "object-id": quoted(object_id(table)),
+            "object-id": bracketed(object_id(table)),
         }
         records.append(new_record(texts, type_))
 
@@ -116,7 +116,7 @@ def _add_table_column(root: Element, table: str) -> None:
     attributes = {
         "caption": table,
         "datatype": "table",
-        "name": f"{TABLE_COLUMN}.{quoted(object_id(table))}",
+        "name": f"{TABLE_COLUMN}.{bracketed(object_id(table))}",
         "role": "measure",
         "type": "quantitative",
     }
@@ -125,7 +125,7 @@ def _add_table_column(root: Element, table: str) -> None:
 
 def _add_graph(
     root: Element,
-    tables: Tables,
+    tables: TypesByTable,
     relationships: Sequence[Relationship],
     *,
     connection: str,
@@ -151,7 +151,7 @@ def _add_graph(
             etree.SubElement(added, f"{end}-end-point", {"object-id": object_id(table)})
 
 
-def _local_names(tables: Tables) -> _Locals:
+def _local_names(tables: TypesByTable) -> _Locals:
     """A name for each column; in Tableau, names that only differ by case are the same."""
     names: dict[tuple[str, str], str] = {}
     used: set[str] = set()
@@ -161,7 +161,7 @@ def _local_names(tables: Tables) -> _Locals:
             free = chain([column, f"{column} ({table})"], numbered)
             name = next(each for each in free if each.casefold() not in used)
             used.add(name.casefold())
-            names[table, column] = quoted(name)
+            names[table, column] = bracketed(name)
     return names
 
 

@@ -12,29 +12,29 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from lxml import etree
 from lxml.etree import _Element as Element
 
-from tableau_pipeline.metadata.columns import Following, Tables
+from tableau_pipeline.metadata.columns import Following, TypesByTable
 from tableau_pipeline.metadata.document import (
     AGGREGATIONS,
     Document,
     attributes_of,
+    bracketed,
     default_role,
     fields_in,
     folder_of,
     insert,
+    insert_at,
     is_automatic,
     is_off,
     label,
     local_name,
     names_field,
     parsed,
-    place,
-    plain,
-    quoted,
     set_type,
-    unquoted,
+    tag_of,
+    unbracketed,
     with_fields,
 )
-from tableau_pipeline.metadata.merge import TAKEN, FieldPath, Merge, Policy, Values, merge
+from tableau_pipeline.metadata.merge import TAKEN, ConflictPolicy, FieldPath, Merge, Values, merge
 
 _NONE: Values = MappingProxyType({})
 # The feature that brought folders for dimensions and measures alike.
@@ -74,7 +74,7 @@ class Tds(Document):
                 found[path] = value
         return found
 
-    def edited(self, changes: Mapping[FieldPath, str | None], tables: Tables) -> bytes:
+    def edited(self, changes: Mapping[FieldPath, str | None], tables: TypesByTable) -> bytes:
         """Return the file with these changes and columns; all else stays as it is.
 
         Args:
@@ -172,7 +172,9 @@ class Tds(Document):
         """What is called so: a field of ours, or of somebody else."""
 
         def shown(formula: str) -> str:
-            return with_fields(formula, lambda each: quoted(names[each]) if each in names else each)
+            return with_fields(
+                formula, lambda each: bracketed(names[each]) if each in names else each
+            )
 
         ours = self.columns.get(local_name(name))
         if ours is not None and (inner := ours.find("calculation")) is not None:
@@ -195,8 +197,8 @@ def merged_into(
     written: Sequence[Values],
     found: Values,
     *,
-    on_conflict: Policy,
-    tables: Tables,
+    on_conflict: ConflictPolicy,
+    tables: TypesByTable,
 ) -> Merge:
     """Merge what is wanted into a `.tds`, but nothing that would give two fields one name.
 
@@ -234,7 +236,7 @@ class Editing(Document):
         self._named |= {name: local_name(name) for name in ours}
         self._types = {each.local: each.type for each in self.records}
         self._folders: dict[str | None, str] = {}
-        tags = {plain(each) for each in root if not is_off(each)}
+        tags = {tag_of(each) for each in root if not is_off(each)}
         self._has_old_folders = "folder" in tags and "folders-common" not in tags
 
     def apply(self) -> None:
@@ -283,8 +285,10 @@ class Editing(Document):
                 inner = column.find("calculation")
                 if inner is None:
                     inner = etree.Element("calculation", {"class": "tableau"})
-                    place(column, 0, inner)
-                named = with_fields(value or "", lambda each: self._local(unquoted(each)) or each)
+                    insert_at(column, 0, inner)
+                named = with_fields(
+                    value or "", lambda each: self._local(unbracketed(each)) or each
+                )
                 inner.set("formula", named)
             case _:
                 attribute = _ATTRIBUTES.get(part, part)
@@ -325,7 +329,7 @@ class Editing(Document):
                 parent.set("role", f"{role}s")
             kind = "drillpath" if items is self.paths else "field"
             item = etree.Element("folder-item", {"name": of, "type": kind})
-            place(parent, len(parent), item)
+            insert_at(parent, len(parent), item)
             items[of] = [item]
         # Last, as a folder goes with its last item.
         for each in before:
@@ -375,7 +379,7 @@ class Editing(Document):
 
     def _section(self, tag: str, feature: str | None = None) -> Element:
         """The part of the data source; it is made if there is none."""
-        parts = (each for each in reversed(self.root) if plain(each) == tag and not is_off(each))
+        parts = (each for each in reversed(self.root) if tag_of(each) == tag and not is_off(each))
         found = next(parts, None)
         if found is None:
             prefix = self._prefix(feature) if feature else ""
@@ -394,7 +398,7 @@ class Editing(Document):
         )
         prefix = prefix if is_new and feature not in listed else ""
         if f"{prefix}{feature}" not in listed:
-            place(manifest, len(manifest), etree.Element(f"{prefix}{feature}"))
+            insert_at(manifest, len(manifest), etree.Element(f"{prefix}{feature}"))
         return prefix
 
 
@@ -410,13 +414,13 @@ def _is_formula(path: FieldPath) -> bool:
 def _child(parent: Element, tag: str, name: str) -> Element:
     """The child of this name, which is made if there is none."""
     for each in parent:
-        if plain(each) == tag and each.get("name") == name:
+        if tag_of(each) == tag and each.get("name") == name:
             return each
     child = etree.Element(tag, {"name": name})
     if parent.tag == "datasource":
         insert(parent, child)
     else:
-        place(parent, len(parent), child)
+        insert_at(parent, len(parent), child)
     return child
 
 
@@ -425,7 +429,7 @@ def _describe(column: Element, text: str | None) -> None:
         column.remove(each)
     if text is not None:
         desc = etree.Element("desc")
-        place(column, len(column), desc)
+        insert_at(column, len(column), desc)
         run = etree.SubElement(etree.SubElement(desc, "formatted-text"), "run")
         run.text = text.replace("\n", f"{_LINE_END}\n")
 
@@ -436,7 +440,7 @@ def _users(document: Document, local: str, but: frozenset[FieldPath]) -> Iterato
         inner = each.find("calculation")
         if is_off(each) or is_automatic(each):
             continue
-        kind, name = plain(each), each.get("name", "")
+        kind, name = tag_of(each), each.get("name", "")
         if kind == "column" and inner is not None and name not in {*changed, local}:
             if local in fields_in(inner.get("formula", "")) or names_field(inner, local):
                 yield f'calculated field "{label(each)}"'

@@ -9,10 +9,10 @@ from pathlib import Path
 import obstore
 
 from tableau_pipeline.metadata.merge import Values
-from tableau_pipeline.objects.stores import opened, store_errors
+from tableau_pipeline.objects.stores import store_at, store_errors
 
 # Names no values at all.
-NOTHING = "nothing"
+NO_VALUES = "nothing"
 
 
 class Written:
@@ -24,14 +24,14 @@ class Written:
 
     def __init__(self, place: Path | str) -> None:
         self._place = place
-        self._known: dict[str, Values] = {NOTHING: {}}
+        self._known: dict[str, Values] = {NO_VALUES: {}}
 
     def read(self, name: str) -> Values:
         """Return stored values; none if they are gone, so that whatever is there counts."""
         if name not in self._known:
             try:
                 with store_errors("Reading", f"{self._place}/{name}.json", may_lack=True):
-                    content = bytes(obstore.get(opened(self._place), f"{name}.json").bytes())
+                    content = bytes(obstore.get(store_at(self._place), f"{name}.json").bytes())
             except FileNotFoundError:
                 return {}
             self._known[name] = {tuple(path): value for path, value in json.loads(content)}
@@ -43,15 +43,15 @@ class Written:
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
         if name not in self._known:
             with store_errors("Writing", f"{self._place}/{name}.json"):
-                obstore.put(opened(self._place), f"{name}.json", text.encode())
+                obstore.put(store_at(self._place), f"{name}.json", text.encode())
             self._known[name] = dict(values)
         return name
 
     def collect(self, named: Collection[str], before: datetime) -> int:
         """Remove the files that no record names, and that are older; return how many."""
         with store_errors("Removing values from", str(self._place)):
-            found = [each for chunk in obstore.list(opened(self._place)) for each in chunk]
+            found = [each for chunk in obstore.list(store_at(self._place)) for each in chunk]
             old = [each["path"] for each in found if each["last_modified"] < before]
             gone = [path for path in old if path.removesuffix(".json") not in named]
-            obstore.delete(opened(self._place), gone)
+            obstore.delete(store_at(self._place), gone)
         return len(gone)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from obstore.store import ObjectStore, from_url
 
-from tableau_pipeline.objects.errors import ObjectStoreTaskError, in_words
+from tableau_pipeline.objects.errors import ObjectStoreTaskError, translated
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -84,11 +84,11 @@ class Writer:
         """Write files; yield what was written of each."""
         store = _opened(self.url)
         file: _File | None = None
-        strays = 0
+        candidates = 0
         for batch in batches:
             for key, rows in self._by_partition(batch):
                 if self.by_partition and key is None:
-                    strays += rows.num_rows
+                    candidates += rows.num_rows
                     continue
                 if file and file.key != key:
                     yield file.close()
@@ -98,8 +98,8 @@ class Writer:
                 file.write(rows)
         if file:
             yield file.close()
-        if strays:
-            yield _report(None, "", strays, 0, 0)
+        if candidates:
+            yield _report(None, "", candidates, 0, 0)
 
     def empty(self, key: str | None, schema: pa.Schema) -> tuple[str, int]:
         """Write a file without rows, for a partition if any.
@@ -212,7 +212,7 @@ def _opened(url: str) -> ObjectStore:
 
 
 def _task_errors(doing: str, url: str) -> AbstractContextManager[None]:
-    return in_words(doing, url, kind=ObjectStoreTaskError)
+    return translated(doing, url, kind=ObjectStoreTaskError)
 
 
 def _nullable(type_: pa.DataType) -> pa.DataType:

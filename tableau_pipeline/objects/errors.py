@@ -120,7 +120,7 @@ class ObjectStoreTaskError(Exception):
 
 
 @contextmanager
-def in_words(
+def translated(
     doing: str, url: str, *, kind: type[Exception], may_lack: bool = False
 ) -> Generator[None]:
     """Turn errors of the store into another kind, whose message is one line.

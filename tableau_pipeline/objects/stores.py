@@ -14,7 +14,7 @@ from obstore.store import LocalStore, ObjectStore
 
 from tableau_pipeline.errors import RefreshError, SettingError
 from tableau_pipeline.objects.arrow_files import open_store
-from tableau_pipeline.objects.errors import in_words
+from tableau_pipeline.objects.errors import translated
 from tableau_pipeline.objects.local_files import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
@@ -41,7 +41,7 @@ def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractCon
     Raises:
         StoreError: names the URL, the cause and the remedy.
     """
-    return in_words(doing, canonical(url), kind=StoreError, may_lack=may_lack)
+    return translated(doing, canonical(url), kind=StoreError, may_lack=may_lack)
 
 
 def is_url(location: str, *, setting: str) -> bool:
@@ -101,7 +101,7 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 
 
 @cache
-def opened(place: Path | str) -> ObjectStore:
+def store_at(place: Path | str) -> ObjectStore:
     """Return what is in a folder, or below a URL of an object store; it keeps its connections."""
     return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
 
@@ -145,7 +145,7 @@ class ObjectFolder:
         # One listing of all files costs fewer requests than one for each file or folder.
         folder = commonpath(self._key(name).rpartition("/")[0] for name in names)
         with store_errors("Listing", f"{self.url}/{folder}"):
-            chunks = obstore.list(opened(self.url), folder)
+            chunks = obstore.list(store_at(self.url), folder)
             found = {entry["path"] for chunk in chunks for entry in chunk}
         return [self.uri(name) for name in names if self._key(name) not in found]
 
@@ -155,7 +155,7 @@ class ObjectFolder:
     def _copy(self, name: str) -> str:
         def fetch(target: Path) -> None:
             with store_errors("Reading", self.uri(name)), target.open("wb") as file:
-                for chunk in obstore.get(opened(self.url), self._key(name)).stream():
+                for chunk in obstore.get(store_at(self.url), self._key(name)).stream():
                     file.write(chunk)
 
         return self.copies.path(self.uri(name), fetch)
@@ -165,7 +165,7 @@ def read_object(url: str) -> bytes | None:
     """Return the content of an object; None if it does not exist."""
     bucket, key = bucket_and_key(url)
     with suppress(FileNotFoundError), store_errors("Reading", url, may_lack=True):
-        return bytes(obstore.get(opened(bucket), key).bytes())
+        return bytes(obstore.get(store_at(bucket), key).bytes())
     return None
 
 
@@ -177,7 +177,7 @@ def list_folder(url: str) -> Iterator[str]:
     """Yield the names of the objects in a folder, without those of folders in it."""
     bucket, key = bucket_and_key(url)
     with store_errors("Listing", url):
-        objects = obstore.list_with_delimiter(opened(bucket), key)["objects"]
+        objects = obstore.list_with_delimiter(store_at(bucket), key)["objects"]
     for found in objects:
         yield found["path"].rpartition("/")[2]
 
@@ -191,7 +191,7 @@ def read_footer(url: str) -> tuple[bytes, int]:
     """
     bucket, key = bucket_and_key(url)
     with store_errors("Reading", url, may_lack=True):
-        store = opened(bucket)
+        store = store_at(bucket)
         # Azure takes no range that counts from the end.
         size = obstore.head(store, key)["size"]
         start = max(0, size - _FOOTER)

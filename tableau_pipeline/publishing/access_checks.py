@@ -22,40 +22,46 @@ _SKEW_SECONDS, _LAST_DAYS = 60, 14
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AccessCheck:
     """What a look has found: `sign` is "ok", "!" or "x"; `remedy` is what to do about it."""
 
     sign: str
-    about: str
+    topic: str
     text: str
     remedy: str = ""
 
 
-def judged(about: str, text: str, *, is_fine: object, sign: str = "x", remedy: str = "") -> Finding:
+def judged(
+    topic: str, text: str, *, is_fine: object, sign: str = "x", remedy: str = ""
+) -> AccessCheck:
     """Return "ok" if it is fine, and else this sign and remedy."""
-    return Finding("ok", about, text) if is_fine else Finding(sign, about, text, remedy)
+    return AccessCheck("ok", topic, text) if is_fine else AccessCheck(sign, topic, text, remedy)
 
 
 @contextmanager
-def looking(found: list[Finding], about: str, sign: str = "x", remedy: str = "") -> Generator[None]:
+def looking(
+    found: list[AccessCheck], topic: str, sign: str = "x", remedy: str = ""
+) -> Generator[None]:
     """Make an error of the block a finding: all else is looked at all the same."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is
-        _LOG.debug("Looking at %s", about, exc_info=error)
-        found.append(Finding(sign, about, describe_error(error), remedy))
+        _LOG.debug("Looking at %s", topic, exc_info=error)
+        found.append(AccessCheck(sign, topic, describe_error(error), remedy))
 
 
-def look(found: list[Finding], about: str, findings: Iterable[Finding], sign: str = "x") -> None:
+def look(
+    found: list[AccessCheck], topic: str, findings: Iterable[AccessCheck], sign: str = "x"
+) -> None:
     """Add what a look finds; an error of it is a finding, too."""
-    with looking(found, about, sign):
+    with looking(found, topic, sign):
         found.extend(findings)
 
 
-def on_site(site: TableauSite) -> Iterator[Finding]:
+def on_site(site: TableauSite) -> Iterator[AccessCheck]:
     """Yield what holds for all data sources: the server, its clock, the user."""
     product = getattr(site.tsc.server_info.get(), "product_version", "?")
-    yield Finding("ok", "server", f"{site.url}: Tableau {product}, REST {site.tsc.version}")
+    yield AccessCheck("ok", "server", f"{site.url}: Tableau {product}, REST {site.tsc.version}")
     if not re.match(r"http://(127\.|localhost|\[::1\])", site.url):
         is_safe = site.url.startswith("https")
         text = "its certificate is valid" if is_safe else "the connection is not encrypted"
@@ -78,7 +84,7 @@ def on_site(site: TableauSite) -> Iterator[Finding]:
     yield judged("jobs", text, is_fine=may, sign="!", remedy=do)
 
 
-def on_token(site: TableauSite, name: str) -> Iterator[Finding]:
+def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
     """Yield how long this personal access token still lives, if the server tells."""
     # Whoever signs in without one need not, and may not, ask for it.
     if name and (ends := site.token_ends().get(name)):
@@ -87,39 +93,39 @@ def on_token(site: TableauSite, name: str) -> Iterator[Finding]:
         yield judged("token", text, is_fine=days >= _LAST_DAYS, sign="!", remedy=do)
 
 
-def on_upload(site: TableauSite) -> Iterator[Finding]:
+def on_upload(site: TableauSite) -> Iterator[AccessCheck]:
     """Upload a file as large as the largest update."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "doctor.hyper"
         file.touch()
         os.truncate(file, size := site.payload_limit)
         site.upload(file)
-    yield Finding("ok", "upload", f"{megabytes(size)} arrive; the server drops them again")
+    yield AccessCheck("ok", "upload", f"{megabytes(size)} arrive; the server drops them again")
 
 
-def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[Finding]:
+def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[AccessCheck]:
     """Yield whether this user may publish to each declared project."""
     rights = site.may_publish()
     for path, each in sorted({each.project_path: each for each in declared}.items()):
-        about, luid = f"project {path}", site.find_project(each.project)
+        topic, luid = f"project {path}", site.find_project(each.project)
         if luid is None:
             text = "to be created" if each.create_project else "is not there"
             do = "create it, or set create_project: true"
-            yield judged(about, text, is_fine=each.create_project, remedy=do)
+            yield judged(topic, text, is_fine=each.create_project, remedy=do)
             continue
         may = rights.get(luid)
         unless_denied = "may publish" if may else "the server does not tell who may publish"
         text = "this user may not publish to it" if may is False else unless_denied
-        yield judged(about, text, is_fine=may is not False, remedy="give it Publish there")
+        yield judged(topic, text, is_fine=may is not False, remedy="give it Publish there")
 
 
-def on_published(found: list[Finding], site: TableauSite, checkpoint: Checkpoint) -> None:
+def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkpoint) -> None:
     """Add what this user may do with a data source that is published."""
     name, luid = checkpoint.name, checkpoint.luid or ""
     with looking(found, f"read {name}"):
         remote = site.find_by_luid(luid)
         if remote is None:
-            found.append(Finding("!", f"read {name}", "it is no longer there", "refresh it"))
+            found.append(AccessCheck("!", f"read {name}", "it is no longer there", "refresh it"))
             return
         site.metadata(luid)
         is_owner = remote.owner_id == site.user_id
@@ -130,4 +136,4 @@ def on_published(found: list[Finding], site: TableauSite, checkpoint: Checkpoint
     with looking(found, f"count {name}", "!", "give it API Access; until then files are read back"):
         tables = (str(checkpoint.target(each).name.unescaped) for each in checkpoint.tables)
         rows = sum(site.count(luid, dict.fromkeys(tables)).values())
-        found.append(Finding("ok", f"count {name}", f"the server counts {rows:,} rows"))
+        found.append(AccessCheck("ok", f"count {name}", f"the server counts {rows:,} rows"))

@@ -68,7 +68,7 @@ def _wrong_with(content: bytes, path: Path) -> str:
     return "which has no certificate that can be read. It has to be a PEM file with certificates."
 
 
-def why_not_connected(error: Exception, url: str) -> str | None:
+def connection_problem(error: Exception, url: str) -> str | None:
     """Return why there is no connection, and what to do; None if this is about something else.
 
     Args:

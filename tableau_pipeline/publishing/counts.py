@@ -13,7 +13,7 @@ import requests
 import tableauserverclient as TSC
 
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.metadata.document import quoted
+from tableau_pipeline.metadata.document import bracketed
 from tableau_pipeline.publishing.errors import SESSION_GONE
 from tableau_pipeline.publishing.http import CountedRetry, WireAdapter
 
@@ -234,13 +234,13 @@ def _formulas(
     # By a column without NULL, every version of the service counts. The field of a name that
     # another table has as well has the name of its table behind.
     if key and (caption := captions.get(key) or captions.get(f"{key} ({name})")):
-        formulas[f"COUNT({quoted(caption)})"] = False
+        formulas[f"COUNT({bracketed(caption)})"] = False
     # Since 2026.1.
     if table:
-        formulas[f"COUNT({quoted(table)})"] = True
+        formulas[f"COUNT({bracketed(table)})"] = True
     # Beside other tables it is not documented at whose grain this is computed.
     if alone and captions:
-        formulas[f"SUM(IIF(ISNULL({quoted(min(captions.values()))}), 1, 1))"] = False
+        formulas[f"SUM(IIF(ISNULL({bracketed(min(captions.values()))}), 1, 1))"] = False
     return formulas
 
 

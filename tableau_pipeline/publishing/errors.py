@@ -27,7 +27,7 @@ from tableau_pipeline.errors import (
     UnreachableError,
 )
 from tableau_pipeline.outcome import Accept, Code, Refusal
-from tableau_pipeline.publishing.connections import why_not_connected
+from tableau_pipeline.publishing.connections import connection_problem
 from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
 
 SIGN_IN_REFUSED = "401001"
@@ -180,7 +180,7 @@ def translate_errors(
         words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
         # The address of a redirect may hold what only its reader is to know.
         said = hide(_QUERY.sub("?...", str(error)))
-        message = why_not_connected(error, url) or words.format(
+        message = connection_problem(error, url) or words.format(
             url=url, error=error, said=said, kind=type(error).__name__
         )
         message = f"{doing} failed: {message}"

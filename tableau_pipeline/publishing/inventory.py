@@ -152,13 +152,13 @@ def revisions(site: TableauSite, luid: str) -> Sequence[RevisionInfo]:
     """
 
     def listed() -> Sequence[RevisionInfo]:
-        found = rest.revisions(site.tsc, luid)
+        found = rest.list_revisions(site.tsc, luid)
         return [RevisionInfo(rest.revision_number(e), e.created_at) for e in found if not e.deleted]
 
     return site.ask("Listing its revisions", listed)
 
 
-def rows(site: TableauSite, luid: str) -> Mapping[str, int]:
+def row_count(site: TableauSite, luid: str) -> Mapping[str, int]:
     """Let the server count the rows of all tables of a data source, by table.
 
     Raises:

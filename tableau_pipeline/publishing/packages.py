@@ -58,7 +58,7 @@ def content(
         yield answer
 
 
-def save(answer: requests.Response, file: Path) -> Path:
+def save_content(answer: requests.Response, file: Path) -> Path:
     """Write what `content` has opened; return the file, with a suffix by what is in it."""
     with file.open("wb") as opened:
         for piece in answer.iter_content(_PIECE):

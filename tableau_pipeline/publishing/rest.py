@@ -144,7 +144,7 @@ def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> d
 
 def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.RevisionItem | None:
     try:
-        found = revisions(server, str(item.id))
+        found = list_revisions(server, str(item.id))
     except TSC.ServerResponseError as error:
         # The site keeps no revisions, or this user may not see them.
         if error.code.startswith("403"):
@@ -153,7 +153,7 @@ def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.Revisi
     return found[-1] if found else None
 
 
-def revisions(server: TSC.Server, luid: str) -> Sequence[Any]:
+def list_revisions(server: TSC.Server, luid: str) -> Sequence[Any]:
     """Return the revisions of a data source as the client has them, the current one last."""
     url = f"{server.datasources.baseurl}/{luid}/revisions"
 

@@ -63,7 +63,7 @@ def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, l
 
     def download() -> Path:
         with packages.content(site.tsc, luid, limit=limit, revision=revision) as answer:
-            return packages.save(answer, folder / "content")
+            return packages.save_content(answer, folder / "content")
 
     package = site.ask(f"Downloading {what}", download, remedies=DOWNLOAD_REMEDIES)
     try:

@@ -512,7 +512,7 @@ class TableauSite:
             # It is rounded, and may be that of the file before or after it is packed.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
         with packages.content(self.tsc, luid, limit=limit) as answer:
-            return packages.save(answer, folder / "content")
+            return packages.save_content(answer, folder / "content")
 
     @_asks("Asking for the size of data source {luid}")
     def megabytes(self, luid: str) -> int | None:
@@ -595,7 +595,6 @@ class TableauSite:
                     "own",
                     self.site,
                 )
-                # Without a session the server carries nothing out, so the call cannot take effect
-                # twice.
+                # The server does nothing without a session: the call cannot take effect twice.
                 self.sign_in()
                 return call()

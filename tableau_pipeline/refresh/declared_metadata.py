@@ -20,18 +20,18 @@ from tableau_pipeline.core.fields import FieldMetadata, Inherited
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.content import Models
 from tableau_pipeline.hyper.types import hyper_type
-from tableau_pipeline.metadata.columns import Tables, datatype_of
+from tableau_pipeline.metadata.columns import TypesByTable, datatype_of
 from tableau_pipeline.metadata.document import Metadata, read_metadata, work_in
 from tableau_pipeline.metadata.formats import misfit
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
     MARKS,
+    ConflictPolicy,
     FieldPath,
     Merge,
-    Policy,
     Values,
     conflict_phrases,
-    is_about,
+    is_property,
     lost_phrases,
     merge,
     quoted,
@@ -39,9 +39,9 @@ from tableau_pipeline.metadata.merge import (
     shown_field,
 )
 from tableau_pipeline.metadata.tds import Tds, merged_into
-from tableau_pipeline.metadata.written import NOTHING, Written
+from tableau_pipeline.metadata.written import NO_VALUES, Written
 from tableau_pipeline.objects.local_files import scratch
-from tableau_pipeline.objects.stores import opened, store_errors
+from tableau_pipeline.objects.stores import store_at, store_errors
 from tableau_pipeline.outcome import Code, Distrust, Doubt
 from tableau_pipeline.publishing.properties import PropertiesOnServer
 from tableau_pipeline.publishing.site import TableauSite
@@ -57,7 +57,7 @@ class DeclaredMetadata:
 
     Attributes:
         desired: the content that each table is to have.
-        record: what is known to be published.
+        checkpoint: what is known to be published.
         models: the versions of the models; Spark keeps comments of their columns.
         inherited: what is said of columns elsewhere, by model and column; it beats the comments of
             the columns in Spark.
@@ -67,12 +67,12 @@ class DeclaredMetadata:
         held: what the `.tds` on the server holds; without its content, it is as we left it. None
             if there is none.
         is_edited: another user may have edited that.
-        properties: what the server says of the data source itself; None if it is not asked.
+        on_server: what the server says of the data source itself; None if it is not asked.
     """
 
     declaration: Declaration
     desired: Mapping[str, TableContent]
-    record: Checkpoint | None
+    checkpoint: Checkpoint | None
     models: Models
     inherited: Inherited
     stored: Written
@@ -80,10 +80,10 @@ class DeclaredMetadata:
     accepts: bool = False
     held: Metadata | None = None
     is_edited: bool = False
-    properties: PropertiesOnServer | None = None
+    on_server: PropertiesOnServer | None = None
 
     @property
-    def _policy(self) -> Policy:
+    def _policy(self) -> ConflictPolicy:
         return "accept" if self.accepts else self.declaration.metadata.on_conflict
 
     @cached_property
@@ -103,21 +103,21 @@ class DeclaredMetadata:
                     field = replace(field or FieldMetadata(), description=comment)
                 if field:
                     said[table.name, column] = field
-        wanted = self.declaration.wanted(columns, said)
-        if misfits := [*self._misfits(wanted)]:
+        declared = self.declaration.declared_values(columns, said)
+        if misfits := [*self._misfits(declared)]:
             raise RefusedError("\n".join(misfits), code=Code.DECLARATION)
-        return wanted
+        return declared
 
-    def _misfits(self, wanted: Values) -> Iterator[str]:
+    def _misfits(self, declared: Values) -> Iterator[str]:
         """Yield a sentence for each column whose type has no such format."""
         for table, columns in self.tables.items():
             for name, type_ in columns:
                 path = ("field", table, name, "format")
-                if problem := misfit(wanted.get(path, ""), datatype_of(type_)):
+                if problem := misfit(declared.get(path, ""), datatype_of(type_)):
                     yield f"The {shown(path)}: {problem}. Correct or remove it"
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> TypesByTable:
         """The columns of the file to be published."""
         return {
             self.declaration.published_name(name): [
@@ -127,62 +127,71 @@ class DeclaredMetadata:
         }
 
     @cached_property
-    def pasts(self) -> Sequence[Values]:
+    def candidates(self) -> Sequence[Values]:
         """What was written last, the newest first; several if it is not known which."""
-        return [self.stored.read(name) for name in self.record.written] if self.record else ()
+        return (
+            [self.stored.read(name) for name in self.checkpoint.written] if self.checkpoint else ()
+        )
 
     @property
-    def past(self) -> Values:
+    def last_written(self) -> Values:
         """The newest values that were written."""
-        return self.pasts[0] if self.pasts else {}
+        return self.candidates[0] if self.candidates else {}
 
     @property
-    def wanted(self) -> Values:
+    def declared_values(self) -> Values:
         """All values that are declared."""
-        return {**self.fields, **self.about()}
+        return {**self.fields, **self.declared_properties()}
 
-    def about(self, *, certified: bool | None = None) -> Values:
+    def declared_properties(self, *, certified: bool | None = None) -> Values:
         """What is declared of the data source itself, by default certified like before."""
-        certified = CERTIFIED in self.past if certified is None else certified
+        certified = CERTIFIED in self.last_written if certified is None else certified
         built = f"Built from {', '.join(table.model for table in self.declaration.tables)}."
         lineage = " ".join(filter(None, (built, self.link)))
-        return self.declaration.about(lineage=lineage, certified=certified)
+        return self.declaration.declared_properties(lineage=lineage, certified=certified)
 
     @cached_property
     def merge(self) -> Merge | None:
         """What becomes of the metadata on the server; None if there are none to keep or set."""
-        held, about = self.held, self.properties.found if self.properties else None
-        is_ours = any(not is_about(path) for each in (self.fields, *self.pasts) for path in each)
-        asked = {True: about is not None, False: held is not None and (self.is_edited or is_ours)}
-        wanted, *pasts = sides = [
-            {path: value for path, value in each.items() if asked[is_about(path)]}
-            for each in (self.wanted, *self.pasts)
+        held, properties = self.held, self.on_server.found if self.on_server else None
+        is_ours = any(
+            not is_property(path) for each in (self.fields, *self.candidates) for path in each
+        )
+        asked = {
+            True: properties is not None,
+            False: held is not None and (self.is_edited or is_ours),
+        }
+        declared, *candidates = sides = [
+            {path: value for path, value in each.items() if asked[is_property(path)]}
+            for each in (self.declared_values, *self.candidates)
         ]
         if not (asked[False] or any(sides)):
             return None
         tds = Tds(held.tds) if held and asked[False] and held.tds else None
-        last = {path: value for path, value in self.past.items() if not is_about(path)}
-        found = dict(tds.values(wanted, pasts) if tds else last if asked[False] else {})
+        last = {path: value for path, value in self.last_written.items() if not is_property(path)}
+        found = dict(tds.values(declared, candidates) if tds else last if asked[False] else {})
         if not self.is_edited:
             # What the server has made of a file is nobody's work.
-            own = {path: value for path, value in found.items() if path in wanted}
-            pasts = [{**own, **each} for each in pasts or [{}]]
-        found |= dict(about or {})
+            own = {path: value for path, value in found.items() if path in declared}
+            candidates = [{**own, **each} for each in candidates or [{}]]
+        found |= dict(properties or {})
         policy = self._policy
-        result = merge(wanted, pasts, found, on_conflict=policy)
+        result = merge(declared, candidates, found, on_conflict=policy)
         if held is None or tds is None:
             return replace(result, problem=None if asked[False] else _NOT_ASKED)
         try:
             tables = self.tables
-            result = merged_into(tds, wanted, pasts, found, on_conflict=policy, tables=tables)
+            result = merged_into(
+                tds, declared, candidates, found, on_conflict=policy, tables=tables
+            )
         except ValueError as error:
             return replace(result, problem=str(error))
         gone = [*self._gone(held, result.of_fields)]
         broken = tuple(self._broken(tds, gone, result.of_fields))
-        work = {path: ", ".join(tds.work_on(path, pasts)) for path in gone if self.is_edited}
+        work = {path: ", ".join(tds.work_on(path, candidates)) for path in gone if self.is_edited}
         lost = {path: words for path, words in work.items() if words}
         # Nobody edits the relationships of tables in a `.tds`.
-        is_other = self.record and self.record.declaration != self.declaration.digest()
+        is_other = self.checkpoint and self.checkpoint.declaration != self.declaration.digest()
         problem = "the declaration changed" if is_other else None
         return replace(result, problem=problem, broken=broken, lost=lost)
 
@@ -211,29 +220,29 @@ class DeclaredMetadata:
 
     def written_by(self, plan: Plan) -> tuple[str, ...]:
         """Store the values that a plan sets; name them, and those before if it may not succeed."""
-        before = self.record.written if self.record else ()
+        before = self.checkpoint.written if self.checkpoint else ()
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         # Those of the data source itself are set later.
-        now = {path: value for path, value in self.past.items() if is_about(path)}
+        now = {path: value for path, value in self.last_written.items() if is_property(path)}
         if not is_whole or plan.merged:
             is_set = self.merge and not self.merge.problem
-            fields = self.merge.written if self.merge and is_set else self.past
-            now |= {path: value for path, value in fields.items() if not is_about(path)}
+            fields = self.merge.written if self.merge and is_set else self.last_written
+            now |= {path: value for path, value in fields.items() if not is_property(path)}
         if not (now or before):
             return ()
         name = self.stored.store(now)
         if is_whole:
-            return (name, *(before or (NOTHING,)))
+            return (name, *(before or (NO_VALUES,)))
         # Some servers drop them in mode Replace.
-        return (name, NOTHING) if isinstance(plan, Publish) else (name,)
+        return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
     def made_of(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
         """Return the same beside what the server has just made of a file without metadata."""
-        return replace(self, record=None, held=held, is_edited=is_edited, properties=None)
+        return replace(self, checkpoint=None, held=held, is_edited=is_edited, on_server=None)
 
     def written_into(self, values: Values) -> str:
         """Store values of fields that are about to be set; those of the data source itself stay."""
-        about = {path: value for path, value in self.past.items() if is_about(path)}
+        about = {path: value for path, value in self.last_written.items() if is_property(path)}
         return self.stored.store({**values, **about})
 
     def still_gone(self, saved: Iterable[SavedWork]) -> tuple[SavedWork, ...]:
@@ -274,12 +283,12 @@ class DeclaredMetadata:
 
     def of_properties(self, found: Values, *, certified: bool | None) -> Merge:
         """Merge what is declared of the data source itself into what the server says of it."""
-        past = {path: value for path, value in self.past.items() if is_about(path)}
-        wanted = self.about(certified=certified)
-        if self.declaration.certify and CERTIFIED not in wanted:
+        past = {path: value for path, value in self.last_written.items() if is_property(path)}
+        declared = self.declared_properties(certified=certified)
+        if self.declaration.certify and CERTIFIED not in declared:
             # As long as it is declared, it is withdrawn from rows that differ, whoever gave it.
             past = {path: value for path, value in past.items() if path[0] not in MARKS}
-        return merge(wanted, [past], found, on_conflict=self._policy)
+        return merge(declared, [past], found, on_conflict=self._policy)
 
     def set_properties(
         self, reached: Checkpoint, remote: RemoteDatasource, *, equal: bool | None, is_new: bool
@@ -294,7 +303,7 @@ class DeclaredMetadata:
         Returns:
             What came of it; None if nothing is declared, or was.
         """
-        properties, past, stored = self.properties, self.past, self.stored
+        properties, past, stored = self.on_server, self.last_written, self.stored
         if properties is None:
             return None
         began = properties.site.now()
@@ -311,7 +320,7 @@ class DeclaredMetadata:
                 why = f"what it shows since its description was changed is not known: {error}"
                 distrust = Distrust(Doubt.NOT_SEEN, why)
         fields = stored.read(reached.written[0]) if reached.written else {}
-        now = {path: value for path, value in fields.items() if not is_about(path)}
+        now = {path: value for path, value in fields.items() if not is_property(path)}
         now |= {path: value for path, value in result.written.items() if path not in failed}
         now |= {path: past[path] for path in failed.keys() & past.keys()}
         return PropertiesSet(
@@ -338,7 +347,9 @@ class PropertiesSet:
     distrust: Distrust | None = None
 
 
-def save(server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str) -> str:
+def back_up(
+    server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str
+) -> str:
     """Save what people made in a data source, with the rest of it; return the path or URL.
 
     Args:
@@ -353,7 +364,7 @@ def save(server: TableauSite, remote: RemoteDatasource, *, location: Path | str,
             package = server.download(remote.luid, Path(folder))
             file = f"{name}{package.suffix}"
             with store_errors("Writing", f"{location}/{file}"):
-                obstore.put(opened(location), file, package)
+                obstore.put(store_at(location), file, package)
             return f"{location}/{file}"
     except OSError as error:
         raise RefreshError(

@@ -11,7 +11,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import DriftError, NotListedError, RefreshError, UnreadableError
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.written import NOTHING
+from tableau_pipeline.metadata.written import NO_VALUES
 from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.refresh.decide import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.in_place import give_to, move, tag
@@ -27,15 +27,15 @@ class Delivery:
     """Carries out decisions for one refresh.
 
     Attributes:
-        kept: the folder, or its URL in an object store, where data sources with the work of people
-            are saved before they are replaced.
+        backups: the folder, or its URL in an object store, to which data sources with the work of
+            people are saved before they are replaced.
         now: returns the time of the refresh.
     """
 
     declaration: Declaration
     sender: Sender
     reconciler: Reconciler
-    kept: Path | str
+    backups: Path | str
     now: Callable[[], datetime]
     seconds: dict[str, float]
 
@@ -169,7 +169,7 @@ class Delivery:
             base=planned.base,
             sender=self.sender,
             project=self._project,
-            kept=self.kept,
+            backups=self.backups,
             now=self.now,
             seconds=self.seconds,
             metadata=planned.metadata,
@@ -193,7 +193,7 @@ class Delivery:
         if merged is None or not merged.changes:
             return sent
         name = declared.written_into(merged.written)
-        known: dict[str, Any] = {"written": (name, *(reached.written or (NOTHING,)))}
+        known: dict[str, Any] = {"written": (name, *(reached.written or (NO_VALUES,)))}
         known["metadata"] = reached.metadata if is_edited else None
         target = reached.model_copy(update=known)
         try:

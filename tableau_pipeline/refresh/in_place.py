@@ -46,7 +46,7 @@ def move(
         DriftError: another user changed the data source meanwhile.
     """
     # The server moves it without asking, so a change by another user must be noticed before.
-    if found(server, remote.luid).state != remote.state:
+    if look_up(server, remote.luid).state != remote.state:
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
     began = server.now()
     server.move(remote.luid, name=name, project_id=project_id)
@@ -77,7 +77,7 @@ def changed_since(
     server: TableauSite, remote: RemoteDatasource, began: datetime, *, changes: int = 1
 ) -> tuple[RemoteDatasource, Distrust | None]:
     """The data source after changes that began at that time, and what may be a user's work."""
-    now = found(server, remote.luid)
+    now = look_up(server, remote.luid)
     # The server's time stamps have whole seconds, and may be rounded up, each to another one.
     window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
     # Tags, a name or a project make no revision, so a new one is another user's.
@@ -99,6 +99,6 @@ def there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
     return remote
 
 
-def found(server: TableauSite, luid: str) -> RemoteDatasource:
+def look_up(server: TableauSite, luid: str) -> RemoteDatasource:
     """The data source with this LUID; it raises what `there` does."""
     return there(server.find_by_luid(luid), f"Data source {luid}")

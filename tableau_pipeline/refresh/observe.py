@@ -160,9 +160,9 @@ class Observer:
         if remote is None:
             remote = self._find_by_name(recovered, project_id)
             named = bool(remote and self._was_created(remote, recovered.creating))
-        strays: tuple[RemoteDatasource, ...] = ()
+        candidates: tuple[RemoteDatasource, ...] = ()
         if remote is None:
-            remote, strays = self._find_by_tag(project_id)
+            remote, candidates = self._find_by_tag(project_id)
         if remote is None:
             return Base(checkpoint=checkpoint)
         is_ours = named or self.declaration.tag in remote.tags
@@ -170,7 +170,7 @@ class Observer:
         base = Base(
             exists=True,
             remote=remote,
-            ownership=Ownership.of(remote, self.tags, is_ours=is_ours, strays=strays),
+            ownership=Ownership.of(remote, self.tags, is_ours=is_ours, candidates=candidates),
             metadata=metadata,
             owner=self._owner_before(recovered, remote),
             moved=moved,
@@ -178,7 +178,7 @@ class Observer:
         )
         # A request that took effect after a later refresh leaves a record, but not of its rows.
         if not named or checkpoint is None:
-            why = _unknown(remote, recovered, is_stray=bool(strays))
+            why = _unknown(remote, recovered, is_stray=bool(candidates))
             # Guards still need the number of rows, which no record has.
             return replace(base, distrust=why, rows=self._counted(remote))
         base = replace(
@@ -285,7 +285,7 @@ class Observer:
     def _find_by_tag(
         self, project_id: str | None
     ) -> tuple[RemoteDatasource | None, tuple[RemoteDatasource, ...]]:
-        """The data source with our tag; if none is at the declared place, all of them as strays."""
+        """Find the data source with our tag; if none is at the declared place, return them all."""
         # Before anything is created: a second data source would leave the dashboards on the first.
         tag, declared = self.declaration.tag, (self.declaration.name.casefold(), project_id)
         found = tuple(each for each in self.server.tagged(tag) if tag in each.tags)

@@ -17,15 +17,15 @@ class Ownership:
 
     Attributes:
         is_ours: our records name it, it carries our tag, or a request of ours has just created it.
-        strays: the data sources with our tag, if none has its LUID in our records, or its name in
-            its project; `remote` is the first.
+        candidates: the data sources with our tag, if none has its LUID in our records, or its
+            name in its project; `remote` is the first.
         other_instance: the tag of another deployment that publishes it; None if there is none.
         other_key: another key of this deployment that publishes it; None if there is none.
     """
 
     remote: RemoteDatasource
     is_ours: bool
-    strays: tuple[RemoteDatasource, ...] = ()
+    candidates: tuple[RemoteDatasource, ...] = ()
     other_instance: str | None = None
     other_key: str | None = None
 
@@ -36,7 +36,7 @@ class Ownership:
         tags: frozenset[str],
         *,
         is_ours: bool,
-        strays: tuple[RemoteDatasource, ...] = (),
+        candidates: tuple[RemoteDatasource, ...] = (),
     ) -> "Ownership":
         """Read it off the tags of a data source.
 
@@ -44,7 +44,7 @@ class Ownership:
             tags: ours, see `core.declaration.tags_of`.
         """
         instance, key = other_instance(remote, tags), other_key(remote, tags)
-        return cls(remote, is_ours, strays, instance, key)
+        return cls(remote, is_ours, candidates, instance, key)
 
     def of_others(self, key: str, *, takeover: bool = False) -> Refusal | None:
         """Refuse what another environment, key or deployment publishes; None if none does.
@@ -81,8 +81,8 @@ class Ownership:
         Args:
             takeover: take it over from another key or deployment, but from no other environment.
         """
-        if len(self.strays) > 1:
-            places = ", ".join(_place(each) for each in self.strays[:_SHOWN])
+        if len(self.candidates) > 1:
+            places = ", ".join(_place(each) for each in self.candidates[:_SHOWN])
             return Refusal(
                 f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
                 "changed. Remove the tag from all but one of them",
@@ -100,7 +100,7 @@ class Ownership:
                 "among ours; the next refresh lists what would go, and asks",
                 Code.NOT_PUBLISHED_HERE,
             )
-        if others or not self.strays or takeover:
+        if others or not self.candidates or takeover:
             return others
         return Refusal(
             f"{_place(self.remote)} carries the tag of this data source "
@@ -113,7 +113,7 @@ class Ownership:
         )
 
     def _of_another_deployment(self, instance: str) -> Refusal:
-        stray = self.strays and (
+        stray = self.candidates and (
             "It has the key of this declaration, but another name or project: if both are to be "
             "published, give this one a `key` of its own. Otherwise, r"
         )

@@ -14,7 +14,7 @@ from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts, counts, remove, total
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.metadata.merge import Merge, Values, is_about
+from tableau_pipeline.metadata.merge import Merge, Values, is_property
 from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.properties import PropertiesOnServer
@@ -73,9 +73,9 @@ class Planned:
         return self.metadata.merge
 
     @property
-    def wanted(self) -> Values:
+    def declared_values(self) -> Values:
         """The declared and inherited metadata."""
-        return self.metadata.wanted
+        return self.metadata.declared_values
 
     @property
     def moves(self) -> Mapping[str, str]:
@@ -288,10 +288,10 @@ class Planner:
     ) -> DeclaredMetadata:
         """The declared metadata, beside those that the server has."""
         declaration, setup = self.setup.declaration, self.setup
-        declared = DeclaredMetadata(
+        metadata = DeclaredMetadata(
             declaration,
             desired,
-            record=base.checkpoint if base.exists else None,
+            checkpoint=base.checkpoint if base.exists else None,
             models=builder.models,
             inherited=setup.inherited,
             stored=Written(setup.written),
@@ -300,12 +300,12 @@ class Planner:
             held=base.metadata,
             is_edited=base.is_edited,
         )
-        wanted = declared.about(certified=True)
-        says = any(map(is_about, [*wanted, *declared.past]))
-        if not says or self.site is None or not_ours(declaration, base, self.options):
-            return declared
-        about = PropertiesOnServer(self.site, base.remote, wanted, declared.past)
-        return replace(declared, properties=about)
+        declared = metadata.declared_properties(certified=True)
+        concerns_server = any(map(is_property, [*declared, *metadata.last_written]))
+        if not concerns_server or self.site is None or not_ours(declaration, base, self.options):
+            return metadata
+        on_server = PropertiesOnServer(self.site, base.remote, declared, metadata.last_written)
+        return replace(metadata, on_server=on_server)
 
     def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
         """In what the tables of a data source that is taken over differ from ours."""

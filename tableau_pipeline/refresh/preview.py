@@ -17,7 +17,7 @@ from tableau_pipeline.metadata.merge import (
     Values,
     change_phrases,
     conflict_phrases,
-    is_about,
+    is_property,
     merge,
 )
 from tableau_pipeline.outcome import Code, Refusal, Status, accepts_of, in_words
@@ -33,7 +33,7 @@ from tableau_pipeline.refresh.setup import Setup
 class Note:
     """A sentence, and what it is about in a word."""
 
-    about: str
+    topic: str
     text: str
 
 
@@ -152,7 +152,7 @@ def _declared_plan(
     were = {table.name: _rows_of(table) for table in before.tables}
     if tables := [each.name for each in now.tables if _rows_of(each) != were.get(each.name)]:
         return Status.UPDATE, UpdateTables({}, f"new content in {', '.join(tables)}")
-    is_about_it = merged and any(map(is_about, merged.changes))
+    is_about_it = merged and any(map(is_property, merged.changes))
     kind = Status.METADATA if is_about_it else Status.UNCHANGED
     return kind, NoChange("what is declared otherwise changes no rows by itself")
 
@@ -167,7 +167,7 @@ def _reordered(before: Declaration, now: Declaration) -> Iterator[str]:
 
 def _wanted(declaration: Declaration) -> Values:
     """Its metadata; of a table without a contract, only the declared fields are known."""
-    return declaration.wanted(
+    return declaration.declared_values(
         {
             table.name: [each.name for each in table.contract or table.fields]
             for table in declaration.tables
@@ -204,7 +204,7 @@ def preview_of(declaration: Declaration, planned: Planned) -> Preview:
     match planned.plan:
         case NoChange():
             changes = planned.merged.changes if planned.merged else ()
-            others = Status.METADATA if any(map(is_about, changes)) else Status.UNCHANGED
+            others = Status.METADATA if any(map(is_property, changes)) else Status.UNCHANGED
             kind, size = Status.MOVE if planned.moves else others, 0
         case UpdateTables():
             kind, size = Status.UPDATE, extract.size if extract else None

@@ -20,7 +20,7 @@ from tableau_pipeline.metadata.merge import Merge
 from tableau_pipeline.metadata.new_document import new_tds
 from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.refresh.decide import Publish
-from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata, check_kept, save
+from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata, back_up, check_kept
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.send import LostError, NoReasonError, Sender, Sent
@@ -59,8 +59,8 @@ class Publisher:
 
     Attributes:
         project: returns the id of the declared project, and creates it if it is to be.
-        kept: the folder, or its URL in an object store, where data sources with the work of people
-            are saved before they are replaced.
+        backups: the folder, or its URL in an object store, to which data sources with the work of
+            people are saved before they are replaced.
         now: returns the time of the refresh.
         metadata: what is declared, and what becomes of those on the server.
     """
@@ -69,7 +69,7 @@ class Publisher:
     base: Base
     sender: Sender
     project: Callable[[], str]
-    kept: Path | str
+    backups: Path | str
     now: Callable[[], datetime]
     seconds: dict[str, float]
     metadata: DeclaredMetadata
@@ -84,7 +84,7 @@ class Publisher:
         lost = merged.lost if merged and plan.mode in NEW_METADATA else {}
         if remote and base.is_edited and (is_bare or lost or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
-            saved = save(server, remote, location=self.kept, name=name)
+            saved = back_up(server, remote, location=self.backups, name=name)
             work = [SavedWork(path=path, work=text, file=saved) for path, text in lost.items()]
             target = target.model_copy(update={"saved": (*target.saved, *work)})
         sent = self._by_a_road(plan, extract, target, remote)
@@ -188,7 +188,7 @@ class Publisher:
         """The metadata that the server holds, to be published again; None if they cannot be."""
         held = self.metadata.merge
         if self.base.metadata and (held is None or held.tds is None):
-            held = replace(self.metadata, properties=None, is_edited=True).merge
+            held = replace(self.metadata, on_server=None, is_edited=True).merge
         return held if held and held.tds is not None else None
 
     def _as_package(

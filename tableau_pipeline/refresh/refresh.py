@@ -258,7 +258,7 @@ class _Phases:
             declaration=setup.declaration,
             sender=self.sender,
             reconciler=planner.reconciler,
-            kept=setup.kept,
+            backups=setup.backups,
             now=setup.now,
             seconds=planner.seconds,
         )

@@ -79,9 +79,9 @@ class Refreshed:
         return self.planned.base.rows or {}
 
     @property
-    def wanted(self) -> Values:
+    def declared_values(self) -> Values:
         """The declared and inherited metadata."""
-        return self.planned.wanted
+        return self.planned.declared_values
 
     @property
     def summary(self) -> str:

@@ -61,7 +61,7 @@ class Differences:
         return {n: 100.0 if s == 1 else min(99.99, round(100 * s, 2)) for n, s in shares.items()}
 
 
-def differences(
+def table_differences(
     hyper: Hyperd,
     file: Path,
     published: TableName,
@@ -237,7 +237,7 @@ def diff(
                 }
                 for table in declaration.tables:
                     model = builder.models[table.model]
-                    rows[table.name] = differences(
+                    rows[table.name] = table_differences(
                         hyper,
                         file,
                         places[table.name],

@@ -30,7 +30,7 @@ from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.effects import Effects
-from tableau_pipeline.refresh.in_place import found, tag, there
+from tableau_pipeline.refresh.in_place import look_up, tag, there
 from tableau_pipeline.refresh.phase import phase
 
 
@@ -257,8 +257,8 @@ class Sender:
 
     def _is_listed(self, intent: Intent) -> bool:
         words, since = self.site.facts.job_words, intent.recorded_at.replace(microsecond=0)
-        found = self.server.jobs(name=intent.name, since=since, words=words)
-        return any(job.kind != "publish" for job in found or ())
+        look_up = self.server.jobs(name=intent.name, since=since, words=words)
+        return any(job.kind != "publish" for job in look_up or ())
 
     def _learn_word(self, intent: Intent) -> None:
         """Learn the word by which the site lists such a job, once."""
@@ -291,7 +291,7 @@ class Sender:
         if intent.luid is None:
             remote = self._created(intent, status.datasource)
         else:
-            remote = found(self.server, intent.luid)
+            remote = look_up(self.server, intent.luid)
         return self._done(intent, before, remote, Window.of(status), seen)
 
     def _failed(self, intent: Intent, status: Job, *, doing: str, actions: str) -> RefreshError:
@@ -436,7 +436,7 @@ class Sender:
             # The next refresh tells if it cannot be read: that this one took effect is certain.
             with suppress(UnreadableError):
                 metadata = server.metadata(remote.luid)
-            remote = found(server, remote.luid)
+            remote = look_up(server, remote.luid)
         is_update, facts = intent.mode is None, self.site.facts
         if is_update and before:
             remote = self._moved(remote, before)
@@ -479,7 +479,7 @@ class Sender:
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
         while remote.updated_at == before.updated_at and self.server.now() < until:
             self.jobs.sleep(_TIMESTAMP_PAUSE)
-            remote = found(self.server, remote.luid)
+            remote = look_up(self.server, remote.luid)
         return remote
 
     def _record(self, intent: Intent, **changes: object) -> Intent:

@@ -30,8 +30,8 @@ class Setup:
             because an older version must not be published last.
         server: opens a session when it is first needed.
         folder: the folder for built files, the same for every run of a data source.
-        kept: the folder, or its URL in an object store, for data sources with the work of people,
-            as they were before they were replaced.
+        backups: the folder, or its URL in an object store, for data sources with the work of
+            people, as they were before they were replaced.
         now: returns the time of the refresh, from which rolling windows count.
         sleep: takes seconds.
         takeover: take over data sources that another deployment publishes.
@@ -47,7 +47,7 @@ class Setup:
     server: Callable[[], AbstractContextManager[TableauSite]]
     hyper: Callable[[], Hyperd]
     folder: Path
-    kept: Path | str
+    backups: Path | str
     log: logging.Logger
     timeouts: Timeouts = field(default_factory=Timeouts)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -60,12 +60,12 @@ class Setup:
     @property
     def written(self) -> Path | str:
         """The folder, or its URL, of the values of metadata that refreshes have set."""
-        return _beside(self.kept, "metadata")
+        return _sibling(self.backups, "metadata")
 
     @property
     def sites(self) -> Path | str:
         """The folder, or its URL, of what sites were seen to do."""
-        return sites_beside(self.kept)
+        return sites_folder(self.backups)
 
     def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""
@@ -80,13 +80,15 @@ class Setup:
         )
 
 
-def sites_beside(kept: Path | str) -> Path | str:
+def sites_folder(backups: Path | str) -> Path | str:
     """Return the folder, or its URL, of what sites were seen to do."""
-    return _beside(kept, "sites")
+    return _sibling(backups, "sites")
 
 
-def _beside(kept: Path | str, name: str) -> Path | str:
-    return f"{kept.rpartition('/')[0]}/{name}" if isinstance(kept, str) else kept.with_name(name)
+def _sibling(folder: Path | str, name: str) -> Path | str:
+    return (
+        f"{folder.rpartition('/')[0]}/{name}" if isinstance(folder, str) else folder.with_name(name)
+    )
 
 
 @contextmanager

@@ -172,7 +172,7 @@ def _setup(
         server=server,
         hyper=hyper_process,
         folder=folder.resolve(),
-        kept=folder.resolve() / "kept",
+        backups=folder.resolve() / "kept",
         log=log,
         timeouts=timeouts,
     )

@@ -14,7 +14,7 @@ from tableau_pipeline.snapshots.store import (
     SnapshotStore,
     Storage,
     model_key,
-    place,
+    parse_key,
 )
 
 _DAY = 86_400
@@ -111,7 +111,7 @@ def collect(
 def _models(entries: Iterable[Entry]) -> dict[str, _Model]:
     models: dict[str, _Model] = {}
     for entry in entries:
-        if found := place(entry.key):
+        if found := parse_key(entry.key):
             name, number, write = found
             model = models.setdefault(name, _Model())
             if number:

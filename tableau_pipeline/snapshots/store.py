@@ -30,8 +30,8 @@ from tableau_pipeline.objects.stores import (
     ObjectFolder,
     StoreError,
     is_url,
-    opened,
     read_object,
+    store_at,
     store_errors,
 )
 from tableau_pipeline.outcome import Code
@@ -171,7 +171,7 @@ class ObjectStorage:
         # Object stores compare whole parts of a key, up to the next slash.
         folder = prefix.rpartition("/")[0]
         with store_errors("Listing", f"{self.url}/{folder}"):
-            for chunk in obstore.list(opened(self.url), folder or None):
+            for chunk in obstore.list(store_at(self.url), folder or None):
                 for found in chunk:
                     if found["path"].startswith(prefix):
                         yield Entry(found["path"], found["last_modified"].timestamp())
@@ -180,8 +180,8 @@ class ObjectStorage:
         """Delete an object; return False if it does not exist."""
         url = f"{self.url}/{key}"
         with suppress(FileNotFoundError), store_errors("Deleting", url, may_lack=True):
-            obstore.head(opened(self.url), key)
-            obstore.delete(opened(self.url), key)
+            obstore.head(store_at(self.url), key)
+            obstore.delete(store_at(self.url), key)
             return True
         return False
 
@@ -191,7 +191,7 @@ class ObjectStorage:
 
     def _created(self, key: str, content: bytes) -> bool:
         try:
-            obstore.put(opened(self.url), key, content, mode="create")
+            obstore.put(store_at(self.url), key, content, mode="create")
         except AlreadyExistsError:
             # A write that was sent again finds what it has written itself. No two writers have the
             # same content.
@@ -252,7 +252,7 @@ class SnapshotStore:
     def numbers(self, asset_key: str) -> list[int]:
         """Return the numbers of all existing versions, in order."""
         keys = self.storage.list(f"{model_key(asset_key)}/{_VERSIONS}/")
-        return sorted(found[1] for entry in keys if (found := place(entry.key)) and found[1])
+        return sorted(found[1] for entry in keys if (found := parse_key(entry.key)) and found[1])
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
         """Store a version after all others.
@@ -347,7 +347,7 @@ def model_key(asset_key: str) -> str:
     return "/".join(part.replace(".", "%2E") if part in (".", "..") else part for part in quoted)
 
 
-def place(key: str) -> tuple[str, int | None, str] | None:
+def parse_key(key: str) -> tuple[str, int | None, str] | None:
     """Return the model of a key with the number of the version, or the folder of the write.
 
     The folder is relative to that of the model. None for a key of something else.

@@ -313,15 +313,15 @@ def write_rows(
         files = _files(target if key is None else target / f"{PARTITION}={name}", model.path)
         found = stored_fingerprint(model.path / file.name for file in files)
         parts.append(Part(partition=key, version=0, fingerprint=found, files=files))
-    strays = sum(file.rows for file in _files(target / f"{PARTITION}={NULL_KEY}", model.path))
-    stored = sum(file.rows for part in parts for file in part.files) + strays
+    candidates = sum(file.rows for file in _files(target / f"{PARTITION}={NULL_KEY}", model.path))
+    stored = sum(file.rows for part in parts for file in part.files) + candidates
     # Two counts of the same rows, Spark's and the files', detect lost files.
     if counted and stored != counted.get["rows"]:
         raise RuntimeError(
             f'Model "{asset_key}": Spark counted {counted.get["rows"]:,} rows, but the '
             f"files in {target} hold {stored:,}. Does every executor see that path?"
         )
-    return parts, strays
+    return parts, candidates
 
 
 def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
@@ -359,7 +359,7 @@ def _to_objects(
     # attempts are never read.
     with task_errors():
         reports = plainly_named(placed).mapInArrow(ship_by_value(writer), REPORT).collect()
-    strays = sum(each.rows for each in reports if not each.name)
+    candidates = sum(each.rows for each in reports if not each.name)
     files: dict[str | None, list[DataFile]] = {key: [] for key in keys}
     sums: dict[str | None, Fingerprint] = {key: Fingerprint(rows=0, hash_sum=0) for key in keys}
     for each in reports:
@@ -381,7 +381,7 @@ def _to_objects(
     for key in keys:
         named = tuple(sorted(files[key], key=attrgetter("name")))
         parts.append(Part(partition=key, version=0, fingerprint=sums[key], files=named))
-    return parts, strays
+    return parts, candidates
 
 
 def write_snapshot(
@@ -443,11 +443,13 @@ def write_partitions(
 
     placed, model = _with_partition(_hashed(frame), expression, partitions), store.folder(asset_key)
     with _new_folder(store, asset_key) as folder:
-        written, strays = write_rows(placed, model, folder, asset_key=asset_key, keys=[*partitions])
-        if strays:
+        written, candidates = write_rows(
+            placed, model, folder, asset_key=asset_key, keys=[*partitions]
+        )
+        if candidates:
             ((stray,),) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
             raise PartitionError(
-                f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
+                f'Model "{asset_key}": {candidates:,} row{"s" * (candidates > 1)} lie outside the '
                 f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for instance "
                 f"{stray}. Filter the model by the partition."
             )

@@ -132,7 +132,7 @@ def _refreshed(
         server=lambda: nullcontext(shop.site),
         hyper=lambda: shop.hyper,
         folder=shop.folder,
-        kept=shop.kept,
+        backups=shop.backups,
         log=_LOG,
         timeouts=Timeouts(claim=60, job=shop.wait, queue=shop.wait, timestamp=_SHOWS),
         sleep=shop.sleep,

@@ -227,7 +227,7 @@ def downloads(shop: Workshop) -> None:
 def _content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Path:
     def save() -> Path:
         with packages.content(shop.site.tsc, luid, limit=10**8, extract=extract) as answer:
-            return packages.save(answer, file)
+            return packages.save_content(answer, file)
 
     return shop.site.ask("Downloading a data source", save)
 

@@ -16,7 +16,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.setup import sites_beside
+from tableau_pipeline.refresh.setup import sites_folder
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.trial import rehearsal, requests
 from tableau_pipeline.trial.facts import FACTS, Answer
@@ -48,7 +48,7 @@ def try_out(
     project: Project,
     *,
     folder: Path,
-    kept: Path | str,
+    backups: Path | str,
     wait: float,
     resume: bool,
     tell: Callable[[str], None],
@@ -58,7 +58,7 @@ def try_out(
 
     Args:
         folder: for all trials on this host; what is not finished is kept there.
-        kept: the folder, or its URL, beside which the records of sites are.
+        backups: the folder, or its URL, beside which the records of sites are.
         wait: the seconds that a job may wait and run.
         resume: go on with an unfinished trial in this project.
         tell: called before each step, with its name.
@@ -76,12 +76,12 @@ def try_out(
             return _tried_out(
                 Workshop(
                     site=site,
-                    record=record_of(site, sites_beside(kept)),
+                    record=record_of(site, sites_folder(backups)),
                     hyper=hyper,
                     project=project,
                     project_id=project_id,
                     folder=own / "work",
-                    kept=kept,
+                    backups=backups,
                     state=_state(own / "state.json", project_path(project), resume=resume),
                     wait=wait,
                     sleep=sleep,

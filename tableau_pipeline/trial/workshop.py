@@ -77,7 +77,7 @@ class Workshop:
     Attributes:
         project: the names of the project and those above it.
         folder: of the trial, on this host.
-        kept: the folder, or its URL, beside which the records of sites are.
+        backups: the folder, or its URL, beside which the records of sites are.
         wait: the seconds that a job may wait and run.
         hidden_wait: the seconds until an effect must show, where the site does not tell of jobs.
         jobs_seen: jobs that have ended, as the site told of them last.
@@ -91,7 +91,7 @@ class Workshop:
     project: Project
     project_id: str
     folder: Path
-    kept: Path | str
+    backups: Path | str
     state: State
     wait: float
     sleep: Callable[[float], None]

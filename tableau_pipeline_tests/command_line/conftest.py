@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.main import run
 from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline_tests.components.support.projects import OUR_DEFINITIONS, PIPELINE, PYPROJECT
@@ -90,7 +90,7 @@ class World:
     def refresh(self, *keys: str) -> None:
         """Refresh data sources in one run."""
         self.forget()
-        with opened(f"{self.name}.definitions") as project:
+        with open_project(f"{self.name}.definitions") as project:
             job = project.definitions.resolve_implicit_global_asset_job_def()
             assets = [dg.AssetKey(each) for key in keys for each in (key, f"{key}_extract")]
             assert job.execute_in_process(instance=project.instance, asset_selection=assets).success

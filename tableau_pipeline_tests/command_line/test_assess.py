@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableau_pipeline.command_line.main import run
-from tableau_pipeline.components.assessment import Assessed, Compared, Kind
+from tableau_pipeline.components.assessment import Assessed, Compared, DatasourceKind
 from tableau_pipeline.components.naming import Tokens
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.local_files import scratch
@@ -405,13 +405,19 @@ THEIRS = Assessed(
         ({"is_own": False}, ["another user owns it"]),
         ({"is_encrypted": True}, ["its extract is encrypted"]),
         ({"pipelines": ("a", "b")}, ['"tableau-pipeline:a", "tableau-pipeline:b"']),
-        ({"kind": Kind.EXTRACT, "sources": ("oracle",)}, ["an extract of oracle takes no updates"]),
         (
-            {"kind": Kind.EXTRACT, "has_password": True},
+            {"kind": DatasourceKind.EXTRACT, "sources": ("oracle",)},
+            ["an extract of oracle takes no updates"],
+        ),
+        (
+            {"kind": DatasourceKind.EXTRACT, "has_password": True},
             ["an extract of a source that the server does not name", "drops the credentials"],
         ),
         # Nothing else is worth knowing of it.
-        ({"kind": Kind.LIVE, "sources": ("oracle",), "is_own": False}, ["a live connection to"]),
+        (
+            {"kind": DatasourceKind.LIVE, "sources": ("oracle",), "is_own": False},
+            ["a live connection to"],
+        ),
     ],
 )
 def test_obstacles(facts: dict[str, Any], texts: list[str]):

@@ -51,7 +51,7 @@ def model_boats(spark: SparkResource) -> DataFrame:
 def found(world: World, *args: str) -> dict[str, dict[str, str]]:
     """What it finds, by what it looks at."""
     told = world.run("doctor", *args, "--json")
-    return {each["about"]: each for each in told.data["findings"]}
+    return {each["topic"]: each for each in told.data["findings"]}
 
 
 def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):

@@ -270,9 +270,9 @@ def test_an_open_sending(review: World):
         (later,) = review.run("plan", "arrivals", "--offline", "--json").data["datasources"]
     with dg.DagsterInstance.get() as instance:
         (intent,) = read_history(records_of(instance, "arrivals")).intents
-    (note,) = [each["text"] for each in now["notes"] if each["about"] == "waits"]
+    (note,) = [each["text"] for each in now["notes"] if each["topic"] == "waits"]
     assert note.endswith(f"still runs as job {intent.job_id}: plan again then")
-    (note,) = [each["text"] for each in later["notes"] if each["about"] == "waits"]
+    (note,) = [each["text"] for each in later["notes"] if each["topic"] == "waits"]
     assert note.endswith(f"became job {intent.job_id}, and how that ended is not known here")
     review.sandbox.wait_until_idle()
     assert review.run("refresh", "arrivals").code == 0

@@ -125,7 +125,7 @@ def test_how_they_are(
     assert not publish(**config).success
     found, why, remedy = state()
     assert (found, remedy) == (Status.REFUSED, "publish the file again, with accept: [shrink]")
-    (incident,) = [e for e in incidents(instance, ()) if e.about == key]
+    (incident,) = [e for e in incidents(instance, ()) if e.subject == key]
     assert incident.text.startswith(f'"{name}" was refused: ')
     with session(shipped.sandbox) as site:
         tagged = [each for each in site.tagged(TAG_PREFIX) if each.name == name]

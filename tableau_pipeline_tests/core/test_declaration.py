@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tableau_pipeline.components.git_revision import differences
+from tableau_pipeline.components.git_revision import declaration_differences
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.hyper.relationships import Relationship
@@ -157,7 +157,7 @@ def test_metadata_changes_no_structure():
         }
     )
     assert now.digest() == before.digest()
-    assert list(differences(before, now)) == [
+    assert list(declaration_differences(before, now)) == [
         ("fields", "flights: net.folder: Facts -> none"),
         ("fields", "flights: net.caption: Net amount -> Net"),
         ("calculations", "Margin: {formula: SUM([Net amount]) / SUM([gross]), type: real} -> none"),

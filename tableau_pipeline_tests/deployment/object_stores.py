@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 
 import httpx
 
-from tableau_pipeline.objects.stores import opened
+from tableau_pipeline.objects.stores import store_at
 from tableau_pipeline_tests.dagster_servers import free_port, stop, until
 from tableau_pipeline_tests.environments import go_program, node_program
 from tableau_pipeline_tests.publishing.hostile import Call, front_of
@@ -77,13 +77,13 @@ class ObjectServer(ABC):
     def running(self) -> Iterator[Self]:
         """Run it for as long as the block runs, for a process that has opened no store yet."""
         # A bucket has the same URL on each of these servers.
-        opened.cache_clear()
+        store_at.cache_clear()
         try:
             self.start()
             yield self
         finally:
             self.stop()
-            opened.cache_clear()
+            store_at.cache_clear()
 
     def kill(self) -> None:
         """End it as a loss of power would."""

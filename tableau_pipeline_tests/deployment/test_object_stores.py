@@ -19,7 +19,7 @@ from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local_files import LocalCopies
-from tableau_pipeline.objects.stores import StoreError, opened
+from tableau_pipeline.objects.stores import StoreError, store_at
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.resources.snapshots import local_copies
 from tableau_pipeline.snapshots import store as store_module
@@ -135,9 +135,9 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that has opened no store yet, and soon gives up."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
     monkeypatch.setattr(store_module, "_PAUSES", ())
-    opened.cache_clear()
+    store_at.cache_clear()
     yield
-    opened.cache_clear()
+    store_at.cache_clear()
 
 
 @pytest.fixture

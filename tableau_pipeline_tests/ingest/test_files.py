@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.errors import Reading
 from tableau_pipeline.ingest.file_store import FileStore
-from tableau_pipeline.ingest.options import Files, found_files
+from tableau_pipeline.ingest.options import Files, matching_files
 from tableau_pipeline.ingest.read_files import load, read_files
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -201,7 +201,7 @@ def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFix
     for name in ("a.csv", "_b.csv", ".c.csv", "_SUCCESS"):
         (tmp_path / name).touch()
     with caplog.at_level(logging.WARNING, "tableau_pipeline"):
-        assert [path.name for path in found_files(str(tmp_path))] == ["a.csv"]
+        assert [path.name for path in matching_files(str(tmp_path))] == ["a.csv"]
     assert "passed over .c.csv, _SUCCESS, _b.csv, as Spark does; name such a file" in caplog.text
-    assert [path.name for path in found_files(f"{tmp_path}/_*.csv")] == ["_b.csv"]
-    assert [path.name for path in found_files(f"{tmp_path}/_b.csv")] == ["_b.csv"]
+    assert [path.name for path in matching_files(f"{tmp_path}/_*.csv")] == ["_b.csv"]
+    assert [path.name for path in matching_files(f"{tmp_path}/_b.csv")] == ["_b.csv"]

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import csv_files
 from tableau_pipeline.ingest.csv_files import csv_chunks
-from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.options import ReadOptions
 from tableau_pipeline.ingest.values import converted
 
 MANY = settings(max_examples=80)
@@ -105,7 +105,7 @@ def test_values(type_: T.DataType, read: Callable[[str], Any], texts: list[str |
             expected.append(None if text is None else read(text))
         except (ValueError, KeyError, OverflowError, InvalidOperation, pa.ArrowInvalid):
             expected.append(None)
-    assert converted(pa.array(texts, pa.string()), type_, Options()).to_pylist() == expected
+    assert converted(pa.array(texts, pa.string()), type_, ReadOptions()).to_pylist() == expected
 
 
 @MANY
@@ -113,7 +113,7 @@ def test_values(type_: T.DataType, read: Callable[[str], Any], texts: list[str |
 def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
     """Prevents: a double that is refused as it was written by a program that had it."""
     text = repr(value) if short else f"{value:.17g}"
-    assert converted(pa.array([text]), T.DoubleType(), Options()).to_pylist() == [value]
+    assert converted(pa.array([text]), T.DoubleType(), ReadOptions()).to_pylist() == [value]
 
 
 @MANY
@@ -122,7 +122,7 @@ def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
 @example("5.960464477539063e-08")
 def test_a_number_is_exact_in_a_double_or_bad(text: str):
     """Prevents: a number that loses digits without a word."""
-    (found,) = converted(pa.array([text]), T.DoubleType(), Options()).to_pylist()
+    (found,) = converted(pa.array([text]), T.DoubleType(), ReadOptions()).to_pylist()
     if found is not None and "n" not in text:
         digits = len("".join(map(str, number(text).as_tuple().digits)).rstrip("0")) or 1
         # Of two roundings of 2^-24 to 16 digits, Python writes the other one.
@@ -145,7 +145,7 @@ def test_a_number_is_exact_in_a_double_or_bad(text: str):
 )  # fmt: skip
 def test_formats(pattern: str, text: str, found: datetime | None):
     """Prevents: a moment in another format that becomes another moment, or an error of Arrow's."""
-    options = Options(timestamp_format=pattern)
+    options = ReadOptions(timestamp_format=pattern)
     (value,) = converted(pa.array([text]), T.TimestampType(), options).to_pylist()
     assert (value and value.replace(tzinfo=None)) == found
 
@@ -169,7 +169,7 @@ FILES = settings(max_examples=150, suppress_health_check=[HealthCheck.function_s
 def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str, width: int):
     """Prevents: rows that grow together, fall apart or vanish, and lines that are not theirs."""
     monkeypatch.setattr(csv_files, "_BLOCK", block)
-    path, options = tmp_path / "x.csv", Options(quote=quote, header=False)
+    path, options = tmp_path / "x.csv", ReadOptions(quote=quote, header=False)
     path.write_bytes(text.encode())
     found, problems = [], set()
     try:

@@ -13,7 +13,7 @@ from random import Random
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.columns import TypesByTable
 
 USER = "http://www.tableausoftware.com/xml/user"
 ElementTree.register_namespace("user", USER)
@@ -119,7 +119,7 @@ class Shape:
     """A data source, and the tables of its file."""
 
     tds: str
-    tables: Tables
+    tables: TypesByTable
 
     @property
     def content(self) -> bytes:

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.columns import TypesByTable
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.merge import TAKEN, Values, merge
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline_tests.metadata.test_digest import TDS
 
-TABLES: Tables = {
+TABLES: TypesByTable = {
     "flights": [("carrier", "TEXT"), ("delay", "BIGINT"), ("day", "DATE")],
     "air]lines": [("[odd]", "TEXT")],
 }
@@ -54,7 +54,7 @@ def canonical(content: bytes | etree._Element) -> str:
     return etree.canonicalize(root, strip_text=True, with_comments=True)
 
 
-def applied(file: Tds, wanted: Values, tables: Tables = TABLES) -> Tds:
+def applied(file: Tds, wanted: Values, tables: TypesByTable = TABLES) -> Tds:
     return Tds(file.edited(dict(wanted), tables))
 
 
@@ -126,7 +126,7 @@ def test_edits_keep_the_rest():
 def test_columns_follow_the_file():
     # Prevents: a new column has no field, or a field is left without its column.
     file = applied(FILE, WANTED)
-    tables: Tables = {
+    tables: TypesByTable = {
         "flights": [("carrier", "TEXT"), ("delay", "TIMESTAMP"), ("[odd]", "NUMERIC(10,2)")],
         "air]lines": [("[odd]", "TEXT"), ("delay", "BOOLEAN")],
     }

@@ -9,7 +9,7 @@ from tableau_pipeline.core.fields import (
     FieldError,
     FieldMetadata,
     Members,
-    wanted,
+    declared_values,
 )
 from tableau_pipeline.metadata.formats import fault_in_format, misfit, tableau_format
 from tableau_pipeline.metadata.merge import Values
@@ -19,7 +19,7 @@ COLUMNS = {"orders": ["net", "gross", "who"], "people": ["who", "a]b"]}
 
 def values(*, columns: dict[str, list[str]] = COLUMNS, **parts: Any) -> Values:
     empty: dict[str, Any] = {"fields": {}, "calculations": [], "hierarchies": [], "folders": []}
-    return wanted(**{**empty, **parts}, columns=columns, published=lambda table: table)
+    return declared_values(**{**empty, **parts}, columns=columns, published=lambda table: table)
 
 
 def calculation(formula: str, name: str = "Margin") -> Calculation:

@@ -17,7 +17,7 @@ from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.columns import TypesByTable
 from tableau_pipeline.metadata.document import Document, local_name, parsed
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.metadata.tds import Tds, pack
@@ -54,7 +54,7 @@ print(json.dumps({
     "hierarchies": {path.name: path.field for path in other.drill_paths},
 }))
 """
-TABLES: Tables = {
+TABLES: TypesByTable = {
     "flights": [("carrier", "TEXT"), ("delay", "BIGINT"), ("day", "DATE")],
     "airlines": [("carrier", "TEXT"), ("name", "TEXT")],
 }

@@ -8,14 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from tableau_pipeline.core.fields import FieldError, FieldMetadata, Members, wanted
-from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.core.fields import FieldError, FieldMetadata, Members, declared_values
+from tableau_pipeline.metadata.columns import TypesByTable
 from tableau_pipeline.metadata.merge import Values, merge
 from tableau_pipeline.metadata.tds import Tds
 from tableau_pipeline_tests.metadata.shapes import by_a_server, document, record, table
 
 NAMES = ("country", "city", "street", "shop")
-TABLES: Tables = {"Extract": [(name, "TEXT") for name in NAMES]}
+TABLES: TypesByTable = {"Extract": [(name, "TEXT") for name in NAMES]}
 RECORDS = "".join(record(name, "string", "Extract") for name in NAMES)
 PLAIN = document(table("Extract"), RECORDS).encode()
 
@@ -24,7 +24,7 @@ def declared(place: Sequence[str] = (), route: Sequence[str] = (), **folders: st
     """Hierarchies of these fields, and folders of fields."""
     fields = [FieldMetadata(name, folder=folder) for name, folder in folders.items()]
     named = {"Place": place, "Route": route}
-    return wanted(
+    return declared_values(
         fields={"Extract": fields},
         calculations=(),
         hierarchies=[Members(name, tuple(each)) for name, each in named.items() if each],
@@ -84,7 +84,7 @@ def test_a_hierarchy_that_goes_leaves_no_item():
     assert items(published(content, {}, want)) == []
     left = declared((), country="Where")
     assert items(published(content, left, want)) == [("Where", "field", "[country]")]
-    gone: Tables = {"Extract": TABLES["Extract"][2:]}
+    gone: TypesByTable = {"Extract": TABLES["Extract"][2:]}
     assert items(Tds(content).edited({}, gone)) == []
 
 

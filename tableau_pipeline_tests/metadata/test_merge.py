@@ -3,7 +3,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.metadata.merge import TAKEN, Values, merge, rows
+from tableau_pipeline.metadata.merge import TAKEN, Values, merge, metadata_rows
 
 CAPTION = ("field", "flights", "net", "caption")
 FORMULA = ("calculation", "Margin", "formula")
@@ -184,14 +184,14 @@ def test_rows():
     wanted = {route: '["a", "t.b"]', caption: "Net", FORMULA: "1", CAPTION: "x"}
     found = {caption: "Nett", FORMULA: "2", CAPTION: "x"}
     merged = merge(wanted, [{caption: "Net"}], found, on_conflict="keep")
-    assert rows(wanted, merged) == [
+    assert metadata_rows(wanted, merged) == [
         ("hierarchy Route", "a > t.b", "", "to be published"),
         ("caption of net", "Net", "Nett", "edited, stays"),
         ("formula of Margin", "1", "2", "conflict, stays"),
         ("caption of flights.net", "x", "x", ""),
     ]
     merged = merge(wanted, [{caption: "Net"}], found, on_conflict="replace")
-    assert rows(wanted, merged)[2] == (
+    assert metadata_rows(wanted, merged)[2] == (
         "formula of Margin",
         "1",
         "2",

@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from tableau_pipeline.hyper.relationships import Relationship
-from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.columns import TypesByTable
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.metadata.new_document import new_tds
@@ -16,7 +16,7 @@ from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline_tests.metadata.shapes import by_a_server
 from tableau_pipeline_tests.metadata.test_editing import SCHEMA, canonical
 
-TABLES: Tables = {
+TABLES: TypesByTable = {
     "orders": [("id", "BIGINT"), ("customer", "BIGINT"), ("ID (a]b)", "TEXT"), ("day", "DATE")],
     "a]b": [("ID", "BIGINT"), ("day", "TIMESTAMP"), ("name & <co>", "VARCHAR(9)")],
     "days": [("day", "DATE"), ("customer", "BIGINT"), ("price", "NUMERIC(10,2)")],
@@ -26,7 +26,7 @@ EDGES = [
     Relationship("orders", "days", (("day", "day"), ("customer", "customer"))),
 ]
 STAR = new_tds(TABLES, EDGES, extract_path="Data/Extracts/Shop.hyper")
-ALONE: Tables = {"Extract": [("n", "INTEGER"), ("ok", "BOOLEAN")]}
+ALONE: TypesByTable = {"Extract": [("n", "INTEGER"), ("ok", "BOOLEAN")]}
 
 
 def test_what_it_says():
@@ -80,7 +80,7 @@ def test_types():
 
 
 @pytest.mark.parametrize("tables", [TABLES, ALONE], ids=["star", "alone"])
-def test_declared_metadata_can_be_set(tables: Tables):
+def test_declared_metadata_can_be_set(tables: TypesByTable):
     """Prevents: a data source that we have made ourselves cannot be merged like any other."""
     content = new_tds(tables, EDGES if tables is TABLES else [])
     found = read_metadata(content)

@@ -21,7 +21,7 @@ from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column, hyper_type
-from tableau_pipeline.metadata.columns import Tables
+from tableau_pipeline.metadata.columns import TypesByTable
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.metadata.new_document import new_tds
 from tableau_pipeline.metadata.tds import Tds, pack
@@ -39,7 +39,7 @@ OF_REGIONS = Relationship("customers", "regions", (("id", "id"),))
 class Package:
     """A file of these tables, and the `.tds` for it."""
 
-    tables: Tables
+    tables: TypesByTable
     hyper: Path
     tds: bytes
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import tableauserverclient as TSC
 
-from tableau_pipeline.components.audit import Audited, audit
+from tableau_pipeline.components.audit import AuditedDatasource, audit
 from tableau_pipeline.core.declaration import Append, Diff, Policy, Reconcile
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import Claim, Owner
@@ -25,7 +25,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import Around, Pipeline, se
 from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
 
-def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> Audited:
+def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> AuditedDatasource:
     """What an audit finds; it must leave the journal as it was."""
     before = pipeline.journal.records()
     with session(pipeline.sandbox) as site:

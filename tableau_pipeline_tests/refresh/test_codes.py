@@ -10,7 +10,7 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.actions.batch import all_of
-from tableau_pipeline.command_line import opened
+from tableau_pipeline.command_line import open_project
 from tableau_pipeline.components.git_revision import _git
 from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
 from tableau_pipeline.core.drift import RemoteDatasource
@@ -19,7 +19,7 @@ from tableau_pipeline.core.journal import read_record
 from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import limit_in_bytes
-from tableau_pipeline.ingest.options import found_files
+from tableau_pipeline.ingest.options import matching_files
 from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
 from tableau_pipeline.publishing.errors import update_refused
 from tableau_pipeline.publishing.rest import block_size
@@ -132,15 +132,15 @@ def _remote(*tags: str) -> RemoteDatasource:
     )
 
 
-def _whose(case: Case, *tags: str, is_ours: bool = True, strays: int = 0) -> Refusal | None:
+def _whose(case: Case, *tags: str, is_ours: bool = True, candidates: int = 0) -> Refusal | None:
     remote = _remote(*tags)
-    whose = Ownership.of(remote, _OURS, is_ours=is_ours, strays=(remote,) * strays)
+    whose = Ownership.of(remote, _OURS, is_ours=is_ours, candidates=(remote,) * candidates)
     return whose.refusal(replace(case.pipeline.declaration, key="sales"), takeover=False)
 
 
 @of(Code.SEVERAL_TAGGED)
 def _(case: Case) -> Refusal | None:
-    return _whose(case, *_OURS, strays=2)
+    return _whose(case, *_OURS, candidates=2)
 
 
 @of(Code.OTHER_ENVIRONMENT)
@@ -165,7 +165,7 @@ def _(case: Case) -> Refusal | None:
 
 @of(Code.STRAY)
 def _(case: Case) -> Refusal | None:
-    return _whose(case, *_OURS, strays=1)
+    return _whose(case, *_OURS, candidates=1)
 
 
 @of(Code.NAME_TAKEN)
@@ -219,7 +219,7 @@ def _(case: Case) -> None:
 
 @of(Code.FILES)
 def _(case: Case) -> None:
-    found_files(str(case.folder / "*.csv"))
+    matching_files(str(case.folder / "*.csv"))
 
 
 @of(Code.BATCH)
@@ -256,7 +256,7 @@ def _(case: Case) -> None:
 @of(Code.PROJECT)
 def _(case: Case) -> None:
     case.patch.chdir(case.folder)
-    with opened(None):
+    with open_project(None):
         pass
 
 

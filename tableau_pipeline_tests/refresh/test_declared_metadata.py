@@ -95,7 +95,7 @@ def test_a_plan_tells_of_metadata(pipeline: Pipeline):
             found = preview(pipeline.refresh(), look)
             assert found.kind == "publish"
             assert Note("metadata", 'caption of carrier becomes "Line"') in found.notes
-            conflicts = [note.text for note in found.notes if note.about == "conflict"]
+            conflicts = [note.text for note in found.notes if note.topic == "conflict"]
             told = 'caption of delay is "Minutes late" as declared, and "Lateness" on the server'
             assert conflicts == ([told] if look else [])
 

@@ -18,7 +18,7 @@ from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import FORMAT
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import read_metadata
-from tableau_pipeline.objects.stores import opened
+from tableau_pipeline.objects.stores import store_at
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
@@ -418,14 +418,14 @@ def test_work_is_kept_in_an_object_store(
         for name, value in store.settings.items():
             monkeypatch.setenv(name, value)
         url = f"{store.url}/kept"
-        report = refresh(replace(pipeline.refresh(), kept=url), Options())
-        (found,) = obstore.list(opened(url)).collect()
+        report = refresh(replace(pipeline.refresh(), backups=url), Options())
+        (found,) = obstore.list(store_at(url)).collect()
         assert f"{url}/{found['path']}" in str(report.warnings)
         file = tmp_path / "kept.tdsx"
         pipeline.policy(ReplaceAll(), fields=(FieldMetadata("delay", caption="Late"),))
-        assert not refresh(replace(pipeline.refresh(), kept=url), Options()).warnings
+        assert not refresh(replace(pipeline.refresh(), backups=url), Options()).warnings
         assert other_users.captions(pipeline)["delay"] == "Late"
-        file.write_bytes(bytes(obstore.get(opened(url), found["path"]).bytes()))
+        file.write_bytes(bytes(obstore.get(store_at(url), found["path"]).bytes()))
     assert read_metadata(tds_in(file)).work == {"calculated fields": ("Delayed",)}
 
 

@@ -136,7 +136,7 @@ def test_what_a_plan_says_after_a_kill(pipeline: Pipeline, step: str):
     assert killed_before(pipeline, step)
     with session(pipeline.sandbox) as site:
         found = {
-            look: [e.text for e in preview(pipeline.refresh(), each).notes if e.about == "waits"]
+            look: [e.text for e in preview(pipeline.refresh(), each).notes if e.topic == "waits"]
             for look, each in (("site", site), ("offline", None))
         }
     if step == "outcome":

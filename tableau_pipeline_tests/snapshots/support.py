@@ -14,7 +14,7 @@ from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.resources import SparkResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
-from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts, model_key, place
+from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts, model_key, parse_key
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
@@ -159,7 +159,7 @@ def manifest(store: SnapshotStore, number: int) -> Path:
 
 def models(store: SnapshotStore) -> set[str]:
     """All models that were ever written."""
-    return {found[0] for entry in store.storage.list("") if (found := place(entry.key))}
+    return {found[0] for entry in store.storage.list("") if (found := parse_key(entry.key))}
 
 
 def age(root: Path, days: float) -> None:

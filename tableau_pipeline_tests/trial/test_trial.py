@@ -178,7 +178,7 @@ def site_of(
 def tried(site: TableauSite, folder: Path, **more: Any) -> Trial:
     """A trial with a folder of its own."""
     given: dict[str, Any] = {"wait": 20, "resume": False, "tell": lambda _: None, **more}
-    place = {"folder": folder / "trials", "kept": folder / "kept"}
+    place = {"folder": folder / "trials", "backups": folder / "kept"}
     return try_out(site, hyper_process(), "Default", **place, **given)
 
 
@@ -268,7 +268,7 @@ def test_project_that_is_not_there(tmp_path: Path):
                 hyper_process(),
                 "Nowhere",
                 folder=tmp_path,
-                kept=tmp_path / "kept",
+                backups=tmp_path / "kept",
                 wait=1,
                 resume=False,
                 tell=print,
@@ -328,7 +328,7 @@ def tell(step):
         os.kill(os.getpid(), name)
 
 with signed_in(url, site="", credentials=Password("admin", "admin")) as site:
-    try_out(site, hyper_process(), "Default", folder=folder / "trials", kept=folder / "kept",
+    try_out(site, hyper_process(), "Default", folder=folder / "trials", backups=folder / "kept",
             wait=20, resume=False, tell=tell, sleep=lambda seconds: time.sleep(min(seconds, 0.02)))
 """
 

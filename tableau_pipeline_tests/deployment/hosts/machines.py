@@ -18,7 +18,7 @@ import obstore
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.objects.stores import opened
+from tableau_pipeline.objects.stores import store_at
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.location import wrong
 from tableau_pipeline_tests.conftest import ROOT
@@ -181,7 +181,7 @@ class Deployment:
         # What a single host would have as PIPELINE_DATA_DIR, with the same models.
         folder = self.shared / "local" / "snapshots"
         snapshot(folder, rows, asset_key=model)
-        store = opened(resources_from_env()["snapshots"].root)
+        store = store_at(resources_from_env()["snapshots"].root)
         # A manifest comes after the files that it names.
         files = {path for path in folder.rglob("*") if path.is_file()} - self._sent
         for path in sorted(files, key=lambda path: path.suffix == ".json"):

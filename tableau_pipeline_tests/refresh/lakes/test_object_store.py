@@ -18,7 +18,7 @@ from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.lake import files as lake_files
 from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.stores import StoreError, opened
+from tableau_pipeline.objects.stores import StoreError, store_at
 from tableau_pipeline_tests.deployment.conftest import STORES
 from tableau_pipeline_tests.deployment.object_stores import BUCKET, Network, ObjectServer, S3Server
 from tableau_pipeline_tests.refresh.lakes.support import (
@@ -55,9 +55,9 @@ def settings(store: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Generator[
     for name, value in store.settings.items():
         monkeypatch.setenv(name, value)
     # Stores that were opened before know the servers of other tests.
-    opened.cache_clear()
+    store_at.cache_clear()
     yield
-    opened.cache_clear()
+    store_at.cache_clear()
 
 
 @pytest.fixture

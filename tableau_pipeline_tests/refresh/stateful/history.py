@@ -115,7 +115,7 @@ class History:
         return self.moment
 
     @property
-    def kept(self) -> Path:
+    def backups(self) -> Path:
         """Where data sources are saved before the work of people in them is lost."""
         return self.folder / "kept"
 
@@ -257,7 +257,7 @@ class History:
             server=server,
             hyper=hyperd,
             folder=self.folder / actor.log.name,
-            kept=self.kept,
+            backups=self.backups,
             log=_listened_to(actor),
             timeouts=TIMEOUTS,
             now=actor.now,

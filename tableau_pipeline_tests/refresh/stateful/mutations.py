@@ -148,12 +148,12 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
     "records however old": lambda: mock.patch.object(actors, "needed", _newest),
-    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.save"),
+    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.back_up"),
     "other key of a data source": lambda: mock.patch(
         f"{_REFRESH}.ownership.other_key", return_value=None
     ),
     "root in the key of an environment": lambda: mock.patch(
-        "tableau_pipeline.core.identity.key_below", lambda key, _: key
+        "tableau_pipeline.core.declaration.key_below", lambda key, _: key
     ),
     "other environment of a data source": lambda: mock.patch(
         f"{_REFRESH}.ownership.root_of", return_value=""

@@ -222,7 +222,7 @@ class Pipeline:
             server=server,
             hyper=hyper,
             folder=self.folder,
-            kept=self.folder / "kept",
+            backups=self.folder / "kept",
             log=LOG,
             timeouts=timeouts,
             now=lambda: now or datetime.now(UTC),

@@ -83,7 +83,7 @@ def check_work(history: Any, sending: Sending, before: Look, after: Look, job: J
     # Only a sending takes over what no sending of ours has made or changed before.
     adopts, whole = found.luid not in history.ledger.left, job.parameters.get("publication", {})
     if adopts or whole.get("mode") == "overwrite":
-        saved = [_tds_in(path) for path in _files(history.kept)]
+        saved = [_tds_in(path) for path in _files(history.backups)]
         gone = [e for e in lost if not any(each.get(e, "") == lost[e] for each in saved)]
         require(not gone, f"the work {lost} is lost, of which {gone} is not saved")
     actor.lost_work = adopts and Accept.OVERWRITE not in actor.options.accept

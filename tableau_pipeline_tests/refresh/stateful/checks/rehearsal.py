@@ -80,7 +80,7 @@ class Rehearsal:
             if before.shows.get(place) != after.shows.get(place)
             and (place[0] != "field" or place[2] in after.holds.get(place[1], [()])[0])
         }
-        said = {note.text for note in told.notes if note.about == "metadata"}
+        said = {note.text for note in told.notes if note.topic == "metadata"}
         said = {text.partition(" becomes ")[0] for text in said} - _UNTOLD
         require(said == changed, f"`plan` told that {said} change, but {changed} have")
 
