@@ -1,4 +1,4 @@
-"""The code location and the Dagster instance that a command reads: those of the current folder."""
+"""Open the code location and the Dagster instance of the current folder, for a command."""
 
 import os
 import sys
@@ -13,20 +13,21 @@ from typing import Any
 
 import click
 import dagster as dg
-from dagster._core.definitions.definitions_load_context import (
-    DefinitionsLoadContext,
-    DefinitionsLoadType,
-)
-from dagster._core.secrets.env_file import get_env_var_dict
-from dagster.components.definitions import LazyDefinitions
-from dagster_dg_core.context import DgContext
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
-from tableau_pipeline.components.loading import component_of, evaluated, specs_of
+from tableau_pipeline.components.loading import evaluated, specs_of
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.rejected import rejected_models
+from tableau_pipeline.dagster_internals import (
+    DagsterProject,
+    LazyDefinitions,
+    component_of,
+    find_project,
+    loading_alone,
+    variables_of,
+)
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.setup import Setup
@@ -117,7 +118,7 @@ def open_project(module: str | None, *, without_records: bool = False) -> Genera
     Raises:
         RefusedError: there is no project, or no instance; or a declaration is wrong.
     """
-    # Of the two things that the wrong folder lacks, this is the one to be told of.
+    # Look for the project first: in the wrong folder, its absence is the useful message.
     location = _module(prepare(), module)
     with ExitStack() as stack:
         is_empty = without_records and not os.environ.get("DAGSTER_HOME")
@@ -125,35 +126,31 @@ def open_project(module: str | None, *, without_records: bool = False) -> Genera
         yield CodeLocation(*_definitions(location), instance)
 
 
-def prepare() -> DgContext:
+def prepare() -> DagsterProject:
     """Set the environment of the project of the current folder, as Dagster does for a run."""
-    # Without a project, its root is the current folder.
-    found = DgContext.from_file_discovery_and_command_line_config(Path.cwd(), {})
-    os.environ.update(get_env_var_dict(str(found.root_path)))
-    for folder in (found.root_path, found.root_path / "src") if found.is_project else ():
+    project = find_project(Path.cwd())
+    os.environ.update(variables_of(project.root))
+    for folder in (project.root, project.root / "src") if project.module else ():
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-    return found
+    return project
 
 
-def _module(project: DgContext, named: str | None) -> str:
-    if named:
-        return named
-    if not project.is_project:
-        raise RefusedError(
-            f"{Path.cwd()} is no Dagster project: no pyproject.toml here or above has a table "
-            "[tool.dg.project]. Go to the folder of your project, or name the module of its "
-            "definitions by --module",
-            code=Code.PROJECT,
-        )
-    return project.code_location_target_module_name
+def _module(project: DagsterProject, named: str | None) -> str:
+    if module := named or project.module:
+        return module
+    raise RefusedError(
+        f"{Path.cwd()} is no Dagster project: no pyproject.toml here or above has a table "
+        "[tool.dg.project]. Go to the folder of your project, or name the module of its "
+        "definitions by --module",
+        code=Code.PROJECT,
+    )
 
 
 def _definitions(module: str) -> tuple[dg.Definitions, Path]:
     # Without a context of its own, the instance would be asked about each file of the project.
-    context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
-    with warnings.catch_warnings(), DefinitionsLoadContext.scoped(context):
-        # Whoever looks at a location need not read what its author has read before.
+    with warnings.catch_warnings(), loading_alone():
+        # Silence warnings: they are for the author of the definitions.
         warnings.simplefilter("ignore")
         try:
             loaded = import_module(module)

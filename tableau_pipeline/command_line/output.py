@@ -20,6 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from tableau_pipeline.dagster_internals import message_of
 from tableau_pipeline.rendering import markdown_text
 
 # Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
@@ -123,9 +124,7 @@ class LogLines(logging.Logger):
     def handle(self, record: logging.LogRecord) -> None:
         """Show a message with the seconds that have passed, without run and step."""
         event = getattr(record, "dagster_event", None)
-        # Dagster puts run and step before the message.
-        meta = getattr(record, "dagster_meta", {})
-        text = str(meta.get("orig_message") or record.getMessage())
+        text = message_of(record)
         if event and event.event_type_value == "ASSET_MATERIALIZATION":
             made = event.step_materialization_data.materialization
             rows = made.metadata.get("dagster/row_count")

@@ -7,9 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
-from dagster._utils.schedules import get_next_cron_tick
-from dagster_shared.check import not_none
 
 from tableau_pipeline.components.asset_names import asset_keys, with_models
 from tableau_pipeline.components.dbt import DbtTrigger, dbt_sensor_name, dbt_sensors
@@ -17,19 +14,25 @@ from tableau_pipeline.components.instigators import default_status, switched_on
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.triggers import AfterTrigger, CronTrigger
 from tableau_pipeline.components.yaml_component import DeclarationError
+from tableau_pipeline.dagster_internals import (
+    AssetSelectionByGraph,
+    BaseAssetGraph,
+    get_next_cron_tick,
+    not_none,
+)
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.tables import current_version
 
 
 @dataclass(frozen=True)
-class _Due(dg.AssetSelection):
+class _Due(AssetSelectionByGraph):
     """What the schedules of these data sources run; Dagster resolves it as the location loads."""
 
     datasources: Sequence[PublishedDatasource]
 
-    def resolve_inner(self, asset_graph: BaseAssetGraph, allow_missing: bool) -> Set[dg.AssetKey]:
+    def chosen(self, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
         """Return the keys of the assets."""
-        return {key for each in self.datasources for key in due(each, asset_graph)}
+        return {key for datasource in self.datasources for key in due(datasource, graph)}
 
 
 def due(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:

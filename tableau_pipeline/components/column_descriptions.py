@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from tableau_pipeline.components.dbt import DbtTrigger, columns_of, nodes_beside
 from tableau_pipeline.components.triggers import Trigger
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.fields import FieldMetadata, Inherited
+from tableau_pipeline.dagster_internals import AssetGraph
 
 # The keys of dagster-dbt.
 _MANIFEST, _NODE = "dagster_dbt/manifest", "dagster_dbt/unique_id"

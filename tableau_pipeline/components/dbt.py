@@ -10,13 +10,13 @@ from typing import Any
 from zlib import crc32
 
 import dagster as dg
-from dagster_shared.check import not_none
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 from upath import UPath
 
 from tableau_pipeline.components.asset_names import with_models
 from tableau_pipeline.components.instigators import default_status
 from tableau_pipeline.core.fields import FieldMetadata
+from tableau_pipeline.dagster_internals import not_none
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.yaml_keys import keyed

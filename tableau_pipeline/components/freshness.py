@@ -5,14 +5,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import dagster as dg
-from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
-from dagster._utils.schedules import get_latest_completed_cron_tick
-from dagster_shared.check import CheckError
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import Journal, read_history
 from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.dagster_internals import (
+    CheckError,
+    CronFreshnessPolicy,
+    TimeWindowFreshnessPolicy,
+    get_latest_completed_cron_tick,
+)
 from tableau_pipeline.yaml_keys import Zone, keyed
 
 DATA_AGE = "data_age"

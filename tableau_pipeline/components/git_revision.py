@@ -10,14 +10,15 @@ from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
-from dagster.components.core.context import ComponentDeclLoadContext
-from dagster.components.core.decl import YamlDecl, YamlFileDecl, build_component_decl_from_yaml_file
-from dagster.components.core.defs_module import ComponentPath
 
 from tableau_pipeline.components.loading import datasources_of
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Partitions, ReplaceAll
 from tableau_pipeline.core.fields import Members
+from tableau_pipeline.dagster_internals import (
+    ComponentDeclLoadContext,
+    declared_in,
+)
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Code, Status
@@ -225,12 +226,8 @@ def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) 
 
 def _declared(context: ComponentDeclLoadContext, file: Path) -> Iterator[PublishedDatasource]:
     """Read a file as Dagster does."""
-    here = context.for_component_loc(ComponentPath.from_path(file.parent))
-    found = build_component_decl_from_yaml_file(here, file)
-    for each in found.decls if isinstance(found, YamlFileDecl) else ():
-        if isinstance(each, YamlDecl) and issubclass(each.component_type, PublishedDatasource):
-            # Only its keys are read: the assets of the revision are not made.
-            yield each._load_component()  # ty: ignore[invalid-yield]
+    # Only its keys are read: the assets of the revision are not made.
+    return declared_in(context, file, PublishedDatasource)
 
 
 def _git(folder: Path, *args: str) -> str:

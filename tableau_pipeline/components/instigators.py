@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import dagster as dg
-from dagster._core.scheduler.instigation import InstigatorStatus
 
+from tableau_pipeline.dagster_internals import InstigatorStatus
 from tableau_pipeline.errors import SettingError
 
 DefaultStatus = TypeVar("DefaultStatus", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)

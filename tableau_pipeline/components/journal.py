@@ -18,10 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import dagster as dg
-from dagster._core.storage.runs import SqlRunStorage
-from dagster._core.storage.runs.schema import InstanceInfo
 from filelock import FileLock
-from sqlalchemy import select
 
 from tableau_pipeline.core.declaration import Declaration, below
 from tableau_pipeline.core.fields import NOT_INHERITED, Inherited
@@ -41,6 +38,11 @@ from tableau_pipeline.core.journal import (
     read_record,
 )
 from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.dagster_internals import (
+    instance_id,
+    newest_by_partition,
+    step_key,
+)
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.metadata.written import Written
 from tableau_pipeline.outcome import Code
@@ -117,18 +119,10 @@ class DagsterJournal:
             file = data_dir() / "instance"
             # Who only reads leaves no file either.
             return _kept_name(file) if self._context or file.exists() else _NEW
-        storage = self._dagster.run_storage
-        if isinstance(storage, SqlRunStorage):
-            # Asking the storage itself for its id would make it.
-            if self._context is None and not storage.fetchone(
-                select(InstanceInfo.c.run_storage_id)
-            ):
-                return _NEW
-            # The first call makes the id. Of several first runs at once each would make one of its
-            # own, and all of them find the same one again.
-            storage.get_run_storage_id()
-            return storage.get_run_storage_id()
-        return os.environ.get("DAGSTER_CLOUD_DEPLOYMENT_NAME", "dagster")
+        found = instance_id(self._dagster, reads_only=self._context is None)
+        if found is None:
+            return os.environ.get("DAGSTER_CLOUD_DEPLOYMENT_NAME", "dagster")
+        return found or _NEW
 
     @cached_property
     def owner(self) -> Owner:
@@ -140,7 +134,7 @@ class DagsterJournal:
         op = context.op_execution_context if is_asset else context
         return Owner(
             run_id=context.run.run_id,
-            step=op.get_step_execution_context().step.key,
+            step=step_key(op),
             attempt=context.retry_number,
             boot=_boot(),
             namespace=_namespace(),
@@ -229,9 +223,7 @@ def newest_records(instance: dg.DagsterInstance) -> Newest:
     Raises:
         RefusedError: another release wrote one that this release does not understand.
     """
-    latest = instance.event_log_storage.get_latest_storage_id_by_partition(
-        JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
-    )
+    latest = newest_by_partition(instance, JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION)
     found: dict[str, Record] = {}
     if latest:
         wanted = dg.AssetRecordsFilter(asset_key=JOURNAL, storage_ids=[*latest.values()])

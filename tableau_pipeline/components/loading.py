@@ -13,15 +13,10 @@ from inspect import unwrap
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import dagster as dg
 import yaml
-from dagster.components.core.component_tree import ComponentTreeException
-from dagster.components.definitions import LazyDefinitions
-from dagster_shared.error import DagsterUnresolvableSymbolError
-from dagster_shared.record import replace
-from dagster_shared.yaml_utils import parse_yamls_with_source_position
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.components.asset_names import asset_keys
@@ -29,6 +24,18 @@ from tableau_pipeline.components.automation import due, runs_models
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.dagster_internals import (
+    IS_VALIDATION,
+    ComponentTreeException,
+    DagsterUnresolvableSymbolError,
+    LazyDefinitions,
+    component_of,
+    function_of,
+    output_of,
+    parse_yamls_with_source_position,
+    replace,
+    step_of,
+)
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
 from tableau_pipeline.resources import SnapshotIOManager
@@ -170,7 +177,7 @@ def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
     taken = [each for each in definitions.assets or () if isinstance(each, dg.AssetsDefinition)]
     keys = {key for asset in taken for key in asset.keys}
     # The function may have given an asset another key.
-    steps = {id(asset.node_def) for asset in taken if asset.is_executable}
+    steps = {id(step_of(asset)) for asset in taken if asset.is_executable}
     for module in list(sys.modules.values()):
         file, found = getattr(module, "__file__", None) or "", vars(module).values()
         if not file.startswith(f"{folder}{os.sep}") or not any(
@@ -179,8 +186,8 @@ def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
             continue
         for asset in found:
             is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
-            if is_made and not keys & set(asset.keys) and id(asset.node_def) not in steps:
-                name = asset.node_def.name
+            if is_made and not keys & set(asset.keys) and id(step_of(asset)) not in steps:
+                name = step_of(asset).name
                 yield (
                     f"{file}: Dagster passes over `{name}`: of a file with @dg.definitions, it "
                     f"takes only what that function returns. Return `{name}` there, too, or move "
@@ -240,11 +247,6 @@ def _other_assets(definitions: dg.Definitions) -> list[str]:
     return sorted({each.key.to_user_string() for each in specs if each.key not in own})
 
 
-def component_of(spec: dg.AssetSpec) -> Any:
-    """Return the component that has made an asset; None if none has."""
-    return getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
-
-
 def _declared(spec: dg.AssetSpec) -> tuple[Path, int]:
     """Return where the declaration of a data source begins, from Dagster's code references."""
     if isinstance(component_of(spec), PublishedDatasource):
@@ -256,9 +258,7 @@ def _declared(spec: dg.AssetSpec) -> tuple[Path, int]:
 
 def _written(asset: object) -> str:
     """Return where the function of an asset begins."""
-    is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
-    step = asset.node_def if is_made else None
-    function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
+    function = function_of(asset)
     code = getattr(unwrap(function), "__code__", None) if function else None
     return f"{code.co_filename}:{code.co_firstlineno}" if code else "another module"
 
@@ -290,8 +290,7 @@ def _frames(definitions: dg.Definitions) -> Iterator[tuple[str, dg.AssetsDefinit
         if not (isinstance(asset, dg.AssetsDefinition) and asset.is_materializable):
             continue
         for key in asset.keys:
-            name = asset.get_output_name_for_asset_key(key)
-            output, _ = asset.node_def.resolve_output_to_origin(name, None)
+            output = output_of(asset, key)
             type_ = output.dagster_type.typing_type
             if DataFrame in (type_, *get_args(type_)):
                 yield key.to_user_string(), asset, output.io_manager_key
@@ -326,7 +325,7 @@ def load_definitions(folder: Path) -> dg.Definitions:
     doubts = _passed_over(definitions, folder)
     # It reads each model's newest snapshot, which is too slow for every run. A change of a model
     # and of what publishes it comes before the run of the model, so it is no mistake.
-    if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
+    if os.environ.get(IS_VALIDATION):
         doubts = chain(doubts, _column_problems(definitions, datasources))
     for doubt in doubts:
         _LOG.warning("%s", doubt)

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from tableau_pipeline.dagster_internals import AssetGraph, location_of, run_graph
 
 _in_process: ContextVar[AssetGraph | None] = ContextVar("_in_process", default=None)
 
@@ -25,8 +26,8 @@ def in_location(definitions: dg.Definitions) -> Generator[None]:
 
 def location_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
     """Return the assets of the location of a step; if there is none, those of its run."""
-    location = context.get_step_execution_context().job.get_repository_definition()
+    location = location_of(context)
     if location is not None:
         return location.asset_graph
     given = _in_process.get()
-    return context.job_def.asset_layer.asset_graph if given is None else given
+    return run_graph(context) if given is None else given

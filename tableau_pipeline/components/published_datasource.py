@@ -13,8 +13,6 @@ from unicodedata import normalize
 
 import dagster as dg
 import yaml
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-from dagster.components.core.decl import ComponentLoaderDecl
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.asset_names import asset_keys, safe_name, step_name
@@ -37,6 +35,7 @@ from tableau_pipeline.components.yaml_component import DeclarationError, YamlCom
 from tableau_pipeline.core.declaration import Declaration, below
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.dagster_internals import AssetGraph, ComponentLoaderDecl
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.outcome import Accept

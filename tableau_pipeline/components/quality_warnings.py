@@ -14,6 +14,7 @@ from tableau_pipeline.components.reporting import evaluation
 from tableau_pipeline.components.status import statuses
 from tableau_pipeline.core.declaration import below
 from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.dagster_internals import newest_results
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.publishing.errors import SignInError
@@ -106,7 +107,7 @@ def _texts(
 ) -> Iterator[tuple[str, str]]:
     """Yield by key what is to stand at a data source, or ""; nothing while it is refreshed."""
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
-    ages = instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks.values()])
+    ages = newest_results(instance, checks.values())
     for key, now in statuses(instance, watched.values()).items():
         age, last = evaluation(ages.get(checks[key])), now.last
         if why := _WHY.get(now.state):

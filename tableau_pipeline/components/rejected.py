@@ -8,11 +8,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-from dagster._core.storage.asset_check_execution_record import (
-    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
+
+from tableau_pipeline.dagster_internals import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
+    AssetGraph,
+    check_history,
+    newest_by_partition,
+    newest_results,
 )
 
 # How many executions of the check of a partitioned model are looked at.
@@ -31,11 +34,11 @@ def rejected_models(
     known = {key for key in keys if graph.has(key)}
     foreign = {key for key in keys if key not in known or graph.get(key).is_external}
     checks |= set(_failed_elsewhere(instance, foreign))
-    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks])
+    results = newest_results(instance, checks)
     parted = {key for key in known if graph.get(key).is_partitioned}
     found: dict[str, list[str]] = defaultdict(list)
-    for check in sorted(checks & latest.keys()):
-        passed = latest[check].status is AssetCheckExecutionRecordStatus.SUCCEEDED
+    for check in sorted(checks & results.keys()):
+        passed = results[check].status is AssetCheckExecutionRecordStatus.SUCCEEDED
         # The last execution says nothing of other partitions.
         is_parted = check.asset_key in parted
         if (is_parted or not passed) and _rejects(instance, check, is_parted=is_parted):
@@ -57,8 +60,8 @@ def rejected_since(
         return {}
     keys = {dg.AssetKey.from_user_string(model): checks for model, checks in rejected.items()}
     checks = [dg.AssetCheckKey(key, name) for key, names in keys.items() for name in names]
-    looks = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
-    since = {each.asset_key: look.create_timestamp for each, look in looks.items()}
+    results = newest_results(instance, checks)
+    since = {check.asset_key: result.create_timestamp for check, result in results.items()}
     for record in instance.get_asset_records([*keys]):
         if newest := record.asset_entry.last_materialization_record:
             since[record.asset_entry.asset_key] = newest.timestamp
@@ -86,11 +89,7 @@ def _failed_elsewhere(
 
 def _rejects(instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_parted: bool) -> bool:
     """Whether the last result of a check on rows that the model still has is a failure."""
-    results = instance.event_log_storage.get_asset_check_execution_history(
-        check,
-        limit=_LISTED if is_parted else 1,
-        status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
-    )
+    results = check_history(instance, check, limit=_LISTED if is_parted else 1)
     # Most partitioned models have none.
     if not any(map(_is_failure, results)):
         return False
@@ -110,9 +109,7 @@ def _held(
         records = instance.get_asset_records([model])
         newest = [each.asset_entry.last_materialization_record for each in records]
         return [each for each in newest if each]
-    ids = instance.event_log_storage.get_latest_storage_id_by_partition(
-        model, dg.DagsterEventType.ASSET_MATERIALIZATION
-    )
+    ids = newest_by_partition(instance, model, dg.DagsterEventType.ASSET_MATERIALIZATION)
     wanted = dg.AssetRecordsFilter(asset_key=model, storage_ids=[*ids.values()])
     return instance.fetch_materializations(wanted, limit=len(ids)).records if ids else []
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecord,
-    AssetCheckExecutionRecordStatus,
-)
 
 from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.dagster_internals import (
+    AssetCheckExecutionRecord,
+    check_history,
+)
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import conflict_phrases
@@ -129,14 +129,11 @@ def _refused(
     found: Mapping[str, str] = {
         check.value: problem for check, problem in by_check(refusals).items()
     }
-    evaluated = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
     for spec in check_specs(declaration):
         if problem := found.get(spec.name):
             yield _result(declaration, spec.name, problem, severity=severity)
             continue
-        last = instance.event_log_storage.get_asset_check_execution_history(
-            spec.key, limit=1, status=evaluated
-        )
+        last = check_history(instance, spec.key, limit=1)
         before = evaluation(last[0]) if last else None
         said = _last_words(before)
         note = f"{_NOT_REACHED} {said}".strip()

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core import errors as dg_errors
 
 from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
@@ -16,6 +15,7 @@ from tableau_pipeline.components.rejected import rejected_since
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
+from tableau_pipeline.dagster_internals import DagsterExecutionInterruptedError
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
 from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.rendering import command
@@ -325,7 +325,7 @@ def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended
     )
 
 
-_INTERRUPTED = dg_errors.DagsterExecutionInterruptedError.__name__
+_INTERRUPTED = DagsterExecutionInterruptedError.__name__
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from operator import and_
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from dagster._utils.schedules import is_valid_cron_schedule
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from tableau_pipeline.components.dbt import DbtTrigger
+from tableau_pipeline.dagster_internals import is_valid_cron_schedule
 from tableau_pipeline.yaml_keys import Zone, keyed
 
 RETRY_CRON = "*/30 * * * *"

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import dagster as dg
 import yaml
-from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_position
 from pydantic import BaseModel, GetJsonSchemaHandler, RootModel, TypeAdapter, ValidationError
 
+from tableau_pipeline.dagster_internals import enrich_validation_errors_with_source_position
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.errors import DagsterUserCodeProcessError
-from dagster._utils.error import SerializableErrorInfo
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, ValidationInfo, field_validator
 from pyspark.sql import SparkSession
 from tableauhyperapi import Connection, CreateMode
 
 from tableau_pipeline.core.drift import Timeouts
+from tableau_pipeline.dagster_internals import DagsterUserCodeProcessError, SerializableErrorInfo
 from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
 from tableau_pipeline.hyper.process import Hyperd, connect, hyper_process
 from tableau_pipeline.outcome import Code

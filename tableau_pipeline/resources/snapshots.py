@@ -18,6 +18,7 @@ from pydantic import Field
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Part, Snapshot, Span
+from tableau_pipeline.dagster_internals import is_hourly, is_left_out
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary_folder
 from tableau_pipeline.objects.stores import is_url
@@ -142,7 +143,7 @@ def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part
             return False
         try:
             # Dagster takes seconds to compute three years of hourly windows.
-            if definition.is_basic_hourly and end - start == _HOUR:
+            if is_hourly(definition) and end - start == _HOUR:
                 opened = definition.start_time_for_partition_key(part.partition)
                 if opened.timestamp() == start:
                     return True
@@ -150,7 +151,7 @@ def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part
         except ValueError:  # not a time, or in another format
             return False
         same = (window.start.timestamp(), window.end.timestamp()) == (start, end)
-        return same and not definition.is_window_start_excluded(window.start)
+        return same and not is_left_out(definition, window.start)
 
     return has
 

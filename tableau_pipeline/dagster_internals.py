@@ -1,0 +1,280 @@
+"""All that is used of Dagster beyond its public interface.
+
+A minor release of Dagster may move or change it. `tableau_pipeline_tests/test_dagster_internals.py`
+tries each name alone, so that an upgrade says which one broke. Nothing else here may import a
+private module of Dagster: `make check` finds it.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
+from dagster._core.definitions.definitions_load_context import (
+    DefinitionsLoadContext,
+    DefinitionsLoadType,
+)
+from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
+from dagster._core.definitions.node_definition import NodeDefinition
+from dagster._core.definitions.output import OutputDefinition
+from dagster._core.errors import DagsterExecutionInterruptedError, DagsterUserCodeProcessError
+from dagster._core.scheduler.instigation import InstigatorStatus
+from dagster._core.secrets.env_file import get_env_var_dict
+from dagster._core.storage.asset_check_execution_record import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
+from dagster._core.storage.runs import SqlRunStorage
+from dagster._core.storage.runs.schema import InstanceInfo
+from dagster._utils.error import SerializableErrorInfo
+from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_position
+from dagster._utils.schedules import (
+    get_latest_completed_cron_tick,
+    get_next_cron_tick,
+    is_valid_cron_schedule,
+)
+from dagster.components.core.component_tree import ComponentTreeException
+from dagster.components.core.context import ComponentDeclLoadContext
+from dagster.components.core.decl import (
+    ComponentLoaderDecl,
+    YamlDecl,
+    YamlFileDecl,
+    build_component_decl_from_yaml_file,
+)
+from dagster.components.core.defs_module import ComponentPath
+from dagster.components.definitions import LazyDefinitions
+from dagster_shared.check import CheckError, not_none
+from dagster_shared.error import DagsterUnresolvableSymbolError
+from dagster_shared.record import replace
+from dagster_shared.yaml_utils import parse_yamls_with_source_position
+from sqlalchemy import select
+
+__all__ = [
+    "ASSET_JOB",
+    "IS_VALIDATION",
+    "AssetCheckExecutionRecord",
+    "AssetCheckExecutionRecordStatus",
+    "AssetGraph",
+    "AssetSelectionByGraph",
+    "BaseAssetGraph",
+    "CheckError",
+    "ComponentDeclLoadContext",
+    "ComponentLoaderDecl",
+    "ComponentTreeException",
+    "CronFreshnessPolicy",
+    "DagsterExecutionInterruptedError",
+    "DagsterProject",
+    "DagsterUnresolvableSymbolError",
+    "DagsterUserCodeProcessError",
+    "InstigatorStatus",
+    "LazyDefinitions",
+    "SerializableErrorInfo",
+    "TimeWindowFreshnessPolicy",
+    "check_history",
+    "component_of",
+    "declared_in",
+    "enrich_validation_errors_with_source_position",
+    "find_project",
+    "function_of",
+    "get_latest_completed_cron_tick",
+    "get_next_cron_tick",
+    "instance_id",
+    "is_hourly",
+    "is_left_out",
+    "is_valid_cron_schedule",
+    "loading_alone",
+    "location_of",
+    "message_of",
+    "name_of_storage",
+    "newest_by_partition",
+    "newest_results",
+    "not_none",
+    "output_of",
+    "parse_yamls_with_source_position",
+    "replace",
+    "run_graph",
+    "step_key",
+    "step_of",
+    "variables_of",
+]
+
+# The job of each code location that materializes any of its assets.
+ASSET_JOB = "__ASSET_JOB"
+# Set while `dg check defs` validates definitions.
+IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
+
+
+# Projects and definitions.
+
+
+@dataclass(frozen=True, slots=True)
+class DagsterProject:
+    """A project of Dagster's: its root, and the module of its definitions.
+
+    Attributes:
+        module: None if the folder is in no project; the root is that folder then.
+    """
+
+    root: Path
+    module: str | None
+
+
+def find_project(folder: Path) -> DagsterProject:
+    """Return the project that a folder is in."""
+    # It takes 0.2 s to import, which no run needs.
+    from dagster_dg_core.context import DgContext
+
+    found = DgContext.from_file_discovery_and_command_line_config(folder, {})
+    module = found.code_location_target_module_name if found.is_project else None
+    return DagsterProject(found.root_path, module)
+
+
+def variables_of(folder: Path) -> Mapping[str, str]:
+    """Return the variables in the `.env` files of a folder, and of those above it."""
+    return get_env_var_dict(str(folder))
+
+
+def loading_alone() -> Any:
+    """Return a context in which definitions are loaded without questions to the instance."""
+    context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
+    return DefinitionsLoadContext.scoped(context)
+
+
+def declared_in(
+    context: ComponentDeclLoadContext, file: Path, kind: type[dg.Component]
+) -> Iterator[Any]:
+    """Yield the components of a kind that a YAML file declares, without their assets."""
+    here = context.for_component_loc(ComponentPath.from_path(file.parent))
+    declaration = build_component_decl_from_yaml_file(here, file)
+    for each in declaration.decls if isinstance(declaration, YamlFileDecl) else ():
+        if isinstance(each, YamlDecl) and issubclass(each.component_type, kind):
+            yield each._load_component()
+
+
+def component_of(spec: dg.AssetSpec) -> Any:
+    """Return the component that has made an asset; None if none has."""
+    return getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
+
+
+def step_of(asset: dg.AssetsDefinition) -> NodeDefinition:
+    """Return the op or graph that makes an asset."""
+    return asset.node_def
+
+
+def function_of(asset: object) -> Callable[..., object] | None:
+    """Return the function of an asset; None if none makes it."""
+    is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
+    step = step_of(asset) if is_made else None
+    return getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
+
+
+def output_of(asset: dg.AssetsDefinition, key: dg.AssetKey) -> OutputDefinition:
+    """Return the output by which an asset's step returns what it has made."""
+    name = asset.get_output_name_for_asset_key(key)
+    output, _ = step_of(asset).resolve_output_to_origin(name, None)
+    return output
+
+
+class AssetSelectionByGraph(dg.AssetSelection):
+    """Assets that are chosen only once the whole graph of the location is known."""
+
+    def chosen(self, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
+        """Return the keys of the assets."""
+        raise NotImplementedError
+
+    def resolve_inner(self, asset_graph: BaseAssetGraph, allow_missing: bool) -> Set[dg.AssetKey]:
+        """Return what is chosen, as Dagster asks for it."""
+        return self.chosen(asset_graph)
+
+
+# Windows of time.
+
+
+def is_hourly(definition: dg.TimeWindowPartitionsDefinition) -> bool:
+    """Whether the windows are whole hours, without a rule of their own."""
+    return definition.is_basic_hourly
+
+
+def is_left_out(definition: dg.TimeWindowPartitionsDefinition, start: Any) -> bool:
+    """Whether the definition leaves out the window that begins at this time."""
+    return definition.is_window_start_excluded(start)
+
+
+# Steps.
+
+
+def step_key(context: dg.OpExecutionContext) -> str:
+    """Return the key of a running step."""
+    return context.get_step_execution_context().step.key
+
+
+def location_of(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext,
+) -> dg.RepositoryDefinition | None:
+    """Return all definitions of the location of a step; None if its job runs without them."""
+    return context.get_step_execution_context().job.get_repository_definition()
+
+
+def run_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
+    """Return the assets that the run of a step knows."""
+    return context.job_def.asset_layer.asset_graph
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Return what was logged, without the run and the step that Dagster puts before it."""
+    meta = getattr(record, "dagster_meta", {})
+    return str(meta.get("orig_message") or record.getMessage())
+
+
+# The instance.
+
+
+def instance_id(instance: dg.DagsterInstance, *, reads_only: bool) -> str | None:
+    """Return the id of the run storage; None if it keeps none.
+
+    Args:
+        reads_only: leave a storage that has no id without one; "" is returned.
+    """
+    storage = instance.run_storage
+    if not isinstance(storage, SqlRunStorage):
+        return None
+    # Asking the storage itself for its id would make it.
+    if reads_only and not storage.fetchone(select(InstanceInfo.c.run_storage_id)):
+        return ""
+    # The first call makes the id. Of several first runs at once each would make one of its own, and
+    # all of them find the same one again.
+    storage.get_run_storage_id()
+    return storage.get_run_storage_id()
+
+
+def newest_by_partition(
+    instance: dg.DagsterInstance, key: dg.AssetKey, kind: dg.DagsterEventType
+) -> Mapping[str, int]:
+    """Return the storage id of the newest event about each partition of an asset."""
+    return instance.event_log_storage.get_latest_storage_id_by_partition(key, kind)
+
+
+def check_history(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, limit: int
+) -> Sequence[AssetCheckExecutionRecord]:
+    """Return the last results of a check, the newest first."""
+    return instance.event_log_storage.get_asset_check_execution_history(
+        check, limit=limit, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    )
+
+
+def newest_results(
+    instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey]
+) -> Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]:
+    """Return the last result of each check that was ever evaluated."""
+    return instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks])
+
+
+def name_of_storage(instance: dg.DagsterInstance) -> str:
+    """Return the class of the storage of events, which names the kind of database."""
+    return type(instance.event_log_storage).__name__
