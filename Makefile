@@ -10,7 +10,7 @@ export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 # Otherwise each of the many processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo cluster test test-all test-long contract dev check docs bench lowest dist clean python java postgresql
+.PHONY: help demo cluster test test-all test-long contract dev check docs bench lowest newest dist clean python java postgresql
 
 help: # This list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -58,8 +58,12 @@ bench: export SPARK_LOCAL_IP ?= 127.0.0.1
 bench: java .venv/classes # Benchmarks
 	@$(BIN)/python -m benchmarks
 
+# Both try only ranges that have changed; AGAIN=1 tries them all the same.
 lowest: .venv/installed | java # After a change of pyproject.toml: the oldest versions that it allows
-	@$(BIN)/python scripts/lowest.py
+	@$(BIN)/python scripts/bounds.py lowest $(if $(AGAIN),--again)
+
+newest: .venv/installed | java # The newest versions that pyproject.toml allows
+	@$(BIN)/python scripts/bounds.py newest $(if $(AGAIN),--again)
 
 dist: .venv/installed # Wheel and source distribution, into dist/
 	@rm -rf dist

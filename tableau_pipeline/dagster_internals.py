@@ -5,9 +5,9 @@ tries each name alone, so that an upgrade says which one broke. Nothing else her
 private module of Dagster: `make check` finds it.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ from dagster._utils.schedules import (
     is_valid_cron_schedule,
 )
 from dagster.components.core.component_tree import ComponentTreeException
-from dagster.components.core.context import ComponentDeclLoadContext
 from dagster.components.core.decl import (
     ComponentLoaderDecl,
     YamlDecl,
@@ -63,7 +62,6 @@ __all__ = [
     "AssetSelectionByGraph",
     "BaseAssetGraph",
     "CheckError",
-    "ComponentDeclLoadContext",
     "ComponentLoaderDecl",
     "ComponentTreeException",
     "CronFreshnessPolicy",
@@ -79,7 +77,9 @@ __all__ = [
     "component_of",
     "declared_in",
     "enrich_validation_errors_with_source_position",
+    "evaluation_of",
     "find_project",
+    "folder_of",
     "function_of",
     "get_latest_completed_cron_tick",
     "get_next_cron_tick",
@@ -112,7 +112,7 @@ IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 # Projects and definitions.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class DagsterProject:
     """A project of Dagster's: its root, and the module of its definitions.
 
@@ -145,15 +145,31 @@ def loading_alone() -> Any:
     return DefinitionsLoadContext.scoped(context)
 
 
+def folder_of(definitions: dg.Definitions) -> Path | None:
+    """Return the folder `defs` from which definitions were loaded; None if there is none."""
+    tree = definitions.component_tree
+    return tree.defs_module_path.resolve() if tree else None
+
+
 def declared_in(
-    context: ComponentDeclLoadContext, file: Path, kind: type[dg.Component]
+    file: Path, kind: type[dg.Component], *, definitions: dg.Definitions, folder: Path
 ) -> Iterator[Any]:
-    """Yield the components of a kind that a YAML file declares, without their assets."""
+    """Yield the components of a kind that a YAML file declares, without their assets.
+
+    Args:
+        definitions: those of the location whose components the file may name.
+        folder: takes the place of the folder `defs`.
+    """
+    tree = definitions.component_tree
+    if tree is None:
+        raise ValueError("the definitions were not loaded from a folder")
+    context = dataclasses.replace(tree.decl_load_context, defs_module_path=folder)
     here = context.for_component_loc(ComponentPath.from_path(file.parent))
     declaration = build_component_decl_from_yaml_file(here, file)
     for each in declaration.decls if isinstance(declaration, YamlFileDecl) else ():
         if isinstance(each, YamlDecl) and issubclass(each.component_type, kind):
-            yield each._load_component()
+            component: Any = each._load_component()
+            yield component
 
 
 def component_of(spec: dg.AssetSpec) -> Any:
@@ -273,6 +289,11 @@ def newest_results(
 ) -> Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]:
     """Return the last result of each check that was ever evaluated."""
     return instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks])
+
+
+def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    """Return a result as it is reported outside of any run."""
+    return dg.AssetCheckEvaluation(**result._asdict())
 
 
 def name_of_storage(instance: dg.DagsterInstance) -> str:

@@ -1,28 +1,28 @@
-"""Errors that a person can resolve: each names the thing and the remedy."""
+"""The errors of a refresh. Their messages name the cause and the remedy."""
 
 from tableau_pipeline.outcome import Code, Refusal, Status, in_words
 
 
 class RefreshError(Exception):
-    """The refresh could not be carried out; another run may succeed.
+    """The refresh failed; another run may succeed.
 
     Attributes:
-        decision: what is recorded of a refresh that it has stopped.
+        decision: the recorded status of a refresh that this error stops.
     """
 
     decision = Status.FAILED
 
 
 class UnreachableError(RefreshError):
-    """The server cannot be reached, or its answer has not arrived."""
+    """The server cannot be reached, or its response has not arrived."""
 
 
 class UnknownOutcomeError(RefreshError):
-    """A request may still take effect, or has: the next refresh finds out."""
+    """A request may have taken effect, or still may; the next refresh determines which."""
 
 
 class OvertakenError(RefreshError):
-    """Another refresh has claimed the data source since; this one sends nothing more."""
+    """Another refresh has since claimed the data source; this one sends nothing more."""
 
 
 class DriftError(RefreshError):
@@ -30,11 +30,11 @@ class DriftError(RefreshError):
 
 
 class BusyError(RefreshError):
-    """Another job changes the data source now; the server has not taken ours."""
+    """Another job is changing the data source, so the server has not accepted ours."""
 
 
 class NotListedError(RefreshError):
-    """The server has something of this name, but its lists do not show it, or not yet."""
+    """The server has an object of this name, but its lists do not show it, or not yet."""
 
 
 class UnreadableError(RefreshError):
@@ -46,7 +46,7 @@ class RefusedError(RefreshError):
 
     Attributes:
         refusals: the reasons, one or several.
-        code: of reasons that are given as texts.
+        code: the code of reasons that are given as texts.
     """
 
     decision = Status.REFUSED
@@ -54,12 +54,14 @@ class RefusedError(RefreshError):
 
     def __init__(self, *reasons: Refusal | str, code: Code | None = None) -> None:
         code = code or self.code
-        self.refusals = tuple(Refusal(e, code) if isinstance(e, str) else e for e in reasons)
+        self.refusals = tuple(
+            Refusal(reason, code) if isinstance(reason, str) else reason for reason in reasons
+        )
         super().__init__(in_words(self.refusals))
 
 
 class CredentialsError(RefusedError):
-    """The server does not let this user sign in, which says nothing about the data."""
+    """The server rejects the sign-in of this user; this is unrelated to the data."""
 
     decision = Status.FAILED
     code = Code.CREDENTIALS
@@ -72,10 +74,10 @@ class NoProjectError(RefusedError):
 
 
 class NoUpdatesError(RefusedError):
-    """The server lets nobody, or not this user, update the data source; it may be published.
+    """The server rejects updates of the data source, but may accept a full publish.
 
     Attributes:
-        lacks_right: this user may not.
+        lacks_right: whether the reason is that this user lacks the right.
     """
 
     code = Code.NO_UPDATES
@@ -86,46 +88,46 @@ class NoUpdatesError(RefusedError):
 
 
 class DamagedSnapshotError(RefusedError):
-    """A version of a model is stored, but cannot be read."""
+    """A stored version of a model cannot be read."""
 
     code = Code.SNAPSHOT
 
 
 class SettingError(RefusedError):
-    """A setting of this host or deployment is not valid."""
+    """A setting of this host or deployment is invalid."""
 
     code = Code.SETTING
 
 
 class FilesError(RefusedError):
-    """Files, or what is said of them, cannot be read exactly."""
+    """Files, or their metadata, cannot be read exactly."""
 
     code = Code.FILES
 
 
 class LakeError(RefusedError):
-    """A table of a lake cannot be read exactly."""
+    """A lake table cannot be read exactly."""
 
     code = Code.LAKE
 
 
 class BudgetSpentError(RefreshError):
-    """A session has sent as many requests as it may."""
+    """A session has used up its budget of requests."""
 
 
 class BatchError(RefusedError, ValueError):
-    """No server would accept an action batch, or a condition in it."""
+    """An action batch, or a condition in it, is invalid for every server."""
 
     code = Code.BATCH
 
 
-# They come from a mistake in code, and from no host, file or server.
+# These errors are caused by mistakes in code, not by a host, file or server.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 
 
 def describe_error(error: Exception) -> str:
-    """What an error says; of one that nobody has preview_of, also what it is."""
+    """Return one line for an error; unexpected errors are prefixed with their type."""
     if isinstance(error, RefreshError):
         return str(error)
-    whose = ". This is a mistake in code: tableau-pipeline --debug shows where"
-    return f"{type(error).__name__}: {error}{whose * isinstance(error, _MISTAKES)}"
+    hint = ". This is a mistake in code: tableau-pipeline --debug shows where"
+    return f"{type(error).__name__}: {error}{hint * isinstance(error, _MISTAKES)}"

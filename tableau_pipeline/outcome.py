@@ -1,4 +1,4 @@
-"""What comes of a refresh, as values that programs read, beside the words that people read."""
+"""The outcomes of a refresh as codes: statuses, refusals, and reasons for distrust."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -7,14 +7,15 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """What a refresh comes to, and how a data source is: what needs people comes first.
+    """The result of a refresh, or the state of a data source; the most urgent come first.
 
-    GONE: the server no longer has it. DIFFERS: its rows are not those that the last refresh left.
-    DRIFTED: it is not what that left, or this is not certain. NEVER: no refresh has published it.
-    UNKNOWN: nothing tells. FRESH: its last refresh ended well. EQUAL: so it did, and its rows were
-    compared since. MOVE and METADATA: only its name, its project or its metadata change.
-    UNCHANGED: nothing does, as far as time stamps tell. FOREIGN: another deployment publishes it.
-    UNDECLARED: it has the tag of a pipeline, and no declaration here.
+    GONE: the server no longer has the data source. DIFFERS: its rows differ from those that the
+    last refresh published. DRIFTED: it differs from the last refresh, or may differ. NEVER: no
+    refresh has published it. FRESH: its last refresh succeeded. EQUAL: so it did, and its rows were
+    compared since. MOVE and METADATA: only its name, its project or its metadata change. UNKNOWN:
+    its state cannot be determined. UNCHANGED: nothing has changed, by its time stamps. FOREIGN:
+    another deployment publishes it. UNDECLARED: it has the tag of a pipeline, but no declaration
+    here.
     """
 
     REFUSED = "refused"
@@ -38,12 +39,12 @@ class Status(StrEnum):
     UNDECLARED = "not declared here"
 
 
-# Those by which a refresh ends early.
+# The statuses of a refresh that ended early.
 STOPPED = (Status.REFUSED, Status.FAILED)
 
 
 class Accept(StrEnum):
-    """What a run may accept once instead of refusing it."""
+    """The refusals that a run may accept once."""
 
     SHRINK = "shrink"
     SCHEMA = "schema"
@@ -54,7 +55,7 @@ class Accept(StrEnum):
 
 
 class Check(StrEnum):
-    """The checks before anything is sent."""
+    """The checks before a refresh sends anything."""
 
     GUARD = "guard"
     KEYS = "keys"
@@ -62,12 +63,12 @@ class Check(StrEnum):
 
 
 class Code(StrEnum):
-    """What is wrong: `docs/troubleshooting.md` has a row for each.
+    """The kind of a problem; `docs/troubleshooting.md` has a row for each.
 
-    OTHER is a code that only another release knows.
+    OTHER stands for the codes of other releases.
     """
 
-    # What people have to decide.
+    # A user must decide.
     TOO_FEW_ROWS = "too few rows"
     ROWS_LOST = "rows lost"
     ROWS_NOT_KNOWN = "published rows not known"
@@ -82,7 +83,7 @@ class Code(StrEnum):
     NOT_PUBLISHED_HERE = "not published by this pipeline"
     STRAY = "tagged elsewhere"
     NAME_TAKEN = "name taken"
-    # What is to be corrected, by who declares, produces or reads data.
+    # Data or declarations must be corrected.
     DECLARATION = "declaration not valid"
     KEYS = "keys do not identify rows"
     MODEL = "model does not fit the declaration"
@@ -94,13 +95,13 @@ class Code(StrEnum):
     TOO_LARGE = "file too large"
     PUBLISHED_VERSION = "published version not stored"
     NOT_PUBLISHED = "nothing published to start from"
-    # What is to be corrected where it runs.
+    # The host or deployment must be corrected.
     SETTING = "setting not valid"
     NOT_INSTALLED = "not installed"
     PROJECT = "no such project or deployment"
     RECORD = "record cannot be read"
     IN_USE = "in use by another process"
-    # What the server says.
+    # The server refuses.
     CREDENTIALS = "sign-in refused"
     NOT_ON_SITE = "not on the site"
     NO_UPDATES = "server takes no updates"
@@ -110,13 +111,13 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason to do nothing until a person decides.
+    """A reason to do nothing until a user decides.
 
     Attributes:
-        text: what is wrong and what to do, for people; a later release may say it otherwise.
-        accept: what a run may accept to go on all the same; None if that is no way out.
-        check: the check that found it; None if none did.
-        table: the table that it is about; None if it is about no single one.
+        text: the problem and the remedy, for users; the wording may change between releases.
+        accept: what a run may accept to proceed nevertheless; None if it cannot proceed.
+        check: the check that found the problem; None if no check did.
+        table: the table with the problem; None if it concerns no single table.
     """
 
     text: str
@@ -126,13 +127,13 @@ class Refusal:
     table: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all but what is None, to be recorded."""
+        """Return the fields that are not None, to be recorded."""
         # Dagster stores no enumerations.
         return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def of_json(cls, recorded: Mapping[str, str]) -> "Refusal":
-        """Read what `as_json` has made; a code of another release counts as OTHER."""
+        """Read the result of `as_json`; a code of another release counts as OTHER."""
         code, accept, check = (recorded.get(name) for name in ("code", "accept", "check"))
         return cls(
             text=recorded.get("text", ""),
@@ -144,7 +145,7 @@ class Refusal:
 
 
 class Doubt(StrEnum):
-    """Why it is not known what a data source holds, or whether all of it is ours."""
+    """The kind of a reason for which the content of a data source is uncertain, or not all ours."""
 
     NO_RECORD = "no record"
     OTHERS = "changed by others"
@@ -158,10 +159,10 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Distrust:
-    """A reason why no update may build on what is published: everything is published instead.
+    """Why no update may build on the published content, so that a full publish is needed.
 
     Attributes:
-        detail: the same as a phrase, for people.
+        detail: the reason as a phrase, for users.
     """
 
     code: Doubt
@@ -171,29 +172,29 @@ class Distrust:
         return self.detail
 
     def and_also(self, other: "Distrust") -> "Distrust":
-        """Return both; if they are equal, one."""
+        """Return both reasons joined; only one if they are equal."""
         return self if other == self else Distrust(self.code, f"{self}, and {other}")
 
 
 def in_words(refusals: Iterable[Refusal]) -> str:
-    """Return a line for each."""
-    return "\n".join(each.text for each in refusals)
+    """Return the texts of refusals, one per line."""
+    return "\n".join(refusal.text for refusal in refusals)
 
 
 def sentence(phrase: str) -> str:
-    """Return a phrase with a capital letter."""
+    """Return a phrase with its first letter capitalized."""
     return phrase[:1].upper() + phrase[1:]
 
 
 def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
-    """Return what each failed check found."""
-    found: dict[Check, list[str]] = {}
-    for each in refusals:
-        if each.check:
-            found.setdefault(each.check, []).append(each.text)
-    return {check: "\n".join(texts) for check, texts in found.items()}
+    """Return the texts of refusals by the check that failed."""
+    texts_by_check: dict[Check, list[str]] = {}
+    for refusal in refusals:
+        if refusal.check:
+            texts_by_check.setdefault(refusal.check, []).append(refusal.text)
+    return {check: "\n".join(texts) for check, texts in texts_by_check.items()}
 
 
 def accepts_of(refusals: Iterable[Refusal]) -> list[str]:
-    """Return what refusals ask to be accepted; each once."""
-    return list(dict.fromkeys(str(each.accept) for each in refusals if each.accept))
+    """Return what a run must accept to override the refusals, without repetitions."""
+    return list(dict.fromkeys(str(refusal.accept) for refusal in refusals if refusal.accept))

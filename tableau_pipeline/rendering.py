@@ -1,4 +1,4 @@
-"""How refusals are shown: in a log, in the launchpad, on a command line, and in Markdown."""
+"""Render refusals for a log, Dagster's launchpad, the command line, and Markdown."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from tableau_pipeline.outcome import Refusal, accepts_of, in_words
 
 
 class Face(StrEnum):
-    """Where people read of a refusal."""
+    """The place that shows a refusal."""
 
     LOG = "log"
     LAUNCHPAD = "launchpad"
@@ -17,32 +17,32 @@ class Face(StrEnum):
 
 
 def command(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> str:
-    """The command that lets a refused or failed refresh through, or tries it again.
+    """Return the command that accepts the refusals of a refresh, or repeats it.
 
     Args:
-        models: its models are to run before.
+        models: whether to run its models first.
     """
-    options = [*["--models"][: int(models)], *(f"--accept {each}" for each in accepts)]
+    options = [*["--models"][: int(models)], *(f"--accept {accept}" for accept in accepts)]
     return " ".join(["tableau-pipeline refresh", key, *options])
 
 
 def markdown_text(text: str) -> str:
-    """Text in which Markdown finds no marks of its own, and GitHub no user to notify."""
+    """Escape Markdown, and the @ by which GitHub would notify a user."""
     return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
 
 
 def rendered(
     refusals: Sequence[Refusal], face: Face, *, key: str = "", step: str | None = None
 ) -> str:
-    """Show refusals of a data source.
+    """Render the refusals of a data source.
 
-    LOG has what is wrong and what to do, a line for each. LAUNCHPAD has the run config that accepts
-    them, and COMMAND_LINE the command that does; "" if there is nothing to accept. MARKDOWN has a
-    list, with the code of each.
+    LOG: problem and remedy, one line per refusal. LAUNCHPAD: the run config that accepts them.
+    COMMAND_LINE: the command that does; both "" if there is nothing to accept. MARKDOWN: a list
+    with codes.
 
     Args:
         key: the asset key of the data source.
-        step: the step whose run config takes what is accepted; None if no step does.
+        step: the step whose run config has the key `accept`; None if no step has it.
     """
     accepts = accepts_of(refusals)
     match face:
@@ -53,7 +53,9 @@ def rendered(
         case Face.COMMAND_LINE if accepts:
             return command(key, accepts)
         case Face.MARKDOWN:
-            return "\n".join(f"- **{each.code}**: {markdown_text(each.text)}" for each in refusals)
+            return "\n".join(
+                f"- **{refusal.code}**: {markdown_text(refusal.text)}" for refusal in refusals
+            )
     return ""
 
 

@@ -1,4 +1,7 @@
-"""Frozen values that are made in Python, or of the keys of YAML, and the mistakes in such keys."""
+"""A decorator for frozen dataclasses that can also be written in YAML.
+
+Errors point at the wrong key.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,21 +24,21 @@ from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
 T = TypeVar("T")
-# Keys of former names that are not alike.
-_NOW = MappingProxyType({"rebase": "republish", "columns": "contract"})
+# Current names of keys whose former names are too different for a guess.
+_RENAMED = MappingProxyType({"rebase": "republish", "columns": "contract"})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
 def keyed(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass that is read from a mapping, too.
+    """Make a class a frozen dataclass that can also be read from a mapping.
 
-    In YAML, a field has its `validation_alias` as its key, if it has one. An unknown key is an
-    error that lists the known ones. A field of type `SkipJsonSchema` has no key.
+    The key of a field in YAML is its `validation_alias`, or else its name; a field of type
+    `SkipJsonSchema` has no key. An unknown key is an error that lists the known keys.
     """
     of_keys: Any = classmethod(_of_keys)
     # pydantic finds a validator among the attributes of the class.
     setattr(cls, "_of_keys", model_validator(mode="wrap")(of_keys))  # noqa: B010
-    # Messages name the value where that helps; it may be a secret.
+    # Hide inputs, which may be secrets; messages name the value where that helps.
     config = ConfigDict(
         extra="forbid", validate_by_alias=True, validate_by_name=True, hide_input_in_errors=True
     )
@@ -46,35 +49,35 @@ def _of_keys(cls: Any, value: Any, handler: Callable[[Any], Any]) -> Any:
     if not isinstance(value, dict):
         return handler(value)
     # YAML 1.1 reads a bare `on` as true.
-    given = {"on" if key is True else key: each for key, each in value.items()}
+    given = {"on" if key is True else key: content for key, content in value.items()}
     known = [
         str(field.validation_alias or name)
         for name, field in cls.__pydantic_fields__.items()
-        if not any(type(each) is SkipJsonSchema for each in field.metadata)
+        if not any(type(item) is SkipJsonSchema for item in field.metadata)
     ]
     listed = ", ".join(known)
     problems = [
-        _problem((key,), f"unknown key: {meant}The known keys are {listed}")
+        _problem((key,), f"unknown key: {suggestion}The known keys are {listed}")
         for key in given
         if key not in known
-        for meant in [guess(key, known) or guess(_NOW.get(str(key)), known)]
+        for suggestion in [guess(key, known) or guess(_RENAMED.get(str(key)), known)]
     ]
     try:
-        found = handler({key: given[key] for key in known if key in given})
+        result = handler({key: given[key] for key in known if key in given})
     except ValidationError as error:
-        # What is wrong with all keys together may be due to the unknown one.
-        problems += [each for each in error.errors() if each["loc"] or not problems]
+        # Errors of the mapping as a whole may be caused by the unknown key, so leave them out.
+        problems += [problem for problem in error.errors() if problem["loc"] or not problems]
     if problems:
         raise ValidationError.from_exception_data(cls.__name__, problems)
-    return found
+    return result
 
 
 def written_as(form: Any, convert: Callable[[Any], Any]) -> BeforeValidator:
-    """Return a validator of a field that is a tuple in Python, and has another form in YAML.
+    """Return a validator for a field that is a tuple in Python, but has another form in YAML.
 
     Args:
-        form: the form in YAML, as a type with its own errors.
-        convert: makes the tuple of the form.
+        form: the type of the form in YAML, which pydantic validates.
+        convert: converts that form to the tuple.
     """
     adapter = TypeAdapter(form)
     return BeforeValidator(
@@ -96,50 +99,50 @@ def _problem(at: tuple[str | int, ...], problem: str) -> Any:
 
 def guess(name: object, known: Iterable[str]) -> str:
     """Return 'did you mean "..."? ' for the most similar known name; "" if none is similar."""
-    found = get_close_matches(str(name), list(known), n=1)
-    return f'did you mean "{found[0]}"? ' if found else ""
+    matches = get_close_matches(str(name), list(known), n=1)
+    return f'did you mean "{matches[0]}"? ' if matches else ""
 
 
 def _known_zone(zone: str) -> str:
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        meant = guess(zone, available_timezones())
+        suggestion = guess(zone, available_timezones())
         raise ValueError(
-            f'"{zone}" is not a time zone: {meant}Write it as "Europe/Paris", or UTC'
+            f'"{zone}" is not a time zone: {suggestion}Write it as "Europe/Paris", or UTC'
         ) from None
     return zone
 
 
 # The name of a time zone.
 Zone = Annotated[str, AfterValidator(_known_zone)]
-# In YAML, a mapping.
+# Pairs of texts; in YAML, a mapping.
 Pairs = Annotated[
     tuple[tuple[str, str], ...],
-    written_as(dict[str, str], lambda found: tuple(found.items())),
+    written_as(dict[str, str], lambda mapping: tuple(mapping.items())),
 ]
 
 
-# Characters that XML cannot hold, in which Tableau writes all names and texts.
+# Characters that XML cannot represent; Tableau writes all names and texts in XML.
 NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def not_for_tableau(text: str) -> str | None:
-    """Return the character in a text that Tableau cannot hold, as "U+000B"; None if all is well."""
-    found = NO_TEXT.search(text)
-    return f"U+{ord(found[0]):04X}" if found else None
+    """Return the first character that Tableau cannot hold, as "U+000B"; None if there is none."""
+    match = NO_TEXT.search(text)
+    return f"U+{ord(match[0]):04X}" if match else None
 
 
 def texts_in(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Yield all texts in a value of dataclasses, mappings and sequences, with their places."""
+    """Yield all texts in nested dataclasses, mappings and sequences, with the keys to them."""
     if isinstance(value, str):
         yield at, value
     elif is_dataclass(value) and not isinstance(value, type):
-        for each in fields(value):
-            yield from texts_in(getattr(value, each.name), (*at, each.name))
+        for field in fields(value):
+            yield from texts_in(getattr(value, field.name), (*at, field.name))
     elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from texts_in(each, (*at, key))
+        for key, item in value.items():
+            yield from texts_in(item, (*at, key))
     elif isinstance(value, tuple | list):
-        for number, each in enumerate(value):
-            yield from texts_in(each, (*at, number))
+        for number, item in enumerate(value):
+            yield from texts_in(item, (*at, number))

@@ -23,9 +23,7 @@ _LINES_OF_A_FILE, _LINES_OF_A_FUNCTION = 600, 50
 _WORDS_OF_OTHERS = {
     "tableau_pipeline/components/assessing.py": "codes in answers of Tableau",
     "tableau_pipeline/components/loading.py": "Dagster's and YAML's mistakes",
-    "tableau_pipeline/extracts/checks.py": "hyperd's damaged files",
-    "tableau_pipeline/hyper/build.py": "hyperd's full disk",
-    "tableau_pipeline/hyper/process.py": "hyperd's lack of memory",
+    "tableau_pipeline/hyper/messages.py": "hyperd",
     "tableau_pipeline/objects/errors.py": "object stores",
     "tableau_pipeline/publishing/properties.py": "the tag that Tableau refused",
     "tableau_pipeline/snapshots/spark.py": "Spark's failed tasks",

@@ -34,11 +34,10 @@ __all__ = [
 # The schema may be omitted if only one schema has tables.
 Table = TableName | str
 Value = bool | int | float | str | datetime
-# The table of a column: the published one, or the uploaded one.
+# The table of a column: the published one (target), or the uploaded one (source).
 _Side = Literal["target", "source"]
 
-# The operators by which actions compare and combine, as Python writes them; IS treats NULL as a
-# value.
+# The operators of conditions, with their signs in Python; `is` treats NULL as a value.
 _SIGNS = {"eq": "==", "neq": "!=", "gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "is": "is"}
 _SIGNS |= {"and": "&", "or": "|"}
 _MIRRORED = {"gt": "lt", "lt": "gt", "gte": "lte", "lte": "gte"}
@@ -52,10 +51,10 @@ class Condition:
     """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses.
 
     Attributes:
-        op: how it compares or combines.
-        args: the conditions that it combines; () for a comparison.
-        columns: the columns that are compared, with their tables.
-        constant: type and text of the value that is compared; the text of NULL is None.
+        op: the operator that compares or combines.
+        args: the combined conditions; () for a comparison.
+        columns: the compared columns, with their tables.
+        constant: the type and text of the compared value; the text of NULL is None.
         terms: the number of comparisons.
     """
 
@@ -67,7 +66,7 @@ class Condition:
 
     @property
     def sent(self) -> dict[str, Any]:
-        """The condition as action batches write it."""
+        """The condition in the format of action batches."""
         if self.args:
             return {"op": self.op, "args": [arg.sent for arg in self.args]}
         fields: dict[str, Any] = {"op": self.op}
@@ -83,7 +82,7 @@ class Condition:
         return _joined("or", (self, other))
 
     def __bool__(self) -> NoReturn:
-        # `a and b` would evaluate to b alone, and so select more rows than both.
+        # `a and b` would evaluate to b, and so select more rows than both conditions.
         raise BatchError(
             f"{self} is neither true nor false: combine conditions by & and |, each in "
             "parentheses, not by 'and', 'or', 'not' or chained comparisons"
@@ -99,7 +98,7 @@ class Condition:
 
 
 def all_of(conditions: Iterable[Condition]) -> Condition:
-    """Return a condition that holds where all of them hold, such as for keys of several columns.
+    """Return a condition that holds where all conditions hold, such as for multi-column keys.
 
     Raises:
         BatchError: there are no conditions.
@@ -113,7 +112,7 @@ def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
     for condition in conditions:
         if not isinstance(condition, Condition):
             raise BatchError(f"'{op}' combines comparisons, not {condition!r:.100}")
-        # Each & in a chain would otherwise nest one level deeper, and soon too deep for a server.
+        # Flatten chains, as each & would nest one level deeper, and soon too deep for a server.
         args += condition.args if condition.op == op else (condition,)
         terms += condition.terms
     if not args:
@@ -128,7 +127,7 @@ def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
 
 @dataclass(frozen=True, eq=False)
 class ColumnRef:
-    """A column, to be compared with a column of the other table or with a constant.
+    """A column that can be compared with a column of the other table or with a constant.
 
     `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions, and raise `BatchError` for values that
     cannot be compared. As in SQL, a comparison with NULL never holds.
@@ -224,7 +223,7 @@ def _constant(value: object) -> tuple[str, str]:
         case bool():
             return "boolean", str(value).lower()
         case int() if -(1 << 63) <= value < 1 << 63:
-            # The plain digits, even if a subclass has its own text.
+            # Plain digits, even if a subclass defines its own text.
             return "integer", int.__repr__(value)
         case float() if math.isfinite(value):
             return "double", float.__repr__(value)
@@ -242,13 +241,13 @@ def _constant(value: object) -> tuple[str, str]:
 
 
 def _instant(value: datetime) -> str | None:
-    """Return a datetime as it is sent; None if it cannot be sent exactly."""
+    """Return the text of a datetime in a batch; None if it cannot be sent exactly."""
     try:
         instant = value.astimezone(UTC)
     except OverflowError:
         return None
     text = instant.isoformat(timespec="milliseconds")
-    # Not compared with `value`: a time in the repeated hour equals none in another zone.
+    # Do not compare with `value`: a time in the repeated hour equals none in another zone.
     if value.utcoffset() is None or datetime.fromisoformat(text) != instant:
         return None
     return text.replace("+00:00", "Z")
@@ -304,19 +303,19 @@ class Batch:
     actions: Sequence[Action]
 
     def __post_init__(self) -> None:
-        """Check what the server could not tell from something else that was meant.
+        """Check errors that the server could not recognize.
 
         Raises:
-            BatchError: there are no actions, or a name is not one that the server reads.
+            BatchError: there are no actions, or the server cannot read a name.
         """
-        # A copy, so that a batch stays as it was checked if the caller changes the list.
+        # Copy the list, so that later changes by the caller do not affect the checked batch.
         object.__setattr__(self, "actions", tuple(self.actions))
         if not self.actions:
             raise BatchError("a batch needs at least one action")
         self.wire_actions()
 
     def wire_actions(self) -> list[dict[str, Any]]:
-        """Return the actions as `update_hyper_data` of the Tableau Server Client takes them."""
+        """Return the actions in the form for `update_hyper_data` of the Tableau Server Client."""
         return [_wire(action) for action in self.actions]
 
     def json(self) -> str:
@@ -347,7 +346,7 @@ def _checked_text(text: object, *, what: str) -> str:
     """Return the text if the server can read it.
 
     Raises:
-        BatchError: it is not a text, or one that the server cannot read.
+        BatchError: it is not a text, or the server cannot read it.
     """
     with suppress(UnicodeEncodeError):
         if isinstance(text, str) and "\0" not in text:
@@ -360,7 +359,7 @@ def _checked_text(text: object, *, what: str) -> str:
 
 
 def describe_actions(batch: str) -> str:
-    """List the actions of a batch by number: the server's notes name at most one of them."""
+    """List the actions of a batch by number, as the server's notes name at most one of them."""
     actions = [
         f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
         for number, action in enumerate(json.loads(batch)["actions"], start=1)

@@ -1,4 +1,4 @@
-"""Open the code location and the Dagster instance of the current folder, for a command."""
+"""Open the code location and the Dagster instance of the current folder for a command."""
 
 import os
 import sys
@@ -36,7 +36,7 @@ from tableau_pipeline.yaml_keys import guess
 
 @dataclass(frozen=True)
 class CodeLocation:
-    """A code location, the folder of its module, and the instance that has its history."""
+    """A code location, the folder of its module, and the Dagster instance with its records."""
 
     definitions: dg.Definitions
     folder: Path
@@ -45,42 +45,50 @@ class CodeLocation:
     @cached_property
     def datasources(self) -> Mapping[str, PublishedDatasource]:
         """The declared data sources by asset key, in the order of their names."""
-        made = map(component_of, specs_of(self.definitions))
-        found = {each.key: each for each in made if isinstance(each, PublishedDatasource)}
-        return dict(sorted(found.items(), key=lambda item: item[1].name.casefold()))
+        components = map(component_of, specs_of(self.definitions))
+        datasources = {
+            component.key: component
+            for component in components
+            if isinstance(component, PublishedDatasource)
+        }
+        return dict(sorted(datasources.items(), key=lambda item: item[1].name.casefold()))
 
     def named(self, names: Sequence[str]) -> Mapping[str, PublishedDatasource]:
         """Return the data sources with these asset keys or names; all of them if none are given.
 
         Raises:
-            click.UsageError: there is none of a name. A wrong one never stands for all.
+            click.UsageError: a name matches no data source. So a typing error never selects all.
         """
         if not names:
             return self.datasources
-        keys = {each.name.casefold(): key for key, each in self.datasources.items()}
-        found = {}
+        keys = {source.name.casefold(): key for key, source in self.datasources.items()}
+        datasources = {}
         for name in names:
             key = name if name in self.datasources else keys.get(name.casefold())
             if key is None:
-                declared = [*self.datasources, *(each.name for each in self.datasources.values())]
+                declared = [*self.datasources, *(item.name for item in self.datasources.values())]
                 listed = ", ".join(self.datasources) or "none"
                 raise click.UsageError(
                     f'No data source is called "{name}": {guess(name, declared)}'
                     f"The declared ones are {listed}"
                 )
-            found[key] = self.datasources[key]
-        return found
+            datasources[key] = self.datasources[key]
+        return datasources
 
     @cached_property
     def rejected(self) -> Mapping[str, Sequence[str]]:
-        """The checks that rejected the newest rows of a model, by model: read once for all."""
-        models = {model for each in self.datasources.values() for model in each.models}
+        """The checks that rejected the newest rows, by model; read once for all data sources."""
+        models = {model for source in self.datasources.values() for model in source.models}
         return rejected_models(self.instance, self.definitions.resolve_asset_graph(), models)
 
     def setup(
         self, declared: PublishedDatasource, resources: Any, newest: Newest | None = None
     ) -> Setup:
-        """The refresh of a data source, outside of any run; `newest` spares it a look."""
+        """Return the setup to refresh or preview a data source outside a run of Dagster.
+
+        Args:
+            newest: the newest records, if they were already read.
+        """
         graph = self.definitions.resolve_asset_graph()
         return setup_of(
             declared,
@@ -94,7 +102,11 @@ class CodeLocation:
 
     @contextmanager
     def resources(self) -> Generator[Any]:
-        """Set up the resources `snapshots`, `hyper` and `tableau` of the location."""
+        """Set up the resources `snapshots`, `hyper` and `tableau` of the location.
+
+        Raises:
+            RefusedError: the location lacks one of them.
+        """
         given = dict(self.definitions.resources or {})
         names = ("snapshots", "hyper", "tableau")
         if missing := [name for name in names if name not in given]:
@@ -103,8 +115,8 @@ class CodeLocation:
                 "tableau_pipeline.resources to its definitions",
                 code=Code.PROJECT,
             )
-        with dg.build_resources({name: given[name] for name in names}) as found:
-            yield found
+        with dg.build_resources({name: given[name] for name in names}) as resources:
+            yield resources
 
 
 @contextmanager
@@ -112,8 +124,8 @@ def open_project(module: str | None, *, without_records: bool = False) -> Genera
     """Load the code location and open the instance.
 
     Args:
-        module: of the definitions; None for that of the project of the current folder.
-        without_records: without DAGSTER_HOME, take it that nothing was ever published.
+        module: the module of the definitions; None for that of the project in the current folder.
+        without_records: without DAGSTER_HOME, assume that nothing was ever published.
 
     Raises:
         RefusedError: there is no project, or no instance; or a declaration is wrong.
@@ -127,7 +139,10 @@ def open_project(module: str | None, *, without_records: bool = False) -> Genera
 
 
 def prepare() -> DagsterProject:
-    """Set the environment of the project of the current folder, as Dagster does for a run."""
+    """Set the environment and the path of modules for the project of the current folder.
+
+    Dagster does the same for a run.
+    """
     project = find_project(Path.cwd())
     os.environ.update(variables_of(project.root))
     for folder in (project.root, project.root / "src") if project.module else ():
@@ -148,7 +163,8 @@ def _module(project: DagsterProject, named: str | None) -> str:
 
 
 def _definitions(module: str) -> tuple[dg.Definitions, Path]:
-    # Without a context of its own, the instance would be asked about each file of the project.
+    # `loading_alone` sets a load context; without it, Dagster would query the instance about each
+    # file of the project.
     with warnings.catch_warnings(), loading_alone():
         # Silence warnings: they are for the author of the definitions.
         warnings.simplefilter("ignore")

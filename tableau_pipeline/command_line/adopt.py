@@ -1,4 +1,4 @@
-"""The command `adopt`: propose declarations for what others have published."""
+"""The command `adopt`: propose declarations for data sources that others have published."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -26,61 +26,68 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
 
     It changes nothing on the site.
 
-    Exit code: 0 each has a proposal, 1 some have none, and the reason is told.
+    Exit code: 0 each has a proposal, 1 some have none; the output gives the reasons.
     """
-    found = list[Proposal]()
+    drafts = list[Proposal]()
     with (
         open_project(module, without_records=True) as project,
         project.resources() as resources,
         resources.tableau.session(output.waits()) as site,
     ):
-        place, hyper = project.folder / "defs", resources.hyper.process
-        for each in proposals(site, hyper, path, project.datasources, largest=max_mb):
-            output.progress(each.name)
-            found.append(each)
-    files = {each.name: _folder(place, each.key) / "defs.yaml" for each in found if each.files}
-    for each in found:
-        if write and each.files:
-            _write(files[each.name].parent, each)
+        folder, hyper = project.folder / "defs", resources.hyper.process
+        for draft in proposals(site, hyper, path, project.datasources, largest=max_mb):
+            output.progress(draft.name)
+            drafts.append(draft)
+    files = {
+        draft.name: _new_folder(folder, draft.key) / "defs.yaml" for draft in drafts if draft.files
+    }
+    for draft in drafts:
+        if write and draft.files:
+            _write_files(files[draft.name].parent, draft)
     written = [*files] if write else []
-    tasks = [(each, task) for each in found for task in each.tasks or ()]
-    left = sum(1 for each in found if each.why_not)
-    # Without rows, its file was not read.
-    counts = {e.name: sum(e.rows.values()) if e.rows else None for e in found}
-    rows = [(e.name, counts[e.name], e.megabytes, e.owner, _when(e)) for e in found]
+    tasks = [(draft, task) for draft in drafts for task in draft.tasks or ()]
+    failed = sum(1 for draft in drafts if draft.why_not)
+    # If a proposal has no rows, its file was not read.
+    counts = {draft.name: sum(draft.rows.values()) if draft.rows else None for draft in drafts}
+    rows = [
+        (draft.name, counts[draft.name], draft.megabytes, draft.owner, _refresh_times(draft))
+        for draft in drafts
+    ]
     output.result(
-        {"datasources": [asdict(each) | {"written": each.name in written} for each in found]},
+        {"datasources": [asdict(draft) | {"written": draft.name in written} for draft in drafts]},
         columns(("DATA SOURCE", ">ROWS", ">MB", "OWNER", "REFRESHED"), rows),
-        *(line for each in found for line in _told(each, files, is_written=write)),
+        *(line for draft in drafts for line in _proposal_lines(draft, files, is_written=write)),
         Text(_TASKS) if tasks else None,
-        *(signed("-", f"DELETE {task.url}  ({each.name}, {task.when})") for each, task in tasks),
-        Text(f"{len(found) - left} proposed, {len(written)} of them written, {left} not."),
+        *(signed("-", f"DELETE {task.url}  ({draft.name}, {task.when})") for draft, task in tasks),
+        Text(f"{len(drafts) - failed} proposed, {len(written)} of them written, {failed} not."),
     )
-    return int(left > 0)
+    return int(failed > 0)
 
 
-def _folder(place: Path, key: str) -> Path:
-    """A folder for a declaration; the pipeline's own may have the name of a data source."""
+def _new_folder(place: Path, key: str) -> Path:
+    """Return a new folder for a declaration; folders of the project may have its key as name."""
     names = chain([key, f"{key}_datasource"], (f"{key}_{number}" for number in count(2)))
     return next(place / name for name in names if not (place / name).exists())
 
 
-def _write(folder: Path, proposal: Proposal) -> None:
+def _write_files(folder: Path, proposal: Proposal) -> None:
     folder.mkdir(parents=True)
     for name, text in proposal.files.items():
         (folder / name).write_text(text, "utf-8")
 
 
-def _when(proposal: Proposal) -> str:
+def _refresh_times(proposal: Proposal) -> str:
     if proposal.tasks is None:
         return "not known"
-    return "; ".join(each.when for each in proposal.tasks) or "-"
+    return "; ".join(task.when for task in proposal.tasks) or "-"
 
 
-def _told(proposal: Proposal, files: Mapping[str, Path], *, is_written: bool) -> Iterator[Text]:
+def _proposal_lines(
+    proposal: Proposal, files: Mapping[str, Path], *, is_written: bool
+) -> Iterator[Text]:
     if proposal.why_not:
         yield signed("x", f"{proposal.name}: {proposal.why_not}")
         return
-    done = "written" if is_written else "would be written"
-    yield signed("+", f"{proposal.name}: {relpath(files[proposal.name])} {done}")
+    state = "written" if is_written else "would be written"
+    yield signed("+", f"{proposal.name}: {relpath(files[proposal.name])} {state}")
     yield from (Text(f"    {note}") for note in proposal.notes)

@@ -1,4 +1,4 @@
-"""The command `assess`: what there is on a site, and what the pipeline could do for it."""
+"""The command `assess`: show what is published on a site, and what the pipeline could save."""
 
 import logging
 import re
@@ -33,10 +33,10 @@ from tableau_pipeline.resources import resources_from_env
 _HEADS = ("DATA SOURCE", "PROJECT", "KIND", ">MB", ">ROWS", "OWNER", "REFRESHED")
 _HEADS += (f"JOBS OF {JOB_DAYS} DAYS", "UPDATED (UTC)", ">REVISIONS", ">MB SAVED")
 _NOT_KNOWN = "?"
-# Signing in and out, the lists, and something to look at.
+# Enough to sign in and out, to list the data sources, and to look at some of them.
 _FEWEST_REQUESTS = 10
-# Names in a line for people; Markdown and JSON have all of them.
-_NAMED = 3
+# How many names a line of text shows; Markdown and JSON contain all names.
+_MOST_NAMES = 3
 
 
 @click.command()
@@ -75,22 +75,23 @@ def assess(
 ) -> int:
     """Look at what others have published on the site. It needs no project, and writes nothing.
 
-    Exit code: 0 each data source was looked at, 1 some were not, and the reason is told.
+    Exit code: 0 each data source was looked at, 1 some were not; the output gives the reasons.
     """
     limits = Limits(max_requests, sample, max_mb, count_rows=not no_rows)
-    with _without_names(hidden=redact), output.bar() as bar:
-        found, cost = _looked(project, limits, output, bar, redact=redact)
-    data = _data(found) | {"requests": asdict(cost)}
-    shown = [Text(_markdown(found, cost))] if markdown else _lines(found, cost)
-    output.result(data, *shown)
-    return int(not found.is_complete)
+    with _redacted_errors(hidden=redact), output.bar() as bar:
+        assessment, cost = _assess_site(project, limits, output, bar, redact=redact)
+    data = _data(assessment) | {"requests": asdict(cost)}
+    report = [Text(_markdown(assessment, cost))] if markdown else _report_lines(assessment, cost)
+    output.result(data, *report)
+    return int(not assessment.is_complete)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What a look has cost: requests, each attempt counted, and pauses that the server asked for.
+    """What the assessment cost: requests, including repeated ones, and pauses before repetitions.
 
     Attributes:
+        most: the largest number of requests that was allowed.
         paused: seconds of all pauses.
     """
 
@@ -106,8 +107,8 @@ class _Cost:
 
 
 @contextmanager
-def _without_names(*, hidden: bool) -> Generator[None]:
-    """Hide what an error says of a server, if that is to be hidden."""
+def _redacted_errors(*, hidden: bool) -> Generator[None]:
+    """If `hidden`, replace the message of an error by its reason, without names."""
     try:
         yield
     except RefreshError as error:
@@ -120,14 +121,14 @@ def _without_names(*, hidden: bool) -> Generator[None]:
 
 
 class _Pauses(logging.Logger):
-    """Tells what a look waits for, without names, and counts the seconds of pauses."""
+    """Shows what the assessment waits for, without names, and records the seconds of each pause."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__("assess")
         self._tell, self.seconds = tell, list[float]()
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Tell of a pause, or that the token is in use."""
+        """Show a pause, or that another process uses the token."""
         seconds = getattr(record, "seconds", None)
         if seconds is None:
             if getattr(record, "waits_for", "") == "token":
@@ -139,7 +140,7 @@ class _Pauses(logging.Logger):
         self._tell(f"{answer}: a pause of {seconds:.1f} s")
 
 
-def _looked(
+def _assess_site(
     project: str | None,
     limits: Limits,
     output: Output,
@@ -148,32 +149,32 @@ def _looked(
     redact: bool,
 ) -> tuple[Assessment, _Cost]:
     prepare()
-    given, pauses = resources_from_env(), _Pauses(output.progress)
-    wanted = {name: given[name] for name in ("hyper", "tableau")}
-    with dg.build_resources(wanted) as resources:
+    available, pauses = resources_from_env(), _Pauses(output.progress)
+    needed = {name: available[name] for name in ("hyper", "tableau")}
+    with dg.build_resources(needed) as resources:
         with resources.tableau.session(pauses, counts=limits.count_rows) as site:
             names = Tokens(str(site.tsc.site_id)) if redact else Names()
-            # Started when it is needed.
+            # Accessing the attribute starts hyperd, so that is delayed until it is needed.
             hyper = partial(getattr, resources.hyper, "process")
-            found = look(site, hyper, project=project, limits=limits, names=names, tell=bar)
-        # Signing out is a request, too.
+            assessment = look(site, hyper, project=project, limits=limits, names=names, tell=bar)
+        # Counted after the session, because signing out is a request, too.
         cost = _Cost(site.budget.sent, limits.requests, len(pauses.seconds), sum(pauses.seconds))
-    return found, cost
+    return assessment, cost
 
 
 def _data(found: Assessment) -> dict[str, Any]:
-    """The object that programs get."""
-    about = asdict(found)
-    about["datasources"] = [
-        asdict(each)
+    """Return the assessment as JSON values."""
+    data = asdict(found)
+    data["datasources"] = [
+        asdict(datasource)
         | {
-            "saved_megabytes": each.saved_megabytes,
-            "basis": each.basis,
-            "obstacles": _obstacles(found, each),
+            "saved_megabytes": datasource.saved_megabytes,
+            "basis": datasource.basis,
+            "obstacles": _obstacles(found, datasource),
         }
-        for each in found.datasources
+        for datasource in found.datasources
     ]
-    return about
+    return data
 
 
 def _obstacles(found: Assessment, each: Assessed) -> list[dict[str, str]]:
@@ -181,37 +182,37 @@ def _obstacles(found: Assessment, each: Assessed) -> list[dict[str, str]]:
     return [asdict(obstacle) for obstacle in listed]
 
 
-def _cells(each: Assessed) -> Sequence[str | int | None]:
+def _table_row(each: Assessed) -> Sequence[str | int | None]:
     kind = each.kind if each.kind in (DatasourceKind.HYPER, DatasourceKind.UNKNOWN) else ""
-    of = f"{each.kind} of {', '.join(each.sources) or _NOT_KNOWN}"
-    has_rows = each.kind is not DatasourceKind.LIVE
+    source_kind = f"{each.kind} of {', '.join(each.sources) or _NOT_KNOWN}"
+    may_have_rows = each.kind is not DatasourceKind.LIVE
     tasks = None if each.tasks is None else "; ".join(task.when for task in each.tasks) or "-"
-    ran = f"{each.jobs.jobs} in {each.jobs.minutes:.1f} min" if each.jobs else None
-    jobs = "-" if each.jobs and not each.jobs.jobs else ran
+    job_totals = f"{each.jobs.jobs} in {each.jobs.minutes:.1f} min" if each.jobs else None
+    jobs = "-" if each.jobs and not each.jobs.jobs else job_totals
     saved = each.saved_megabytes
-    counted = None if each.rows is None else sum(each.rows.values())
+    rows = None if each.rows is None else sum(each.rows.values())
     return (
         each.name,
         each.project,
-        kind or of,
-        _or_unknown(each.megabytes),
-        _or_unknown(counted) if has_rows else "-",
+        kind or source_kind,
+        _cell(each.megabytes),
+        _cell(rows) if may_have_rows else "-",
         each.owner,
-        _or_unknown(tasks),
-        _or_unknown(jobs),
+        _cell(tasks),
+        _cell(jobs),
         f"{each.updated_at:%Y-%m-%d %H:%M}",
-        _or_unknown(each.revisions) if has_rows else "-",
-        (_NOT_KNOWN if has_rows else "-") if saved is None else f"{saved:,.1f}",
+        _cell(each.revisions) if may_have_rows else "-",
+        (_NOT_KNOWN if may_have_rows else "-") if saved is None else f"{saved:,.1f}",
     )
 
 
-def _or_unknown(value: str | int | None) -> str | int:
+def _cell(value: str | int | None) -> str | int:
     return _NOT_KNOWN if value is None else value
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Data sources of which one thing is to be said."""
+    """Data sources to which the same text applies."""
 
     text: str
     names: Sequence[str]
@@ -219,30 +220,35 @@ class _Group:
 
 
 def _grouped(pairs: Iterable[tuple[tuple[str, str], str]]) -> list[_Group]:
-    """Group names by text and remedy, those of most first."""
+    """Group names by text and remedy; the group with the most names comes first."""
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for about, name in pairs:
-        names[about].append(name)
-    ordered = sorted(names.items(), key=lambda item: -len(item[1]))
-    return [_Group(text, listed, remedy) for (text, remedy), listed in ordered]
+    for text_and_remedy, name in pairs:
+        names[text_and_remedy].append(name)
+    most_first = sorted(names.items(), key=lambda item: -len(item[1]))
+    return [_Group(text, members, remedy) for (text, remedy), members in most_first]
 
 
-def _labelled(found: Assessment) -> Iterator[tuple[str, Assessed]]:
-    """The data sources, by their names; with their projects where several have one name."""
-    counted = Counter(each.name for each in found.datasources)
-    for each in found.datasources:
-        yield each.name if counted[each.name] == 1 else f"{each.name} ({each.project})", each
+def _labelled_datasources(found: Assessment) -> Iterator[tuple[str, Assessed]]:
+    """Yield the data sources with their names, and with their projects if a name is not unique."""
+    counts = Counter(datasource.name for datasource in found.datasources)
+    for datasource in found.datasources:
+        yield (
+            datasource.name
+            if counts[datasource.name] == 1
+            else f"{datasource.name} ({datasource.project})",
+            datasource,
+        )
 
 
-def _in_the_way(found: Assessment) -> list[_Group]:
+def _obstacle_groups(found: Assessment) -> list[_Group]:
     return _grouped(
         ((obstacle.text, obstacle.remedy), label)
-        for label, each in _labelled(found)
-        for obstacle in each.obstacles(takes_updates=found.takes_updates)
+        for label, datasource in _labelled_datasources(found)
+        for obstacle in datasource.obstacles(takes_updates=found.takes_updates)
     )
 
 
-# What is not known, in words for people.
+# What is not known: the words for a field of an assessment.
 _FACTS: Mapping[str, str] = {
     "kind": "what it connects to",
     "compared": "what updates would save",
@@ -251,97 +257,112 @@ _FACTS: Mapping[str, str] = {
 }
 
 
-def _not_known(found: Assessment) -> list[_Group]:
-    """What is not known of all, and of some."""
-    whole = [_Group(f"{_FACTS.get(e, e)}: {why}", ()) for e, why in found.unknown.items()]
-    some = _grouped(
-        ((f"{_FACTS.get(fact, fact)}: {_of_any(why, each.name)}", ""), label)
-        for label, each in _labelled(found)
-        for fact, why in each.unknown.items()
-        # What may not be downloaded is in the way; that a live connection has no data is no news.
+def _unknown_groups(found: Assessment) -> list[_Group]:
+    """Return what is not known of all data sources, and then of some."""
+    entirely = [
+        _Group(f"{_FACTS.get(field, field)}: {why}", ()) for field, why in found.unknown.items()
+    ]
+    partly = _grouped(
+        ((f"{_FACTS.get(fact, fact)}: {_without_name(why, datasource.name)}", ""), label)
+        for label, datasource in _labelled_datasources(found)
+        for fact, why in datasource.unknown.items()
+        # A forbidden download is listed as an obstacle. A live connection never has data.
         if fact
-        not in (*found.unknown, "download", *(["compared"] * (each.kind is DatasourceKind.LIVE)))
+        not in (
+            *found.unknown,
+            "download",
+            *(["compared"] * (datasource.kind is DatasourceKind.LIVE)),
+        )
     )
-    return [*whole, *some]
+    return [*entirely, *partly]
 
 
-def _of_any(why: str, name: str) -> str:
-    """What a server says of a data source, so that the same said of others is equal."""
+def _without_name(why: str, name: str) -> str:
+    """Remove the name from a server's message, so that equal messages can be grouped."""
     return re.sub(rf"(['\"]){re.escape(name)}\1", "this data source", why)
 
 
 def _estimates(found: Assessment) -> Iterator[tuple[str, str]]:
-    for label, each in _labelled(found):
-        if each.saved_megabytes is not None:
+    for label, datasource in _labelled_datasources(found):
+        if datasource.saved_megabytes is not None:
             text = (
-                f"about {each.saved_megabytes:,.1f} of {each.megabytes:,} MB less in each refresh"
+                f"about {datasource.saved_megabytes:,.1f} of {datasource.megabytes:,} MB less "
+                "in each refresh"
             )
-            yield label, f"{text}, if as many rows change as before ({each.basis})"
+            yield label, f"{text}, if as many rows change as before ({datasource.basis})"
 
 
-def _about(found: Assessment) -> str:
+def _heading(found: Assessment) -> str:
     role = found.role or "a role that the server does not tell"
-    may = "" if found.may_publish else ", which may not publish"
+    restriction = "" if found.may_publish else ", which may not publish"
     site = f'site "{found.site}"' if found.site else "the default site"
-    return f"{found.url}, {site}, REST API {found.version}, as {found.user} ({role}{may})"
+    return f"{found.url}, {site}, REST API {found.version}, as {found.user} ({role}{restriction})"
 
 
-def _closing(found: Assessment) -> str:
-    listed = found.datasources
-    free = sum(1 for each in listed if not _obstacles(found, each) and each.is_complete)
-    size = sum(each.megabytes or 0 for each in listed)
-    left = sum(1 for each in listed if not each.is_complete)
-    missing = f" {left} were not looked at as a whole." if left else ""
+def _closing_line(found: Assessment) -> str:
+    datasources = found.datasources
+    unobstructed = sum(
+        1
+        for datasource in datasources
+        if not _obstacles(found, datasource) and datasource.is_complete
+    )
+    size = sum(datasource.megabytes or 0 for datasource in datasources)
+    incomplete = sum(1 for datasource in datasources if not datasource.is_complete)
+    missing = f" {incomplete} were not looked at as a whole." if incomplete else ""
     return (
-        f"This user may see {len(listed)} data sources, {size:,} MB in all. Nothing was found "
-        f"in the way of {free}.{missing}"
+        f"This user may see {len(datasources)} data sources, {size:,} MB in all. Nothing was found "
+        f"in the way of {unobstructed}.{missing}"
     )
 
 
-def _lines(found: Assessment, cost: _Cost) -> Iterator[RenderableType]:
-    yield Text(_about(found))
-    yield columns(_HEADS, map(_cells, found.datasources))
-    for group in _in_the_way(found):
-        yield signed("!", f"{_first(group)}: {group.text}")
+def _report_lines(found: Assessment, cost: _Cost) -> Iterator[RenderableType]:
+    yield Text(_heading(found))
+    yield columns(_HEADS, map(_table_row, found.datasources))
+    for group in _obstacle_groups(found):
+        yield signed("!", f"{_some_names(group)}: {group.text}")
         yield Text(f"    -> {group.remedy}")
     for name, text in _estimates(found):
         yield signed("~", f"{name}: {text}")
-    for group in _not_known(found):
-        yield signed(_NOT_KNOWN, f"{_first(group)}: {group.text}")
-    yield Text(_closing(found))
+    for group in _unknown_groups(found):
+        yield signed(_NOT_KNOWN, f"{_some_names(group)}: {group.text}")
+    yield Text(_closing_line(found))
     yield Text(str(cost))
 
 
-def _first(group: _Group) -> str:
-    """Such as "Sales, Orders, Stock and 27 more"."""
-    more = len(group.names) - _NAMED
-    listed = ", ".join(group.names[:_NAMED]) or "all"
-    return f"{listed} and {more} more" if more > 0 else listed
+def _some_names(group: _Group) -> str:
+    """Return, for example, "Sales, Orders, Stock and 27 more"."""
+    more = len(group.names) - _MOST_NAMES
+    names = ", ".join(group.names[:_MOST_NAMES]) or "all"
+    return f"{names} and {more} more" if more > 0 else names
 
 
 def _markdown(found: Assessment, cost: _Cost) -> str:
-    """A report for a ticket."""
+    """Return the report as Markdown, for a ticket."""
     parts = [
-        f"## Published data sources\n\n{markdown_text(_about(found))}",
-        markdown_table(_HEADS, map(_cells, found.datasources)),
+        f"## Published data sources\n\n{markdown_text(_heading(found))}",
+        markdown_table(_HEADS, map(_table_row, found.datasources)),
     ]
     blocked = [
-        f"- {markdown_text(each.text)}  \n  Remedy: {markdown_text(each.remedy)}  \n  {_all(each)}"
-        for each in _in_the_way(found)
+        f"- {markdown_text(group.text)}  \n  Remedy: {markdown_text(group.remedy)}  \n"
+        f"  {_all_names(group)}"
+        for group in _obstacle_groups(found)
     ]
     estimates = [f"- {markdown_text(f'{name}: {text}')}" for name, text in _estimates(found)]
-    unknown = [f"- {markdown_text(each.text)}  \n  {_all(each)}" for each in _not_known(found)]
+    unknown = [
+        f"- {markdown_text(group.text)}  \n  {_all_names(group)}"
+        for group in _unknown_groups(found)
+    ]
     for title, lines in (
         ("In the way of an adoption", blocked),
         ("What updates would save, estimated", estimates),
         ("Not known", unknown),
     ):
-        listed = "\n".join(lines) or "Nothing."
-        parts.append(f"### {title}\n\n{listed}")
-    parts.append(f"{markdown_text(_closing(found))} {cost}")
+        section = "\n".join(lines) or "Nothing."
+        parts.append(f"### {title}\n\n{section}")
+    parts.append(f"{markdown_text(_closing_line(found))} {cost}")
     return "\n\n".join(parts)
 
 
-def _all(group: _Group) -> str:
-    listed = markdown_text(", ".join(group.names))
-    return f"{len(group.names)}: {listed}" if listed else "All data sources."
+def _all_names(group: _Group) -> str:
+    names = markdown_text(", ".join(group.names))
+    return f"{len(group.names)}: {names}" if names else "All data sources."

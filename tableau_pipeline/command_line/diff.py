@@ -1,4 +1,4 @@
-"""The command `diff`: in what the published rows differ from those of the models."""
+"""The command `diff`: show how the published rows differ from those of the models."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -33,13 +33,16 @@ def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
             output.bar() as bar,
         ):
             setup = project.setup(declared, resources)
-            layout, found = compared(setup, site, samples=sample, tell=bar)
-    equal = not layout and all(each.is_equal for each in found.values())
-    tables = {n: asdict(e) | {"percent_equal": e.percent_equal} for n, e in found.items()}
+            layout, differences = compared(setup, site, samples=sample, tell=bar)
+    equal = not layout and all(table.is_equal for table in differences.values())
+    tables = {
+        title: asdict(table) | {"percent_equal": table.percent_equal}
+        for title, table in differences.items()
+    }
     output.result(
         {"key": key, "name": declared.name, "equal": equal, "layout": layout, "tables": tables},
         *(signed("~", phrase) for phrase in layout),
-        *(line for table, each in found.items() for line in _shown(table, each)),
+        *(line for title, table in differences.items() for line in _difference_lines(title, table)),
         Text(
             "It is equal."
             if equal
@@ -49,9 +52,9 @@ def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
     return int(not equal)
 
 
-def _shown(table: str, found: Differences) -> Iterator[RenderableType]:
+def _difference_lines(table: str, found: Differences) -> Iterator[RenderableType]:
     yield Text(f"{table}, by {', '.join(found.key) or 'whole rows'}")
-    changed = {name: count for name, count in found.columns.items() if count}
+    changed = {column: count for column, count in found.columns.items() if count}
     rows = (
         ("-", "only published", found.only_published),
         ("+", "only in the model", found.only_model),
@@ -60,9 +63,12 @@ def _shown(table: str, found: Differences) -> Iterator[RenderableType]:
     )
     yield columns(("", "ROWS", ">COUNT"), rows)
     if changed:
-        told = [("~", n, f"{found.percent_equal[n]:.2f} %", c) for n, c in changed.items()]
-        yield columns(("", "COLUMN", ">EQUAL", ">DIFFER"), told)
+        cells = [
+            ("~", column, f"{found.percent_equal[column]:.2f} %", count)
+            for column, count in changed.items()
+        ]
+        yield columns(("", "COLUMN", ">EQUAL", ">DIFFER"), cells)
         yield Text(f"Other columns that are equal: {len(found.columns) - len(changed)}")
-    for name, sample in found.samples.items():
-        heads = (*found.key, f"{name} PUBLISHED", "IN THE MODEL")
+    for column, sample in found.samples.items():
+        heads = (*found.key, f"{column} PUBLISHED", "IN THE MODEL")
         yield columns(heads, [[str(value) for value in row] for row in sample])

@@ -1,4 +1,4 @@
-"""The command `tableau-pipeline`: what a team asks of its data sources every day."""
+"""The command `tableau-pipeline`, with its subcommands and exit codes."""
 
 import logging
 import sys
@@ -17,9 +17,9 @@ from tableau_pipeline.command_line.remove import remove
 from tableau_pipeline.command_line.status import status
 from tableau_pipeline.errors import RefreshError
 
-# 2 would read as "could not look" of `status`, and as "changes" of `plan`.
+# Not 2, which means "could not look" for `status`, and "something would change" for `plan`.
 WRONG_USAGE = 64
-# What a command returns if it cannot be carried out.
+# The exit codes of commands that cannot be carried out; 1 for all others.
 _FAILED = {"status": 2, "diff": 2}
 
 
@@ -34,23 +34,25 @@ def tableau_pipeline(context: click.Context, module: str | None, *, debug: bool)
     A NAME is the asset key of a data source, or its name on the Tableau site.
     """
     context.obj = module
-    # What a command has to tell is its output; the log is for runs.
+    # A command writes its results as output; the log is for runs.
     logging.getLogger("tableau_pipeline").setLevel(logging.DEBUG if debug else logging.ERROR)
     if debug:
         logging.basicConfig()
 
 
-for each in (status, plan, diff, refresh, doctor, assess, adopt, remove):
-    tableau_pipeline.add_command(each)
+for subcommand in (status, plan, diff, refresh, doctor, assess, adopt, remove):
+    tableau_pipeline.add_command(subcommand)
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
-    given = list(sys.argv[1:] if args is None else args)
-    command = next((each for each in given if each in tableau_pipeline.commands), "")
-    output = Output(as_json="--json" in given)
+    arguments = list(sys.argv[1:] if args is None else args)
+    command = next(
+        (argument for argument in arguments if argument in tableau_pipeline.commands), ""
+    )
+    output = Output(as_json="--json" in arguments)
     try:
-        code = tableau_pipeline.main(given, "tableau-pipeline", standalone_mode=False)
+        code = tableau_pipeline.main(arguments, "tableau-pipeline", standalone_mode=False)
     except click.UsageError as error:
         error.show()
         return WRONG_USAGE

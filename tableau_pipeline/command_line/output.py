@@ -1,4 +1,4 @@
-"""What a command tells: to a person as rich text, or to a program as one JSON object."""
+"""Write the output of a command: rich text for users, or a single JSON object for programs."""
 
 import json
 import logging
@@ -23,22 +23,22 @@ from rich.text import Text
 from tableau_pipeline.dagster_internals import message_of
 from tableau_pipeline.rendering import markdown_text
 
-# Where the output is no terminal, such as a log of CI, lines need not fit into 80 columns.
+# If the output is no terminal, for example a CI log, lines need not fit into 80 columns.
 _WIDE = 200
-# A terminal of fewer columns wraps lines itself: a table of this width still has its names.
+# Narrower terminals wrap lines themselves: in a table of this width, names are still complete.
 _NARROW = 80
-# How the signs of a line look.
+# The styles of the signs before a line.
 _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "=": "dim"}
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Write no more, and go on: the exit code still tells what was found."""
+        """Write no more, and go on: the exit code still reports the result."""
         _end_output()
 
 
 def _end_output() -> None:
-    """Drop all further output, as nobody reads it."""
+    """Drop all further output, because the reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -51,59 +51,63 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         for stream in (sys.stdout, sys.stderr):
-            # What a terminal of few characters lacks must not end a command.
+            # A character that the terminal cannot show must not end the command.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
-        shown = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
-        self._console = _Console(width=shown, highlight=False, emoji=False, markup=False)
+        width = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
+        self._console = _Console(width=width, highlight=False, emoji=False, markup=False)
         self._errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
     def result(self, data: Mapping[str, Any], *shown: RenderableType | None) -> None:
-        """Write what a command found, in one of the two ways."""
+        """Write the result of a command: `data` as JSON, or `shown` as rich text."""
         if self.as_json:
             is_plain = "utf" not in str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-            text = json.dumps(data, default=_plain, ensure_ascii=is_plain, indent=2)
+            text = json.dumps(data, default=_json_value, ensure_ascii=is_plain, indent=2)
             try:
                 sys.stdout.write(f"{text}\n")
                 sys.stdout.flush()
             except BrokenPipeError:
                 _end_output()
             return
-        for each in shown:
-            if each is not None:
-                self._console.print(each, soft_wrap=not isinstance(each, Table))
+        for renderable in shown:
+            if renderable is not None:
+                self._console.print(renderable, soft_wrap=not isinstance(renderable, Table))
 
     def progress(self, text: str) -> None:
-        """Tell a person what is being done."""
+        """Show a user what the command is doing; nothing with JSON."""
         if not self.as_json:
             self._errors.print(text, style="dim", soft_wrap=True)
 
     @contextmanager
     def bar(self) -> Generator[Callable[..., None]]:
-        """Show how far something is: the block tells what is done, and its share if it is known."""
+        """Show a progress bar.
+
+        The block calls the yielded function with the current step, and the share that is done if
+        it is known.
+        """
         hidden = self.as_json or not self._errors.is_terminal
-        with Progress(console=self._errors, transient=True, disable=hidden) as shown:
-            task = shown.add_task("", total=None)
+        with Progress(console=self._errors, transient=True, disable=hidden) as progress:
+            task = progress.add_task("", total=None)
 
             def tell(text: str, share: float | None = None) -> None:
                 total = None if share is None else 1
                 done = share or 0
-                # Without `refresh`, a text that the next one soon follows is never seen.
-                shown.update(task, description=text, completed=done, total=total, refresh=True)
+                # Without `refresh`, the next text may replace this one before it is shown.
+                progress.update(task, description=text, completed=done, total=total, refresh=True)
 
             yield tell
 
     def waits(self) -> "LogLines":
-        """A log that shows waits: a token may be in use by a refresh, which takes its time."""
+        """Return a log that shows only waits, such as for a token that a refresh is using."""
         return LogLines(self, lambda record: hasattr(record, "waits_for"))
 
     def problem(self, text: str) -> None:
-        """Tell what went wrong with the command itself."""
+        """Write an error of the command itself to the standard error."""
         self._errors.print(text, style="red", soft_wrap=True)
 
 
 def reports(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the module of the definitions, and an `output` with its option."""
+    """Pass to a command the module of the definitions, and an `output` with the option `--json`."""
     option = click.option(
         "--json",
         "output",
@@ -115,20 +119,20 @@ def reports(command: Callable[..., int]) -> Callable[..., int]:
 
 
 class LogLines(logging.Logger):
-    """Shows what a refresh logs, if `shows` says so, and the rows of each asset that is made."""
+    """Shows the log records that `shows` selects, and the rows of each materialized asset."""
 
     def __init__(self, output: Output, shows: Callable[[logging.LogRecord], bool]) -> None:
         super().__init__("command line")
         self._output, self._shows, self._started = output, shows, time.monotonic()
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Show a message with the seconds that have passed, without run and step."""
+        """Show a message with the elapsed seconds, without run and step."""
         event = getattr(record, "dagster_event", None)
         text = message_of(record)
         if event and event.event_type_value == "ASSET_MATERIALIZATION":
-            made = event.step_materialization_data.materialization
-            rows = made.metadata.get("dagster/row_count")
-            text = f"{made.asset_key.to_user_string():22}" + (
+            materialization = event.step_materialization_data.materialization
+            rows = materialization.metadata.get("dagster/row_count")
+            text = f"{materialization.asset_key.to_user_string():22}" + (
                 f"{rows.value:>9,} rows" if rows else ""
             )
         elif event or record.levelno < logging.INFO or not self._shows(record):
@@ -137,42 +141,48 @@ class LogLines(logging.Logger):
 
 
 def signed(sign: str, text: str) -> Text:
-    """A line with a sign in front of it, in the colour of the sign."""
+    """Return a line with a coloured sign before the text."""
     return Text.assemble((sign, _STYLES.get(sign, "")), " ", text)
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> Table:
-    """A table without lines; a heading that begins with ">" aligns its column to the right."""
+    """Return a table without borders; a heading that starts with ">" aligns its column right."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for head in heads:
         right = head.startswith(">")
         table.add_column(head.lstrip(">"), justify="right" if right else "left", no_wrap=right)
     for row in rows:
-        cells = ("-" if e is None else f"{e:,}" if isinstance(e, int) else e for e in row)
+        cells = (
+            "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+            for value in row
+        )
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     return table
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> str:
-    """A table in Markdown, with the headings of `columns`."""
+    """Return a table in Markdown; the headings are as in `columns`."""
     lines = [[head.lstrip(">") for head in heads]]
     lines.append(["---:" if head.startswith(">") else "---" for head in heads])
     for row in rows:
-        cells = ("-" if e is None else f"{e:,}" if isinstance(e, int) else e for e in row)
+        cells = (
+            "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+            for value in row
+        )
         lines.append([markdown_text(" ".join(cell.split())) for cell in cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def ago(then: datetime, now: datetime) -> str:
-    """Such as "06:02 (4 h ago)", in the time zone of this host."""
+    """Return a time and its age in the time zone of this host: "2025-03-01 06:02 (4 h ago)"."""
     minutes = int((now - then).total_seconds() // 60)
     span = f"{minutes} min" if minutes < 100 else f"{minutes // 60} h"
     span = span if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
     return f"{then.astimezone():%Y-%m-%d %H:%M} ({span} ago)"
 
 
-def _plain(value: Any) -> Any:
-    """What JSON has no word for."""
+def _json_value(value: Any) -> Any:
+    """Convert a value that JSON cannot express."""
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat()

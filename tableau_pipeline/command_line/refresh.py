@@ -1,6 +1,5 @@
 """The command `refresh`: refresh one data source, in this process or in a deployment."""
 
-from tableau_pipeline.dagster_internals import ASSET_JOB
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from tableau_pipeline.command_line.output import LogLines, Output, reports, sign
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.status import failure_of
+from tableau_pipeline.dagster_internals import ASSET_JOB
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
 from tableau_pipeline.rendering import command
@@ -116,9 +116,9 @@ def _selected_assets(
         return keys
     graph = project.definitions.resolve_asset_graph()
     selected = dg.AssetSelection.assets(*keys).upstream().materializable().resolve(graph)
-    partitioned = {key for key in selected if graph.get(key).is_partitioned}
+    partitioned = {asset for asset in selected if graph.get(asset).is_partitioned}
     if partitioned:
-        names = ",".join(sorted(key.to_user_string() for key in partitioned))
+        names = ",".join(sorted(asset.to_user_string() for asset in partitioned))
         output.progress(
             "Not run, because they are partitioned. Run their partitions before: dg launch "
             f"--assets {names} --partition-range FIRST...LAST"

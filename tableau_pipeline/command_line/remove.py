@@ -1,4 +1,4 @@
-"""The command `remove`: take away what an environment has published."""
+"""The command `remove`: delete the data sources that an environment has published."""
 
 import click
 
@@ -19,8 +19,8 @@ from tableau_pipeline.core.identity import root_from
 def remove(module: str | None, *, project_root: str, yes: bool, output: Output) -> int:
     """Delete the data sources that this Dagster instance has published below a project.
 
-    It deletes only what a record of this instance names, and what is still below that project: not
-    what people published there. Projects stay.
+    It deletes only data sources that a record of this instance names, and that are still below the
+    project. It keeps those that users published there, and all projects.
 
     Exit code: 0 all of them are gone, 1 some are not, or there is no such project.
     """
@@ -32,22 +32,25 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
         project.resources() as resources,
         resources.tableau.session(output.waits()) as site,
     ):
-        found = [*published_below(project.instance, site, root)]
-        if not found:
+        published = [*published_below(project.instance, site, root)]
+        if not published:
             output.progress(nothing_below(project.instance, site, root))
-        for key, remote in found:
+        for key, remote in published:
             output.progress(f'{key}: "{remote.name}", {remote.link or remote.luid}')
-        if found and not yes:
-            click.confirm(f"Delete {len(found)} of them?", abort=True, err=True)
-        problems = delete(project.instance, site, found, log=output.waits())
-        done = [
+        if published and not yes:
+            click.confirm(f"Delete {len(published)} of them?", abort=True, err=True)
+        problems = delete(project.instance, site, published, log=output.waits())
+        datasources = [
             {"key": key, "name": remote.name, "luid": remote.luid, "problem": problem}
-            for (key, remote), problem in zip(found, problems, strict=True)
+            for (key, remote), problem in zip(published, problems, strict=True)
         ]
-    left = [each for each in done if each["problem"]]
+    remaining = [datasource for datasource in datasources if datasource["problem"]]
     output.result(
-        {"datasources": done},
-        *(signed("x", f"{each['name']}: {each['problem']}") for each in left),
-        signed("-", f"{len(done) - len(left)} deleted, {len(left)} left"),
+        {"datasources": datasources},
+        *(
+            signed("x", f"{datasource['name']}: {datasource['problem']}")
+            for datasource in remaining
+        ),
+        signed("-", f"{len(datasources) - len(remaining)} deleted, {len(remaining)} left"),
     )
-    return 1 if left else 0
+    return 1 if remaining else 0

@@ -1,4 +1,4 @@
-"""The command `status`: which data sources are fresh, and which need a person."""
+"""The command `status`: show which data sources are fresh, and which need attention."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -59,83 +59,98 @@ def status(
         declared = project.named(names)
         if saved:
             months = {key: savings(project.instance, key) for key in declared}
-            output.result({"savings": months}, _savings(declared, months))
+            output.result({"savings": months}, _savings_table(declared, months))
             return 0
         now = statuses(project.instance, declared.values())
-        models = {key: each.models for key, each in declared.items()}
+        models = {key: datasource.models for key, datasource in declared.items()}
         lines = with_rejected(project.instance, now.values(), models, project.rejected)
         if not names:
             lines += statuses_of_files(project.instance).values()
-        next_of = next_refreshes(project.definitions, project.instance)
-        then = {key: next_of(each) for key, each in declared.items()}
+        next_refresh = next_refreshes(project.definitions, project.instance)
+        next_times = {key: next_refresh(datasource) for key, datasource in declared.items()}
         if not offline:
             try:
-                lines, others, site = _looked(project, lines, output, everything=not names)
+                lines, others, site = _compare_with_server(
+                    project, lines, output, everything=not names
+                )
             except RefreshError as error:
                 problem = str(error)
-        past = {key: history(project.instance, key) for key in declared} if names else {}
-    lines.sort(key=lambda each: (_URGENCY.index(each.state), each.name.casefold()))
-    needing = [each for each in lines if each.needs_attention]
-    told = [_told(each) | {"next": then.get(each.key)} for each in lines]
+        histories = {key: history(project.instance, key) for key in declared} if names else {}
+    lines.sort(key=lambda line: (_URGENCY.index(line.state), line.name.casefold()))
+    needing = [line for line in lines if line.needs_attention]
+    datasources = [_json_data(line) | {"next": next_times.get(line.key)} for line in lines]
     counted = {"need_attention": len(needing), **({"error": problem} if problem else {})}
-    data = {"datasources": told, "undeclared": others, "history": past, "site": site, **counted}
-    shown = [*_shown(lines, others, past, then), Text(_closing(lines, needing))]
+    data = {
+        "datasources": datasources,
+        "undeclared": others,
+        "history": histories,
+        "site": site,
+        **counted,
+    }
+    report = [*_sections(lines, others, histories, next_times), Text(_closing_line(lines, needing))]
     if site and site.peculiarities:
-        shown.append(Text(f"Of this site: {'; '.join(site.peculiarities)}."))
-    output.result(data, *shown)
+        report.append(Text(f"Of this site: {'; '.join(site.peculiarities)}."))
+    output.result(data, *report)
     if problem:
         output.problem(f"The server could not be looked at: {problem}")
         return 2
     return int(bool(needing))
 
 
-def _told(line: DatasourceStatus) -> dict[str, Any]:
+def _json_data(line: DatasourceStatus) -> dict[str, Any]:
     derived = {"remedy": line.remedy, "needs_attention": line.needs_attention}
-    told = asdict(replace(line, checkpoint=None)) | derived
-    del told["checkpoint"]
-    return told
+    data = asdict(replace(line, checkpoint=None)) | derived
+    del data["checkpoint"]
+    return data
 
 
-def _savings(declared: Mapping[str, Declaration], found: Mapping[str, Sequence[Month]]) -> Table:
+def _savings_table(
+    declared: Mapping[str, Declaration], found: Mapping[str, Sequence[Month]]
+) -> Table:
     heads = ("DATA SOURCE", "MONTH", ">REFRESHES", ">FULL", ">SENT", ">SAVED")
     rows = [
         (
             declared[key].name,
-            each.month,
-            each.refreshes,
-            each.full,
-            *map(megabytes, (each.bytes_sent, each.bytes_saved)),
-            *map(_seconds, (each.seconds_saved, each.server_seconds_saved)),
+            month.month,
+            month.refreshes,
+            month.full,
+            *map(megabytes, (month.bytes_sent, month.bytes_saved)),
+            *map(_seconds, (month.seconds_saved, month.server_seconds_saved)),
         )
         for key, months in found.items()
-        for each in months
+        for month in months
     ]
     return columns((*heads, ">TIME SAVED", ">OF THE SERVER"), rows)
 
 
-def _looked(
+def _compare_with_server(
     project: CodeLocation, lines: Sequence[DatasourceStatus], output: Output, *, everything: bool
 ) -> tuple[list[DatasourceStatus], list[dict[str, str]], SiteFacts]:
-    """Compare with the server, by one list of its data sources; add what nothing declares."""
+    """Compare the records with one list of the server's data sources.
+
+    Returns:
+        the lines, now with drift; with `everything`, also the published data sources that no
+        declaration covers; and what is known of the site.
+    """
     with project.resources() as resources, resources.tableau.session(output.waits()) as site:
-        listed = {each.luid: each for each in site.tagged(TAG_PREFIX, revisions=False)}
-        looked = []
+        listed = {remote.luid: remote for remote in site.tagged(TAG_PREFIX, revisions=False)}
+        compared = []
         for line in lines:
             luid = line.checkpoint.luid if line.checkpoint else None
-            # Another user may have removed its tag.
+            # Without its tag, which another user may have removed, the list lacks it.
             remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
-            looked.append(_compared(line, remote))
+            compared.append(_with_drift(line, remote))
         facts = record_of(site, sites_folder(shared_place("kept"))).facts
         if not everything:
-            return looked, [], facts
-        anybody = DagsterJournal(project.instance, "any").instance
-        ours = [each for each in listed.values() if anybody in each.instances]
-        known = {*project.datasources, *published_files(project.instance)}
-        others = undeclared(project.instance, ours, known)
-    return looked, [{"name": each.name, "why": each.note} for each in others], facts
+            return compared, [], facts
+        instance_id = DagsterJournal(project.instance, "any").instance
+        published_here = [remote for remote in listed.values() if instance_id in remote.instances]
+        declared = {*project.datasources, *published_files(project.instance)}
+        others = undeclared(project.instance, published_here, declared)
+    return compared, [{"name": other.name, "why": other.note} for other in others], facts
 
 
-def _compared(line: DatasourceStatus, remote: RemoteDatasource | None) -> DatasourceStatus:
+def _with_drift(line: DatasourceStatus, remote: RemoteDatasource | None) -> DatasourceStatus:
     checkpoint = line.checkpoint
     if line.state not in (Status.FRESH, Status.LATE) or not (checkpoint and checkpoint.luid):
         return line
@@ -147,7 +162,7 @@ def _compared(line: DatasourceStatus, remote: RemoteDatasource | None) -> Dataso
     return line
 
 
-def _shown(
+def _sections(
     lines: Sequence[DatasourceStatus],
     others: Sequence[Mapping[str, str]],
     past: Mapping[str, Sequence[Ended]],
@@ -155,30 +170,32 @@ def _shown(
 ) -> list[RenderableType]:
     heads = ("", "DATA SOURCE", "STATE", "LAST REFRESH", "DECISION", ">ROWS", ">SENT")
     heads = (*heads, "COMPARED", "NEXT")
-    rows = [(*_row(each), then.get(each.key)) for each in lines]
+    rows = [(*_status_row(line), then.get(line.key)) for line in lines]
     shown: list[RenderableType] = [columns(heads, rows)] if lines else []
-    for each in lines:
-        if not each.needs_attention:
+    for line in lines:
+        if not line.needs_attention:
             continue
-        where = f" (run {each.run_id})" if each.run_id else ""
-        shown.append(signed(_sign(each), f"{each.name}: {each.state}{where}"))
-        told = [*each.why.splitlines(), f"-> {each.remedy}"]
-        shown += [Text(f"    {line}") for line in told]
-    shown += [signed("!", f"{e['name']}: not declared here. {e['why']}") for e in others]
-    for key, several in past.items():
-        if not several:
+        where = f" (run {line.run_id})" if line.run_id else ""
+        shown.append(signed(_sign(line), f"{line.name}: {line.state}{where}"))
+        details = [*line.why.splitlines(), f"-> {line.remedy}"]
+        shown += [Text(f"    {detail}") for detail in details]
+    shown += [
+        signed("!", f"{other['name']}: not declared here. {other['why']}") for other in others
+    ]
+    for key, refreshes in past.items():
+        if not refreshes:
             continue
         heads = (key.upper(), "DECISION", ">ROWS", ">SENT", ">SAVED", "SECONDS", "REASON")
         sent, saved = (
-            megabytes(sum(getattr(each, name) or 0 for each in several))
+            megabytes(sum(getattr(refresh, name) or 0 for refresh in refreshes))
             for name in ("bytes_sent", "bytes_saved")
         )
         closing = f"Sent {sent} in all, and saved {saved}."
-        shown += [Text(""), columns(heads, map(_past, several)), Text(closing), Text("")]
+        shown += [Text(""), columns(heads, map(_history_row, refreshes)), Text(closing), Text("")]
     return shown
 
 
-def _closing(lines: Sequence[DatasourceStatus], needing: Sequence[DatasourceStatus]) -> str:
+def _closing_line(lines: Sequence[DatasourceStatus], needing: Sequence[DatasourceStatus]) -> str:
     if not lines:
         return "No data source is declared."
     if needing:
@@ -190,7 +207,7 @@ def _sign(line: DatasourceStatus) -> str:
     return _SIGNS.get(line.state, "!")
 
 
-def _row(line: DatasourceStatus) -> tuple[str | int | None, ...]:
+def _status_row(line: DatasourceStatus) -> tuple[str | int | None, ...]:
     head, last = (_sign(line), line.name, line.state), line.last
     if last is None:
         return *head, "never", None, None, None, None
@@ -198,10 +215,10 @@ def _row(line: DatasourceStatus) -> tuple[str | int | None, ...]:
     return *head, when, last.decision, last.rows, _size(last.bytes_sent), compared
 
 
-def _past(each: Ended) -> tuple[str | int | None, ...]:
+def _history_row(each: Ended) -> tuple[str | int | None, ...]:
     parts = [f"{name} {took:.1f}" for name, took in each.seconds.items() if name != "total"]
-    long = ", ".join(part for part in parts if not part.endswith(" 0.0"))
-    seconds = f"{each.seconds['total']:.1f}: {long}" if "total" in each.seconds else None
+    durations = ", ".join(part for part in parts if not part.endswith(" 0.0"))
+    seconds = f"{each.seconds['total']:.1f}: {durations}" if "total" in each.seconds else None
     when, sizes = f"{each.at.astimezone():%Y-%m-%d %H:%M}", (each.bytes_sent, each.bytes_saved)
     reason = each.reason.partition("\n")[0]
     return when, each.decision, each.rows, *map(_size, sizes), seconds, reason

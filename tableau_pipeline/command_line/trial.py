@@ -1,4 +1,4 @@
-"""The trial of `doctor --trial`: what a site does, found out with throwaway data sources."""
+"""`doctor --trial`: find out with throwaway data sources how a site behaves."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -19,11 +19,11 @@ _ORDER = (Verdict.OTHERWISE, Verdict.UNKNOWN, Verdict.AS_ASSUMED)
 
 
 def tried_out(project: str, *, wait: float, resume: bool, output: Output) -> int:
-    """Try out the site in a project, and tell what it does; return the exit code."""
+    """Try out the site in a project, and show how it behaves; return the exit code."""
     prepare()
-    given = resources_from_env()
+    available = resources_from_env()
     with (
-        dg.build_resources({name: given[name] for name in ("hyper", "tableau")}) as resources,
+        dg.build_resources({name: available[name] for name in ("hyper", "tableau")}) as resources,
         resources.tableau.session(output.waits(), counts=True, people=True) as site,
         output.bar() as bar,
     ):
@@ -43,21 +43,26 @@ def tried_out(project: str, *, wait: float, resume: bool, output: Output) -> int
             tell=tell,
         )
         release = site.release
-    output.result({"release": release, **_data(trial)}, *_shown(trial, release))
+    output.result({"release": release, **_data(trial)}, *_answer_lines(trial, release))
     return int(bool(trial.failed or trial.left or trial.waits))
 
 
 def _data(trial: Trial) -> dict[str, object]:
-    facts = [asdict(FACTS[each.fact]) | each.model_dump(mode="json") for each in trial.answers]
-    for each in facts:
-        del each["name"]
+    facts = [
+        asdict(FACTS[answer.fact]) | answer.model_dump(mode="json") for answer in trial.answers
+    ]
+    for fact in facts:
+        del fact["name"]
     return {"facts": facts, "failed": trial.failed, "left": trial.left, "waits": trial.waits}
 
 
-def _shown(trial: Trial, release: str) -> Iterator[RenderableType]:
-    # What needs no attention comes last.
-    answers = sorted(trial.answers, key=lambda each: _ORDER.index(each.verdict))
-    rows = [(_SIGNS[e.verdict], e.fact, e.verdict, _meaning(e)) for e in answers]
+def _answer_lines(trial: Trial, release: str) -> Iterator[RenderableType]:
+    # Answers that need attention come first.
+    answers = sorted(trial.answers, key=lambda answer: _ORDER.index(answer.verdict))
+    rows = [
+        (_SIGNS[answer.verdict], answer.fact, answer.verdict, _meaning(answer))
+        for answer in answers
+    ]
     yield columns(("", "FACT", "ANSWER", "WHAT IT MEANS"), rows)
     for step, error in trial.failed.items():
         yield signed("x", f"{step}: {error}")
@@ -65,8 +70,12 @@ def _shown(trial: Trial, release: str) -> Iterator[RenderableType]:
         yield signed("x", f'"{name}" could not be deleted: delete it in Tableau')
     if trial.waits:
         yield signed("x", trial.waits)
-    counts = {each: sum(e.verdict is each for e in trial.answers) for each in _ORDER}
-    yield Text(f"{release}: {', '.join(f'{number} {name}' for name, number in counts.items())}.")
+    counts = {
+        verdict: sum(answer.verdict is verdict for answer in trial.answers) for verdict in _ORDER
+    }
+    yield Text(
+        f"{release}: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}."
+    )
 
 
 def _meaning(answer: Answer) -> str:

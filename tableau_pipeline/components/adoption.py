@@ -1,4 +1,4 @@
-"""Propose declarations for data sources that others have published, to take them over."""
+"""Propose declarations for published data sources of other users, to take them over."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,15 +24,15 @@ from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite
 
-# The first document lets Dagster load the models beside it.
+# The first document lets Dagster load models.py in the same folder.
 _HEAD = """type: dagster.DefsFolderComponent
 
 ---
 type: tableau_pipeline.components.PublishedDatasource
 """
-# Of two, the key of a model is made.
+# The key of a model joins two such keys.
 _LONGEST_KEY = 80
-_KEYS = ("SMALLINT", "INTEGER", "BIGINT", "TEXT")
+_KEY_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "TEXT")
 _CONSTRAINTS = """
     SELECT child.relname, parent.relname, array_to_string(pg_constraint.conkey, ','),
            array_to_string(pg_constraint.confkey, ',')
@@ -48,11 +48,11 @@ class Proposal:
     """A published data source, and how to declare it.
 
     Attributes:
-        rows: by table; empty if the file was not read.
-        tasks: that refresh it in Tableau; None if this user may not list them.
-        notes: what an adoption keeps, what it cannot keep, and what there is to decide.
+        rows: the number of rows by table; empty if the file was not read.
+        tasks: the tasks that refresh it in Tableau; None if this user may not list them.
+        notes: what an adoption keeps, what it cannot keep, and what the user has to decide.
         why_not: why there is no declaration; "" if there is one.
-        files: what to write, by name: its declaration, and a place for its models.
+        files: the text of each file to write, by name: the declaration, and a stub of the models.
     """
 
     name: str
@@ -78,42 +78,44 @@ def proposals(
     """Yield a proposal for each data source of a project.
 
     Args:
-        declared: those of the code location, by asset key.
-        largest: megabytes of a file that is downloaded.
+        declared: the data sources of the code location, by asset key.
+        largest: the size of the largest file to download, in megabytes.
 
     Raises:
         RefusedError: there is no such project.
     """
-    found = site.in_project(site.project(project, create=False))
+    published = site.in_project(site.project(project, create=False))
     tasks, owner = site.refresh_tasks(), cache(lambda luid: site.user(luid)[0])
     used = {
-        key for each in declared.values() for key in (each.key, f"{each.key}_extract", *each.models)
+        used_key
+        for datasource in declared.values()
+        for used_key in (datasource.key, f"{datasource.key}_extract", *datasource.models)
     }
-    # Before any model, for none may have the key of another data source.
-    named = {each.luid: _short(asset_key_of(each.name)) for each in found}
+    # Choose these keys before those of models: no model may take the key of a data source.
+    base_keys = {item.luid: _shortened(asset_key_of(item.name)) for item in published}
     keys = {
-        luid: _unused(key if key.strip("_") else f"datasource_{luid[:8]}", used)
-        for luid, key in named.items()
+        luid: _unused_key(base_key if base_key.strip("_") else f"datasource_{luid[:8]}", used)
+        for luid, base_key in base_keys.items()
     }
-    for each in found:
-        own = None if tasks is None else tasks.get(each.luid, ())
-        who = owner(each.owner_id)
-        proposal = Proposal(each.name, each.link or each.luid, who, each.megabytes, own)
+    for remote in published:
+        own = None if tasks is None else tasks.get(remote.luid, ())
+        user = owner(remote.owner_id)
+        proposal = Proposal(remote.name, remote.link or remote.luid, user, remote.megabytes, own)
         try:
             for key, other in declared.items():
-                if (other.name.casefold(), other.project_path) == (each.name.casefold(), project):
+                if (other.name.casefold(), other.project_path) == (remote.name.casefold(), project):
                     raise ValueError(f"it is declared already, as {key}")
-            if each.keys:
-                raise ValueError(f'a pipeline publishes it (tag "{TAG_PREFIX}{min(each.keys)}")')
-            if (each.megabytes or 0) > largest:
-                raise ValueError(f"it has {each.megabytes} MB: raise --max-mb to look into it")
-            here = replace(proposal, key=keys[each.luid])
-            yield _proposed(site, hyper, each, here, project, used)
+            if remote.keys:
+                raise ValueError(f'a pipeline publishes it (tag "{TAG_PREFIX}{min(remote.keys)}")')
+            if (remote.megabytes or 0) > largest:
+                raise ValueError(f"it has {remote.megabytes} MB: raise --max-mb to look into it")
+            proposal_with_key = replace(proposal, key=keys[remote.luid])
+            yield _with_declaration(site, hyper, remote, proposal_with_key, project, used)
         except (RefreshError, ValueError) as error:
             yield replace(proposal, why_not=str(error))
 
 
-def _proposed(
+def _with_declaration(
     site: TableauSite,
     hyper: Hyperd,
     remote: RemoteDatasource,
@@ -121,11 +123,16 @@ def _proposed(
     project: str,
     used: set[str],
 ) -> Proposal:
+    """Download a data source, and add its declaration to the proposal.
+
+    Raises:
+        ValueError: no declaration is possible; the message states why.
+    """
     metadata, key = site.metadata(remote.luid), proposal.key
     try:
         with published_file(site, remote) as file, open_hyper(file, hyper=hyper) as opened:
             tables = _tables(opened)
-            unique = {name: _key_of(opened, name, each) for name, each in tables.items()}
+            unique = {name: _key_of(opened, name, info) for name, info in tables.items()}
             edges = _relationships(opened, tables)
     except (HyperException, HyperFileError, ValueError) as error:
         live = f"a live connection to {metadata.source}, without data of its own"
@@ -136,15 +143,15 @@ def _proposed(
     # A single table is published as "Extract", whatever its name.
     only = key if [*tables] == [EXTRACT_SCHEMA] else ""
     keys["tables"] = {}
-    for name, each in tables.items():
-        table = _short(asset_key_of(name)) if len(tables) > 1 else "rows"
-        model = _unused(f"{key}_{table}", used)
-        refresh = {"refresh": {"diff": {"key": unique[name]}}} if unique[name] else {}
-        contract = {column: spark_type(type_) for column, type_ in each.columns.items()}
+    for table, info in tables.items():
+        suffix = _shortened(asset_key_of(table)) if len(tables) > 1 else "rows"
+        model = _unused_key(f"{key}_{suffix}", used)
+        refresh = {"refresh": {"diff": {"key": unique[table]}}} if unique[table] else {}
+        contract = {column: spark_type(type_) for column, type_ in info.columns.items()}
         contract = {column: type_ for column, type_ in contract.items() if type_}
-        keys["tables"][only or name] = {"model": model, **refresh, "contract": contract}
+        keys["tables"][only or table] = {"model": model, **refresh, "contract": contract}
     keys |= {"relationships": edges} if edges else {}
-    types = {type_ for each in tables.values() for type_ in each.columns.values()}
+    types = {type_ for info in tables.values() for type_ in info.columns.values()}
     keys |= {"timestamps": "with_time_zone"} if "TIMESTAMPTZ" in types else {}
     keys |= {"floats": "real"} if "REAL" in types else {}
     trigger, notes = _trigger(proposal.tasks)
@@ -152,76 +159,86 @@ def _proposed(
     if "{{" in repr(keys):
         raise ValueError("it has a name with {{, which Dagster takes for a template")
     component = PublishedDatasource.from_attributes_dict(attributes=keys)
-    notes = [*_kept(component, tables, metadata), *notes]
-    rows = {name: each.rows for name, each in tables.items()}
-    files = {"defs.yaml": _declaration(remote, keys, rows, notes), "models.py": _models(component)}
+    notes = [*_adoption_notes(component, tables, metadata), *notes]
+    rows = {name: info.rows for name, info in tables.items()}
+    files = {"defs.yaml": _declaration(remote, keys, rows, notes), "models.py": _stubs(component)}
     return replace(proposal, rows=rows, notes=notes, files=files)
 
 
-def _short(key: str) -> str:
-    """Cut an asset key if it is too long: it names a folder, and is part of a tag."""
+def _shortened(key: str) -> str:
+    """Cut an asset key that is too long for the name of a folder or a part of a tag."""
     return key if len(key) <= _LONGEST_KEY else key[:_LONGEST_KEY].rstrip("_")
 
 
-def _unused(key: str, used: set[str]) -> str:
-    """Return an asset key, numbered if it or its extract's is taken, and take it."""
+def _unused_key(key: str, used: set[str]) -> str:
+    """Return an asset key, numbered if it or its extract's is in `used`; add both to `used`."""
     numbered = (f"{key}_{number}" if number > 1 else key for number in count(1))
-    free = next(each for each in numbered if used.isdisjoint({each, f"{each}_extract"}))
+    free = next(name for name in numbered if used.isdisjoint({name, f"{name}_extract"}))
     used |= {free, f"{free}_extract"}
     return free
 
 
 def _tables(file: HyperFile) -> dict[str, TableInfo]:
-    found = file.tables()
-    tables = {str(each.name.name.unescaped): each for each in found}
-    if len(tables) < len(found):
+    """Return the tables of a file by name, without their schemas.
+
+    Raises:
+        ValueError: two tables have the same name.
+    """
+    infos = file.tables()
+    tables = {str(info.name.name.unescaped): info for info in infos}
+    if len(tables) < len(infos):
         raise ValueError("it has two tables of one name, in different schemas")
     return tables
 
 
 def _key_of(file: HyperFile, name: str, table: TableInfo) -> list[str]:
-    """Return the primary key; else the first column that identifies each row, or nothing."""
+    """Return the columns of the primary key; else one column that is unique; else no column."""
     names = list(table.columns)
     for child, _, numbers, _ in file.connection.execute_list_query(_CONSTRAINTS.format(kind="p")):
         if child == name:
-            return [names[int(each) - 1] for each in str(numbers).split(",")]
-    may = [each for each in names if table.columns[each] in _KEYS and table.rows > 1]
-    # Those that are called so come first.
-    for each in sorted(may, key=lambda each: not each.casefold().endswith(("id", "key"))):
-        query = f"SELECT COUNT(DISTINCT {escape_name(each)}) FROM {table.name}"  # noqa: S608
-        # The memory of hyperd may not suffice, which says nothing.
+            return [names[int(number) - 1] for number in str(numbers).split(",")]
+    candidates = [key for key in names if table.columns[key] in _KEY_TYPES and table.rows > 1]
+    # Try the columns that are named like keys first.
+    for column in sorted(candidates, key=lambda text: not text.casefold().endswith(("id", "key"))):
+        query = f"SELECT COUNT(DISTINCT {escape_name(column)}) FROM {table.name}"  # noqa: S608
+        # hyperd may run out of memory, which does not mean that the column is no key.
         with suppress(HyperException):
             if file.connection.execute_scalar_query(query) == table.rows:
-                return [each]
+                return [column]
     return []
 
 
 def _relationships(file: HyperFile, tables: Mapping[str, TableInfo]) -> list[dict[str, Any]]:
-    columns = {name: list(each.columns) for name, each in tables.items()}
-    found = []
+    """Return the `relationships` of a declaration from the foreign keys of a file.
+
+    Raises:
+        ValueError: there are too few foreign keys to connect all tables.
+    """
+    columns = {name: list(info.columns) for name, info in tables.items()}
+    edges = []
     for row in file.connection.execute_list_query(_CONSTRAINTS.format(kind="f")):
         many, one, *numbers = map(str, row)
-        left, right = ([int(each) - 1 for each in part.split(",")] for part in numbers)
+        left, right = ([int(number) - 1 for number in part.split(",")] for part in numbers)
         on = {columns[many][a]: columns[one][b] for a, b in zip(left, right, strict=True)}
-        found.append({"from": many, "to": one, "on": on})
-    if len(found) < len(tables) - 1:
+        edges.append({"from": many, "to": one, "on": on})
+    if len(edges) < len(tables) - 1:
         listed = ", ".join(columns)
         raise ValueError(
             f"its file does not say how its tables {listed} are related: declare `relationships`"
         )
-    return found
+    return edges
 
 
 def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None, list[str]]:
-    """The trigger in place of refresh tasks, and what to know of it."""
+    """Return the trigger that replaces refresh tasks, or None; and notes about it."""
     if tasks is None:
         return None, ["its refresh tasks are not known: this user may not list them"]
-    due = next((each for each in tasks if each.cron), None)
+    due = next((task for task in tasks if task.cron), None)
     if due is None or due.cron is None:
-        return None, [f"no cron expression says {each.when}" for each in tasks]
+        return None, [f"no cron expression says {task.when}" for task in tasks]
     if due.ahead is None or due.ahead % 60:
         return None, [f"write the trigger for {due.when}: its time zone is not known"]
-    # In these names, the sign is that of the other direction.
+    # The names of these zones have the opposite sign: Etc/GMT-2 is two hours ahead of UTC.
     zone = f"Etc/GMT{-due.ahead // 60:+}" if due.ahead else "UTC"
     notes = [f"of its {len(tasks)} tasks, the trigger is {due.when}"] if len(tasks) > 1 else []
     if due.ahead:
@@ -229,20 +246,22 @@ def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None
     return {"cron": due.cron, "timezone": zone}, notes
 
 
-def _kept(
+def _adoption_notes(
     component: PublishedDatasource, tables: Mapping[str, TableInfo], metadata: Metadata
 ) -> Iterator[str]:
-    """What an adoption keeps, and what it cannot."""
-    desired = {e.name: [*map(component.types.apply, e.contract)] for e in component.tables}
-    found = {name: each.columns for name, each in tables.items()}
-    changes = layout_changes(found, component, desired)
-    schemas = (each.name.schema_name for each in tables.values())
-    if others := {each.name.unescaped if each else "" for each in schemas} - {EXTRACT_SCHEMA}:
+    """Yield notes: what an adoption keeps, and what it cannot keep."""
+    desired = {
+        table.name: [*map(component.types.apply, table.contract)] for table in component.tables
+    }
+    published = {name: info.columns for name, info in tables.items()}
+    changes = layout_changes(published, component, desired)
+    schemas = (info.name.schema_name for info in tables.values())
+    if others := {schema.name.unescaped if schema else "" for schema in schemas} - {EXTRACT_SCHEMA}:
         changes = [f'its schema "{min(others)}" would be "{EXTRACT_SCHEMA}"', *changes]
     work = work_in(metadata) if metadata.work else "its metadata, in which nobody has made anything"
     if changes:
-        why = "; ".join(changes)
-        yield f"an adoption cannot keep {work}, because {why}: it needs accept: [overwrite]"
+        reasons = "; ".join(changes)
+        yield f"an adoption cannot keep {work}, because {reasons}: it needs accept: [overwrite]"
     else:
         yield f"an adoption keeps {work}"
     if metadata.source and not changes:
@@ -254,6 +273,7 @@ def _kept(
 def _declaration(
     remote: RemoteDatasource, keys: Mapping[str, Any], rows: Mapping[str, int], notes: Sequence[str]
 ) -> str:
+    """Return the text of defs.yaml, with the notes as comments."""
     lines = [
         f"Proposed for the data source {remote.link or remote.luid}, which has "
         + ", ".join(f"{number:,} rows in {name}" for name, number in rows.items()),
@@ -268,10 +288,11 @@ def _declaration(
     return f"{_HEAD}{comment}\nattributes:\n{indented}"
 
 
-def _models(component: PublishedDatasource) -> str:
+def _stubs(component: PublishedDatasource) -> str:
+    """Return the text of models.py, with a stub of each model."""
     text = '"""Replace each of these by an asset that returns the columns of its contract."""\n\n'
     text += "import dagster as dg\n"
-    for each in component.tables:
-        name = re.sub(r"^(?=\d)", "_", each.model)
-        text += f'\n{name} = dg.AssetSpec("{each.model}")\n'
+    for table in component.tables:
+        name = re.sub(r"^(?=\d)", "_", table.model)
+        text += f'\n{name} = dg.AssetSpec("{table.model}")\n'
     return text

@@ -1,6 +1,6 @@
-"""Look at what others have published on a site. Nothing is written, there or here.
+"""Assess the published data sources of a site, of any owner, without writing anything.
 
-A look sends no more requests than it may: what it could not ask any more, it says.
+An assessment never exceeds its limit of requests. It lists each fact that it had to leave out.
 """
 
 import re
@@ -32,28 +32,28 @@ from tableau_pipeline.publishing.site import TableauSite
 
 _T = TypeVar("_T")
 
-# Jobs of so many days are asked for.
+# How many days of jobs to ask for.
 JOB_DAYS = 7
-# If the server fails so many times in a row, it is not asked for that fact any more.
-_PATIENCE = 3
-# What the API calls a megabyte.
+# After so many failures in a row, stop asking the server for that fact.
+_MOST_FAILURES = 3
+# The API counts megabytes of 2^20 bytes.
 _MEGABYTE = 2**20
-# Without the capability, a download is refused with such a code.
+# The code of a refused download, if the user lacks the capability.
 _FORBIDDEN = re.compile(r"failed: 403\d{3}\b")
 
-# Called with what is looked at, and the share that is done; None if that is not known.
+# Called with the current step, and the share that is done; None if the share is unknown.
 Tell = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a look may cost.
+    """The limits of an assessment.
 
     Attributes:
-        requests: to the server, with those to sign in and out.
-        sample: data sources of which two revisions are downloaded and compared.
-        megabytes: of a data source that is downloaded, in units of 2^20 bytes.
-        count_rows: whether the server counts rows, by two requests or more for each data source.
+        requests: the most requests to the server, including sign-in and sign-out.
+        sample: for how many data sources to download and compare two revisions.
+        megabytes: the largest data source to download, in units of 2^20 bytes.
+        count_rows: whether the server counts rows: two requests or more for each data source.
     """
 
     requests: int = 500
@@ -62,16 +62,17 @@ class Limits:
     count_rows: bool = True
 
 
-# Of errors, those that are answers.
+# With these errors the server answers; all others count as failures.
 _ANSWERS = (RefusedError, SignInError, NoServiceError, ValueError)
 
 
 @dataclass(slots=True)
 class _Facts:
-    """What a server was asked; what it does not answer is a reason, and stops nothing else.
+    """Asks a server for facts, and records why a fact is unknown instead of raising an error.
 
     Attributes:
-        failures: how many times in a row it has failed, by what it was asked for.
+        failures: how many times in a row the server failed, by fact.
+        unknown: why a fact is unknown, by fact.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 
@@ -81,13 +82,13 @@ class _Facts:
     is_complete: bool = True
 
     def ask(self, name: str, question: Callable[[], _T]) -> _T | None:
-        """Return the answer; None if there is none, and remember why."""
-        why, has_answered = f"the server failed {_PATIENCE} times in a row", False
-        if self.failures[name] < _PATIENCE:
+        """Return the answer; if there is none, return None and record the reason."""
+        reason, has_answered = f"the server failed {_MOST_FAILURES} times in a row", False
+        if self.failures[name] < _MOST_FAILURES:
             try:
                 answer = question()
             except BudgetSpentError as error:
-                why = str(error)
+                reason = str(error)
             except (OSError, RefreshError, ValueError) as error:
                 is_plain = isinstance(error, NotListableError | IncomparableError)
                 self.unknown[name] = str(error) if is_plain else self.names.reason(str(error))
@@ -96,23 +97,25 @@ class _Facts:
             else:
                 self.failures[name] = 0
                 return answer
-        self.unknown.setdefault(name, f"not looked at: {why}")
+        self.unknown.setdefault(name, f"not looked at: {reason}")
         self.is_complete &= has_answered
         return None
 
 
 @dataclass(slots=True)
 class _Look:
-    """What holds for all data sources of a site.
+    """Assesses single data sources, given the facts about the whole site.
 
     Attributes:
-        tasks: by the LUID of the data source; None if this user may not list them.
-        jobs: by name without case; None if this user may not list them.
-        sees_all_tasks: whether others' tasks are among them.
-        repeated: the names without case that several data sources of the site have.
-        failures: of the server in a row, by what it was asked for.
-        no_counts: why the server counts no rows at all; "" if it may.
-        revisions: of those that were asked for, by LUID.
+        tasks: the refresh tasks by the LUID of the data source; None if this user may not list
+            them.
+        jobs: the times of jobs by casefolded data source name; None if this user may not list
+            them.
+        sees_all_tasks: whether `tasks` include those of other users' data sources.
+        repeated: the casefolded names that several data sources of the site share.
+        failures: how many times in a row the server failed, by fact.
+        no_counts: why the server counts no rows of any data source; "" if it may.
+        revisions: the revisions by LUID, for the data sources assessed so far.
     """
 
     site: TableauSite
@@ -127,10 +130,10 @@ class _Look:
     revisions: dict[str, Sequence[RevisionInfo]] = field(default_factory=dict)
 
     def at(self, listed: ListedDatasource, *, project: str, owner: str) -> Assessed:
-        """Return what is known of a data source, without a comparison of revisions."""
+        """Assess a data source, without a comparison of revisions."""
         remote, facts = listed.remote, _Facts(self.names, self.failures)
         luid, link = self.names.place(remote)
-        found = Assessed(
+        assessed = Assessed(
             luid=luid,
             name=self.names.datasource(remote),
             project=project,
@@ -142,10 +145,10 @@ class _Look:
             pipelines=tuple(self.names.text("pipeline", key) for key in sorted(remote.keys)),
             is_encrypted=listed.is_encrypted,
         )
-        found = replace(found, tasks=self._tasks(found, remote.luid, facts))
-        found = replace(found, jobs=self._jobs(remote.name, facts))
-        found = self._asked(found, listed, facts)
-        return replace(found, unknown=facts.unknown, is_complete=facts.is_complete)
+        assessed = replace(assessed, tasks=self._tasks(assessed, remote.luid, facts))
+        assessed = replace(assessed, jobs=self._jobs(remote.name, facts))
+        assessed = self._with_details(assessed, listed, facts)
+        return replace(assessed, unknown=facts.unknown, is_complete=facts.is_complete)
 
     def _tasks(self, found: Assessed, luid: str, facts: _Facts) -> Sequence[RefreshTask] | None:
         if self.tasks is None:
@@ -164,15 +167,15 @@ class _Look:
             return None
         return self.jobs.get(name.casefold(), JobTimes(0, 0.0))
 
-    def _asked(self, found: Assessed, listed: ListedDatasource, facts: _Facts) -> Assessed:
-        """Ask what takes requests of its own."""
+    def _with_details(self, found: Assessed, listed: ListedDatasource, facts: _Facts) -> Assessed:
+        """Add the facts that take requests for each data source: kind, revisions and rows."""
         luid, kind = listed.remote.luid, DatasourceKind.HYPER
         sources, has_password = set[str](), False
         if not listed.is_hyper:
             connected = facts.ask("kind", partial(inventory.connections, self.site, luid)) or ()
-            has_password = any(each.has_password for each in connected)
-            # Without its connections, the list still has the type of one.
-            sources = {e.source for e in connected} or {listed.source}
+            has_password = any(connection.has_password for connection in connected)
+            # Without its connections, the list still names the type of one of them.
+            sources = {connection.source for connection in connected} or {listed.source}
             sources -= {"", inventory.HYPER}
             if sources or not connected:
                 kinds = {True: DatasourceKind.EXTRACT, False: DatasourceKind.LIVE}
@@ -194,7 +197,7 @@ class _Look:
             try:
                 return inventory.row_count(self.site, luid)
             except NoServiceError as error:
-                # It holds for all others.
+                # The server lacks the service, so it counts the rows of no data source.
                 self.no_counts = self.names.reason(str(error))
                 raise
 
@@ -202,7 +205,7 @@ class _Look:
         return None if counted is None else self.names.rows(counted)
 
     def not_compared(self, found: Assessed, revisions: Sequence[RevisionInfo] | None) -> str:
-        """Return why no revisions of a data source can be compared; "" if they can."""
+        """Explain why the revisions of a data source cannot be compared; "" if they can."""
         if found.kind is DatasourceKind.LIVE:
             return "it has no extract"
         if revisions is None:
@@ -216,12 +219,12 @@ class _Look:
         return ""
 
     def compared(self, found: Assessed, luid: str, hyper: Callable[[], Hyperd]) -> Assessed:
-        """Download two revisions of a data source, and compare them."""
+        """Download and compare the last two revisions of a data source."""
         earlier, facts = self.revisions[luid][-2], _Facts(self.names, self.failures)
         refused: list[str] = []
 
         def compare() -> Compared:
-            # As for any download: sizes are rounded, and may be those of packed files or not.
+            # As for any download: sizes are rounded, and may be of packed or unpacked files.
             limit = 2 * ((found.megabytes or 0) + 1) * _MEGABYTE
             try:
                 changes = changed_rows(
@@ -251,7 +254,7 @@ def assess(
     names: Names,
     tell: Tell,
 ) -> Assessment:
-    """Look at the data sources of a site, or of a project and those below it.
+    """Assess the data sources of a site, or of a project and the projects below it.
 
     Args:
         hyper: starts hyperd, if revisions are to be compared.
@@ -263,18 +266,20 @@ def assess(
     site.budget.most = limits.requests
     tell("Listing the data sources", None)
     (user, role), projects, everywhere = _lists(site)
-    found = [*_within(project, everywhere, projects)]
-    found.sort(key=lambda e: (-(e.remote.megabytes or 0), names.datasource(e.remote).casefold()))
+    listed = [*_in_project(project, everywhere, projects)]
+    listed.sort(
+        key=lambda item: (-(item.remote.megabytes or 0), names.datasource(item.remote).casefold())
+    )
     whole = _Facts(names, Counter())
-    look = _look(site, limits, everywhere, whole, sees_all_tasks="Administrator" in role)
-    owner, assessed = _owners(site, whole), list[Assessed]()
-    for number, each in enumerate(found):
-        tell(names.datasource(each.remote), number / len(found))
-        luid = each.remote.project_id
-        place = names.project(luid, projects.get(luid), each.project_name)
-        assessed.append(look.at(each, project=place, owner=owner(each)))
-    luids = (each.remote.luid for each in found)
-    sampled = [*_sampled(look, zip(assessed, luids, strict=True), hyper, tell)]
+    look = _site_look(site, limits, everywhere, whole, sees_all_tasks="Administrator" in role)
+    owner, assessed = _owner_names(site, whole), list[Assessed]()
+    for number, datasource in enumerate(listed):
+        tell(names.datasource(datasource.remote), number / len(listed))
+        luid = datasource.remote.project_id
+        path = names.project(luid, projects.get(luid), datasource.project_name)
+        assessed.append(look.at(datasource, project=path, owner=owner(datasource)))
+    luids = (item.remote.luid for item in listed)
+    compared = [*_with_comparisons(look, zip(assessed, luids, strict=True), hyper, tell)]
     if look.no_counts:
         whole.unknown["rows"] = look.no_counts
     return Assessment(
@@ -285,16 +290,16 @@ def assess(
         role=role,
         may_publish=bool(PUBLISHERS.fullmatch(role or "Creator")),
         takes_updates=site.payload_limit > 0,
-        datasources=sampled,
+        datasources=compared,
         unknown=whole.unknown,
-        is_complete=whole.is_complete and all(each.is_complete for each in sampled),
+        is_complete=whole.is_complete and all(item.is_complete for item in compared),
     )
 
 
 def _lists(
     site: TableauSite,
 ) -> tuple[tuple[str, str], Mapping[str, ProjectItem], Sequence[ListedDatasource]]:
-    """Name and role of the user, the projects, and the data sources."""
+    """Return the name and role of the user, the projects by LUID, and the data sources."""
     try:
         return site.user(), inventory.projects(site), inventory.datasources(site)
     except BudgetSpentError as error:
@@ -303,7 +308,7 @@ def _lists(
         ) from error
 
 
-def _look(
+def _site_look(
     site: TableauSite,
     limits: Limits,
     everywhere: Sequence[ListedDatasource],
@@ -311,40 +316,41 @@ def _look(
     *,
     sees_all_tasks: bool,
 ) -> _Look:
-    """Ask for what one request tells of all data sources."""
+    """Ask for the facts that one request tells about all data sources."""
     tasks = whole.ask("tasks", site.refresh_tasks)
     jobs = whole.ask("jobs", partial(inventory.job_times, site, days=JOB_DAYS))
     if tasks is None:
         whole.unknown.setdefault("tasks", "this user may not list refresh tasks")
-    counted = Counter(each.remote.name.casefold() for each in everywhere)
-    repeated = frozenset(name for name, number in counted.items() if number > 1)
+    counted = Counter(datasource.remote.name.casefold() for datasource in everywhere)
+    repeated = frozenset(name for name, count in counted.items() if count > 1)
     return _Look(site, whole.names, limits, tasks, jobs, sees_all_tasks, repeated, whole.failures)
 
 
-def _owners(site: TableauSite, whole: _Facts) -> Callable[[ListedDatasource], str]:
-    """A way to name the owner of a data source; who the list does not name is asked for once."""
-    known: dict[str, str] = {}
+def _owner_names(site: TableauSite, whole: _Facts) -> Callable[[ListedDatasource], str]:
+    """Return a function that names the owner of a data source, and asks once for each owner."""
+    shown: dict[str, str] = {}
 
     def owner(listed: ListedDatasource) -> str:
         luid = listed.remote.owner_id
-        if luid not in known:
+        if luid not in shown:
+            # The list names only some owners.
             name = listed.owner or (whole.ask("owner", partial(site.user, luid)) or ("",))[0]
-            known[luid] = whole.names.user(luid, name)
-        return known[luid]
+            shown[luid] = whole.names.user(luid, name)
+        return shown[luid]
 
     return owner
 
 
-def _within(
+def _in_project(
     project: str | None,
     found: Sequence[ListedDatasource],
     projects: Mapping[str, ProjectItem],
 ) -> Sequence[ListedDatasource]:
-    """Those in a project and below it."""
+    """Return the data sources in a project and below it; all of them if `project` is None."""
     if project is None:
         return found
     top = "/".join(part.strip() for part in project.split("/")).casefold()
-    paths = {luid: f"{each.path.casefold()}/" for luid, each in projects.items()}
+    paths = {luid: f"{item.path.casefold()}/" for luid, item in projects.items()}
     inside = {luid for luid, path in paths.items() if path.startswith(f"{top}/")}
     if not inside:
         raise RefusedError(
@@ -352,26 +358,26 @@ def _within(
             "begins at the top, such as Sales/Curated",
             code=Code.NOT_ON_SITE,
         )
-    return [each for each in found if each.remote.project_id in inside]
+    return [datasource for datasource in found if datasource.remote.project_id in inside]
 
 
-def _sampled(
+def _with_comparisons(
     look: _Look,
     assessed: Iterator[tuple[Assessed, str]],
     hyper: Callable[[], Hyperd],
     tell: Tell,
 ) -> Iterator[Assessed]:
-    """Compare the revisions of the largest ones, as many as there are to be."""
+    """Yield the data sources; compare revisions until `limits.sample` comparisons succeeded."""
     compared, most = 0, look.limits.sample
-    for each, luid in assessed:
-        why = look.not_compared(each, look.revisions.get(luid))
-        if not why and compared >= most:
+    for datasource, luid in assessed:
+        reason = look.not_compared(datasource, look.revisions.get(luid))
+        if not reason and compared >= most:
             none = "no revisions were compared: --sample N compares some"
-            why = f"it is none of the {most} that were compared" if most else none
-        if why:
-            yield replace(each, unknown={**each.unknown, "compared": why})
+            reason = f"it is none of the {most} that were compared" if most else none
+        if reason:
+            yield replace(datasource, unknown={**datasource.unknown, "compared": reason})
             continue
-        tell(f"{each.name}: comparing two revisions", compared / most)
-        result = look.compared(each, luid, hyper)
+        tell(f"{datasource.name}: comparing two revisions", compared / most)
+        result = look.compared(datasource, luid, hyper)
         compared += result.compared is not None
         yield result

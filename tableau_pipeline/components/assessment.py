@@ -1,4 +1,4 @@
-"""What there is on a site, and what the pipeline could do for it, as plain values."""
+"""The data types of an assessment: a site's data sources, and the obstacles to their adoption."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from tableau_pipeline.publishing.revisions import ChangedRows
 
 
 class DatasourceKind(StrEnum):
-    """Where a data source has its rows."""
+    """Where the rows of a data source are."""
 
     HYPER = "hyper"
     EXTRACT = "extract"
@@ -22,10 +22,11 @@ class DatasourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What two revisions of a data source have shown.
+    """The comparison of an earlier revision of a data source with its current data.
 
     Attributes:
-        revision: the number of the earlier one, published at `older`.
+        found: the changed rows.
+        revision: the number of the earlier revision, published at `older`.
         newer: when the data source was last updated.
     """
 
@@ -36,13 +37,13 @@ class Compared:
 
     @property
     def share(self) -> float:
-        """The share of the rows that changed, at most 1."""
+        """The share of rows that changed, at most 1."""
         return min(1.0, self.found.changed / self.found.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What stands in the way of an adoption, and what to do about it."""
+    """An obstacle to an adoption, and what to do about it."""
 
     text: str
     remedy: str
@@ -53,17 +54,17 @@ class Assessed:
     """A published data source.
 
     Attributes:
-        luid: its id on the server; "" if that is not to be shown, like `link`.
-        megabytes: in units of 2^20 bytes, rounded; None if the server does not tell.
-        sources: the types of what it connects to beside Hyper, such as "postgres".
-        rows: by table; None if they are not known.
-        tasks: that refresh it in Tableau; None if they are not known, like `jobs` and `revisions`.
-        jobs: of the last days that have ended.
+        luid: its id on the server; "" if ids must not be shown, like `link`.
+        megabytes: its size in units of 2^20 bytes, rounded; None if the server does not report it.
+        is_own: whether it belongs to the current user.
+        sources: the types of its connections other than Hyper, such as "postgres".
+        rows: the number of rows by table; None if unknown.
+        tasks: the tasks that refresh it in Tableau; None if unknown, like `jobs` and `revisions`.
+        jobs: its jobs that ended in the last days.
         compared: None if no revisions were compared.
         pipelines: the keys of the pipelines that publish it.
-        is_own: whether it belongs to the user who looks.
-        has_password: whether credentials are embedded in a connection.
-        unknown: why something is not known, by its name here.
+        has_password: whether a connection has embedded credentials.
+        unknown: why an attribute is unknown, by its name here.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 
@@ -90,14 +91,14 @@ class Assessed:
 
     @property
     def saved_megabytes(self) -> float | None:
-        """What a refresh would not send again, if as many rows change as did before."""
+        """Megabytes that a refresh would save if as many rows change as before; None if unknown."""
         if self.compared is None or self.megabytes is None:
             return None
         return self.megabytes * (1 - self.compared.share)
 
     @property
     def basis(self) -> str:
-        """What the estimate rests on, or why there is none."""
+        """The basis of the estimate, or the reason why there is none."""
         if self.compared is None:
             return self.unknown.get("compared", "")
         older = f" of {self.compared.older:%Y-%m-%d}" if self.compared.older else ""
@@ -108,10 +109,10 @@ class Assessed:
         )
 
     def obstacles(self, *, takes_updates: bool) -> Iterator[Obstacle]:
-        """Yield what stands in the way of an adoption, as far as it was looked at.
+        """Yield the known obstacles to an adoption.
 
         Args:
-            takes_updates: whether the server takes updates of any data source.
+            takes_updates: whether the server accepts updates of any data source.
         """
         sources = ", ".join(self.sources) or "a source that the server does not name"
         if self.kind is DatasourceKind.LIVE:
@@ -121,7 +122,7 @@ class Assessed:
             )
             return
         if self.pipelines:
-            tags = ", ".join(f'"{TAG_PREFIX}{each}"' for each in self.pipelines)
+            tags = ", ".join(f'"{TAG_PREFIX}{key}"' for key in self.pipelines)
             yield Obstacle(
                 f"a pipeline publishes it already (tag {tags})", "leave it to that pipeline"
             )
@@ -164,12 +165,12 @@ class Assessment:
 
     Attributes:
         site: its content URL; "" is the default site.
-        version: of its REST API.
-        role: the site role of the user; "" if the server does not tell.
-        may_publish: whether the role of this user may publish; true if it is not known.
-        takes_updates: whether the server takes updates of data.
-        datasources: largest first.
-        unknown: why something is not known of any data source, by its name in `Assessed`.
+        version: the version of its REST API.
+        role: the site role of the user; "" if the server does not report it.
+        may_publish: whether the role of this user may publish; true if the role is unknown.
+        takes_updates: whether the server accepts updates of data.
+        datasources: the largest first.
+        unknown: why an attribute of `Assessed` is unknown for all data sources, by its name.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 

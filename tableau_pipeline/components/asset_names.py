@@ -1,4 +1,4 @@
-"""The keys of the assets of a data source, the name of their step, and what feeds them."""
+"""The asset keys of a data source, the name of its step, and its upstream assets."""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,17 +15,17 @@ def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
 def step_name(key: str) -> str:
     """Return the name of the step that makes both assets of a data source.
 
-    It is none that people choose: a step may neither have the name of another one, nor a word that
-    Dagster or Python keeps for itself, such as "meta" or "class".
+    The prefix keeps it apart from the names of users' steps, and from reserved words of Dagster
+    and Python, such as "meta" or "class".
     """
     written = safe_name(key)
-    # Another key may have these underscores itself.
+    # Another key may contain these underscores, so add a digest.
     digest = hashlib.sha256(key.encode()).hexdigest()[:6]
     return f"tableau_refresh_{written}" + (f"_{digest}" if written != key else "")
 
 
 def safe_name(key: str) -> str:
-    """Return a key as names of steps and groups may be written."""
+    """Return a key in a form that is valid as the name of a step or group."""
     return key.replace("/", "__")
 
 

@@ -1,4 +1,4 @@
-"""The audit: it compares what is published with checkpoints and models, and changes nothing."""
+"""The audit: compare published data with checkpoints and models, and change nothing."""
 
 import logging
 from collections import Counter
@@ -27,14 +27,15 @@ from tableau_pipeline.core.identity import (
     tags_of,
 )
 from tableau_pipeline.core.journal import Claim, read_history
+from tableau_pipeline.dagster_internals import evaluation_of
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.reconcile import Reconciliation
-from tableau_pipeline.refresh.refresh import audit as look
-from tableau_pipeline.refresh.report import Audited as Looked
+from tableau_pipeline.refresh.refresh import audit as compare_datasource
+from tableau_pipeline.refresh.report import Audited as Comparison
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -45,7 +46,7 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.yaml_keys import Zone, keyed
 
-# Not the log of the run, which has one line for each data source.
+# Not the log of the run: that gets a single line for each data source.
 _LOG = logging.getLogger(__name__)
 
 
@@ -63,15 +64,15 @@ _REMEDIES: Mapping[Status, str] = {
 
 @dataclass(frozen=True, slots=True)
 class AuditedDatasource:
-    """What an audit found of one data source.
+    """The result of an audit for one data source.
 
     Attributes:
         key: its asset key; its name if it is not declared here.
-        notes: what explains the status.
-        warnings: what other users have changed that is no difference of rows.
-        compared: in which way the rows were compared; "" if they were not.
-        rows: by table, those that the last refresh left, and those on the server.
-        link: the URL of its page; None if there is none.
+        notes: the reasons for the status.
+        warnings: other users' changes that are no difference of rows.
+        compared: how the rows were compared; "" if they were not.
+        rows: for each table, the rows that the last refresh left and the rows on the server.
+        link: the URL of its page; None if it has none.
     """
 
     key: str
@@ -90,12 +91,12 @@ class AuditedDatasource:
 
     @property
     def is_fine(self) -> bool:
-        """Whether no person has to look at it."""
+        """Whether nothing needs attention."""
         return self.status is Status.EQUAL and not self.warnings
 
     @property
     def note(self) -> str:
-        """All that explains the status, and the remedy, in sentences."""
+        """The reasons for the status, the warnings and the remedy, as sentences."""
         parts = (*self.notes, *self.warnings, _REMEDIES.get(self.status))
         return " ".join(f"{part.rstrip('.')}." for part in parts if part)
 
@@ -103,19 +104,19 @@ class AuditedDatasource:
 def audit(setup: Setup, server: TableauSite) -> AuditedDatasource:
     """Compare a data source with its last checkpoint and its models.
 
-    It changes neither the server nor the journal, and takes no claim. What cannot be looked at is
-    UNKNOWN.
+    It changes neither the server nor the journal, and takes no claim. The status is UNKNOWN if the
+    data source cannot be audited.
     """
     try:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
-    except Exception as error:  # noqa: BLE001 - all other data sources are looked at, too
+    except Exception as error:  # noqa: BLE001 - the other data sources are still audited
         _LOG.debug("%s could not be audited", setup.declaration.key, exc_info=error)
-        return _of(setup, Status.UNKNOWN, str(error) or repr(error))
+        return _result(setup, Status.UNKNOWN, str(error) or repr(error))
 
 
-def _of(setup: Setup, status: Status, *notes: str | None) -> AuditedDatasource:
-    said = tuple(filter(None, notes))
-    return AuditedDatasource(setup.declaration.key, setup.declaration.name, status, said)
+def _result(setup: Setup, status: Status, *notes: str | None) -> AuditedDatasource:
+    given = tuple(filter(None, notes))
+    return AuditedDatasource(setup.declaration.key, setup.declaration.name, status, given)
 
 
 def _audited(setup: Setup) -> AuditedDatasource:
@@ -123,36 +124,37 @@ def _audited(setup: Setup) -> AuditedDatasource:
     before = read_history(journal.records())
     refreshing: Sequence[Claim] = live_claims(before.open_claims, journal)
     if not refreshing:
-        looked, known = look(setup), {each.id for each in before.claims}
-        # A refresh records its claim before it sends anything, so one that ran meanwhile shows.
+        comparison, known_ids = compare_datasource(setup), {claim.id for claim in before.claims}
+        # A refresh records its claim before it sends anything. So if one ran meanwhile, its claim
+        # is new.
         after = read_history(journal.records()).claims
-        refreshing = [claim for claim in after if claim.id not in known]
+        refreshing = [new for new in after if new.id not in known_ids]
         if not refreshing:
-            return _found(setup, looked)
+            return _result_of(setup, comparison)
     run_id = refreshing[-1].owner.run_id
-    return _of(setup, Status.RUNNING, f"run {run_id} is refreshing it")
+    return _result(setup, Status.RUNNING, f"run {run_id} is refreshing it")
 
 
-def _found(setup: Setup, looked: Looked) -> AuditedDatasource:
-    """What a look has found, in the words of an audit."""
+def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
+    """Return the result of an audit, given the comparison of the data source."""
     base, luid = looked.base, looked.checkpoint.luid if looked.checkpoint else None
     compared, checkpoint, remote = looked.reconciliation, base.checkpoint, base.remote
-    status, why = _judged(base, compared, is_known=luid is not None)
-    found = replace(_of(setup, status, why), link=remote.link if remote else None)
+    status, reason = _status(base, compared, is_known=luid is not None)
+    result = replace(_result(setup, status, reason), link=remote.link if remote else None)
     if remote is None or status in (Status.FOREIGN, Status.NEVER, Status.GONE):
-        return found
+        return result
     warnings = [*base.moved] if remote.luid == luid else []
     if remote.luid == luid:
-        # Without any digest of ours, it is not known whether it was edited.
+        # Without a digest from our refreshes, edits cannot be recognized.
         edited = "Another user edited calculated fields, captions or folders"
         warnings += [edited] if base.left and base.is_edited else []
         ours = tags_of(setup.declaration.key, setup.journal.instance)
         warnings += [f"Another user removed the tag {tag}" for tag in sorted(ours - remote.tags)]
     if checkpoint is None:
-        return replace(found, warnings=tuple(warnings))
+        return replace(result, warnings=tuple(warnings))
     counted = compared if compared and not compared.skipped else None
     return replace(
-        found,
+        result,
         warnings=(*warnings, *base.warnings),
         compared=counted.way if counted else "",
         rows=_rows(checkpoint.rows, counted.rows if counted else {}),
@@ -161,24 +163,31 @@ def _found(setup: Setup, looked: Looked) -> AuditedDatasource:
 
 def _rows(expected: Mapping[str, int], counted: Mapping[str, int]) -> str:
     """Return "flights 8 / 7, airlines 2 / 2"; "8 / 7" for a single table."""
-    found = {name: f"{counted[name]:,}" if name in counted else "?" for name in expected}
-    names = {name: f"{name} " if len(expected) > 1 else "" for name in expected}
-    return ", ".join(f"{names[name]}{n:,} / {found[name]}" for name, n in expected.items())
+    on_server = {table: f"{counted[table]:,}" if table in counted else "?" for table in expected}
+    labels = {table: f"{table} " if len(expected) > 1 else "" for table in expected}
+    return ", ".join(
+        f"{labels[table]}{count:,} / {on_server[table]}" for table, count in expected.items()
+    )
 
 
-def _judged(
+def _status(
     base: Base, compared: Reconciliation | None, *, is_known: bool
 ) -> tuple[Status, str | None]:
+    """Return the status of a data source, and the reason.
+
+    Args:
+        is_known: whether the last refresh recorded a LUID.
+    """
     absent = Status.GONE if is_known else Status.NEVER
-    whose = base.ownership
-    if whose is None or whose.candidates:
-        luids = ", ".join(each.luid for each in whose.candidates) if whose else ""
+    ownership = base.ownership
+    if ownership is None or ownership.candidates:
+        luids = ", ".join(remote.luid for remote in ownership.candidates) if ownership else ""
         return absent, f"its tag is on {luids}" if luids else None
-    if whose.other_instance:
-        return Status.FOREIGN, f"its tag is {whose.other_instance}"
-    if whose.other_key:
-        return Status.FOREIGN, f'its key is "{whose.other_key}"'
-    if not whose.is_ours:
+    if ownership.other_instance:
+        return Status.FOREIGN, f"its tag is {ownership.other_instance}"
+    if ownership.other_key:
+        return Status.FOREIGN, f'its key is "{ownership.other_key}"'
+    if not ownership.is_ours:
         other = "this pipeline did not publish the data source that has its name"
         return absent, str(base.distrust) if is_known else other
     if compared is None:
@@ -189,40 +198,40 @@ def _judged(
     return status, compared.problem or compared.note
 
 
-# The job, if the component adds it.
+# The name of the job, if the component adds it.
 AUDIT = "audit"
 
 
 def undeclared(
     instance: dg.DagsterInstance, tagged: Iterable[RemoteDatasource], declared: Collection[str]
 ) -> list[AuditedDatasource]:
-    """Return those of the tagged data sources whose keys are not among the declared ones.
+    """Return the tagged data sources whose keys are not declared.
 
-    What other environments publish is not looked at.
+    Data sources of other environments are left out.
     """
-    found, root = [], tableau_project_root()
-    known = {key_below(key, root) for key in declared}
+    results, root = [], tableau_project_root()
+    declared_keys = {key_below(key, root) for key in declared}
     mine = DagsterJournal(instance, "").instance
-    for each in sorted(tagged, key=lambda each: (each.name, each.luid)):
-        here = sorted(key for key in each.keys if root_of(key) == root)
-        if here and not known.intersection(here):
-            others = ", ".join(f"{INSTANCE_TAG_PREFIX}{name}" for name in sorted(each.instances))
-            whose = "the tag of this instance" if mine in each.instances else others
-            why = f'Its key is "{", ".join(here)}", with {whose or "no tag of an instance"}'
-            found.append(
-                AuditedDatasource(each.name, each.name, Status.UNDECLARED, (why,), link=each.link)
+    for remote in sorted(tagged, key=lambda item: (item.name, item.luid)):
+        name, keys = remote.name, sorted(key for key in remote.keys if root_of(key) == root)
+        if keys and not declared_keys.intersection(keys):
+            tags = ", ".join(f"{INSTANCE_TAG_PREFIX}{tag}" for tag in sorted(remote.instances))
+            owner = "the tag of this instance" if mine in remote.instances else tags
+            note = f'Its key is "{", ".join(keys)}", with {owner or "no tag of an instance"}'
+            results.append(
+                AuditedDatasource(name, name, Status.UNDECLARED, (note,), link=remote.link)
             )
-    return found
+    return results
 
 
-def _described(found: AuditedDatasource, *parts: str) -> str:
-    """Return the status, these parts and all that explains it, in one line."""
+def _line(found: AuditedDatasource, *parts: str) -> str:
+    """Return a line with the key, the status, these parts and the note."""
     head = f"{found.key}: {', '.join(filter(None, (found.status, *parts)))}"
     return f"{head}{':' if found.notes else '.'} {found.note}" if found.note else head
 
 
 def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
-    """Return a job of one step that audits these data sources; it fails if one is wrong."""
+    """Return a job of one step that audits these data sources, and fails if one is wrong."""
 
     @dg.op(pool=POOL, out=dg.Out(dg.Nothing))
     def audit_datasources(
@@ -232,22 +241,23 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
         tableau: TableauServerResource,
     ) -> None:
         graph = location_graph(context)
-        found: list[AuditedDatasource] = []
-        counts = any(each.needs_counts for each in declarations)
+        results: list[AuditedDatasource] = []
+        counts = any(declared.needs_counts for declared in declarations)
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
-            files = [each for each, _ in published_files(context.instance).values()]
+            files = [file for file, _ in published_files(context.instance).values()]
             for declaration in (*declarations, *files):
                 models = snapshots_of(declaration, snapshots, graph)
                 journal = DagsterJournal(context.instance, declaration.key, context)
                 setup = setup_of(
                     declaration, journal, snapshots=models, hyper=hyper, tableau=tableau
                 )
-                aged, seen = _data_age(context.instance, declaration, setup), audit(setup, server)
-                found.append(replace(seen, warnings=(*seen.warnings, *aged)))
+                warnings = _age_warnings(context.instance, declaration, setup)
+                result = audit(setup, server)
+                results.append(replace(result, warnings=(*result.warnings, *warnings)))
                 snapshots.copies.release()
-                _log(context, found[-1])
-            others = _others(context, server, [*declarations, *files])
-        _conclude(context, found, others)
+                _log(context, results[-1])
+            others = _undeclared_here(context, server, [*declarations, *files])
+        _conclude(context, results, others)
 
     @dg.job(
         name=AUDIT,
@@ -260,37 +270,44 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
     return audit_all
 
 
-def _data_age(
+def _age_warnings(
     instance: dg.DagsterInstance, declaration: Declaration, setup: Setup
 ) -> Iterator[str]:
-    """Evaluate the check of how old the models are, which no refresh does while none runs."""
+    """Evaluate the check of the age of the models; yield a warning if it fails.
+
+    Refreshes evaluate it too, but the age also grows while none runs.
+    """
     freshness = getattr(declaration, "freshness", None)
-    # A lake that cannot be read is a finding of the audit itself.
+    # If a lake cannot be read, the audit itself reports it.
     with suppress(RefreshError):
-        if found := freshness and data_age(declaration, freshness, setup.snapshots, setup.journal):
-            instance.report_runless_asset_event(dg.AssetCheckEvaluation(**found._asdict()))
-            yield from filter(None, [found.description])
+        if check := freshness and data_age(declaration, freshness, setup.snapshots, setup.journal):
+            instance.report_runless_asset_event(evaluation_of(check))
+            yield from filter(None, [check.description])
 
 
 def _log(context: dg.OpExecutionContext, found: AuditedDatasource) -> None:
     level = logging.INFO if found.is_fine else logging.WARNING
-    text = _described(found, found.compared, found.rows)
+    text = _line(found, found.compared, found.rows)
     context.log.log(logging.ERROR if found.is_wrong else level, "%s", text)
 
 
-def _others(
+def _undeclared_here(
     context: dg.OpExecutionContext, server: TableauSite, declarations: Sequence[Declaration]
 ) -> list[AuditedDatasource]:
-    """Look for data sources that are not declared here; an error is only logged."""
+    """Return and log the data sources of the site that are not declared here.
+
+    An error is only logged.
+    """
     try:
         tagged = server.tagged(TAG_PREFIX)
-        found = undeclared(context.instance, tagged, {each.key for each in declarations})
+        keys = {declaration.key for declaration in declarations}
+        results = undeclared(context.instance, tagged, keys)
     except RefreshError as error:
         context.log.warning("Data sources without a declaration could not be listed: %s", error)
         return []
-    for each in found:
-        _log(context, each)
-    return found
+    for result in results:
+        _log(context, result)
+    return results
 
 
 def _conclude(
@@ -298,28 +315,28 @@ def _conclude(
     found: Sequence[AuditedDatasource],
     others: Sequence[AuditedDatasource],
 ) -> None:
-    """Attach the report, and fail the step if a data source is not what its refresh left."""
-    counts = Counter(each.status for each in (*found, *others))
+    """Attach the report; fail the step if a data source differs from what its refresh left."""
+    counts = Counter(result.status for result in (*found, *others))
     summary = ", ".join(f"{count} {status}" for status, count in counts.items())
     rows = [
         (
-            f"[{escaped(each.name)}]({each.link})" if each.link else escaped(each.name),
-            f"**{each.status}**" if each.is_wrong else each.status,
-            each.compared,
-            escaped(each.rows),
-            escaped(each.note),
+            f"[{escaped(result.name)}]({result.link})" if result.link else escaped(result.name),
+            f"**{result.status}**" if result.is_wrong else result.status,
+            result.compared,
+            escaped(result.rows),
+            escaped(result.note),
         )
-        for each in (*found, *others)
+        for result in (*found, *others)
     ]
     heads = ("data source", "status", "compared by", "rows: model / server", "note")
     report = markdown_metadata(heads, rows)
     metadata = {"summary": summary or "none declared", "report": report}
-    if wrong := [_described(each) for each in found if each.is_wrong]:
+    if wrong := [_line(result) for result in found if result.is_wrong]:
         head = (
             f"{len(wrong)} of {len(found)} data sources are not what their last refresh left, "
             "or could not be looked at:"
         )
-        # Another try would find the same.
+        # A retry would find the same.
         raise dg.Failure("\n".join([head, *wrong]), metadata=metadata, allow_retries=False)
     context.add_output_metadata(metadata)
 

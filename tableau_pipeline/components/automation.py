@@ -1,4 +1,4 @@
-"""The sensors and schedules of the data sources of a code location."""
+"""Build the sensors and schedules that refresh the data sources of a code location."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence, Set
@@ -26,7 +26,10 @@ from tableau_pipeline.lake.tables import current_version
 
 @dataclass(frozen=True)
 class _Due(AssetSelectionByGraph):
-    """What the schedules of these data sources run; Dagster resolves it as the location loads."""
+    """The assets that the schedules of these data sources run.
+
+    Dagster resolves the selection when the location loads.
+    """
 
     datasources: Sequence[PublishedDatasource]
 
@@ -36,10 +39,10 @@ class _Due(AssetSelectionByGraph):
 
 
 def due(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
-    """Return what the schedule of a data source runs.
+    """Return the keys of the assets that the schedule of a data source runs.
 
     Raises:
-        DeclarationError: it is to run the models first, and no schedule can.
+        DeclarationError: its schedule cannot run its models first, as declared.
     """
     if not runs_models(datasource):
         # One step makes both assets, and Dagster refuses to run half of it.
@@ -66,7 +69,7 @@ def due(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetK
 
 
 def runs_models(datasource: PublishedDatasource) -> bool:
-    """Return whether the schedule of a data source runs its models first."""
+    """Whether the schedule of a data source runs its models first."""
     return isinstance(datasource.trigger, CronTrigger) and datasource.trigger.upstream
 
 
@@ -75,13 +78,13 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
 
     They share one job, because Dagster resolves every job against all assets.
     """
-    timed = [each for each in datasources if isinstance(each.trigger, CronTrigger)]
+    timed = [item for item in datasources if isinstance(item.trigger, CronTrigger)]
     job = dg.define_asset_job(
         "tableau_at_fixed_times",
         selection=_Due(timed),
         description="What the schedules of data sources run, each its own part of it.",
     )
-    return [_schedule(each, timed, job) for each in timed]
+    return [_schedule(datasource, timed, job) for datasource in timed]
 
 
 def schedule_name(datasource: PublishedDatasource) -> str:
@@ -93,7 +96,7 @@ def _schedule(
     datasource: PublishedDatasource, timed: Sequence[PublishedDatasource], job: Any
 ) -> dg.ScheduleDefinition:
     trigger: Any = datasource.trigger
-    together = [each for each in timed if runs_models(each) and each.trigger == trigger]
+    together = [item for item in timed if runs_models(item) and item.trigger == trigger]
 
     @dg.schedule(
         name=schedule_name(datasource),
@@ -105,23 +108,23 @@ def _schedule(
     )
     def at_fixed_times(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         location = not_none(context.repository_def)
-        # They may share models. One run for all of them runs each model once.
+        # Data sources may share models: a single run for all of them runs each model once.
         names = switched_on(context.instance, location.schedule_defs) if len(together) > 1 else ()
-        on = [each for each in together if schedule_name(each) in names]
+        on = [item for item in together if schedule_name(item) in names]
         at_once = on if datasource in on else [datasource]
         if at_once[0] is not datasource:
             return dg.SkipReason(
                 f'The schedule {schedule_name(at_once[0])} runs the models of "{datasource.name}" '
                 "at the same time, so its run refreshes both"
             )
-        keys = {key for each in at_once for key in due(each, location.asset_graph)}
+        keys = {key for item in at_once for key in due(item, location.asset_graph)}
         return dg.RunRequest(asset_selection=sorted(keys))
 
     return at_fixed_times
 
 
 def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
-    """Return one sensor for all tables of lakes; none if there are no such tables."""
+    """Return one sensor for the tables of all lakes; no sensor if no model is such a table."""
     tables = {
         table.model: table.source
         for datasource in datasources
@@ -138,8 +141,8 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
     )
     def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         reported: dict[str, str] = json.loads(context.cursor or "{}")
-        # Of a table that is no longer declared, nothing is kept.
-        known = {model: version for model, version in reported.items() if model in tables}
+        # Forget the tables that are no longer declared.
+        versions = {name: number for name, number in reported.items() if name in tables}
         events, problems = [], []
         for model, table in tables.items():
             try:
@@ -147,9 +150,10 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
             except RefreshError as error:
                 problems.append(str(error))
                 continue
-            if known.get(model) != version:
-                known[model] = version
-                # Conditions take no notice of an observation of an asset that Dagster never makes.
+            if versions.get(model) != version:
+                versions[model] = version
+                # A materialization, because conditions ignore an observation of an asset that
+                # Dagster never makes.
                 events.append(
                     dg.AssetMaterialization(
                         dg.AssetKey.from_user_string(model),
@@ -159,10 +163,10 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                     )
                 )
         new = ", ".join(event.asset_key.to_user_string() for event in events)
-        # It requests no runs itself; without a reason, Dagster would speak of an empty result.
-        told = f"Reported new versions of {new}" if new else "No table has a new version"
-        told = "\n".join([*problems, told])
-        return dg.SensorResult(asset_events=events, cursor=json.dumps(known), skip_reason=told)
+        # This sensor requests no runs. Without a reason, Dagster would report an empty result.
+        result = f"Reported new versions of {new}" if new else "No table has a new version"
+        reason = "\n".join([*problems, result])
+        return dg.SensorResult(asset_events=events, cursor=json.dumps(versions), skip_reason=reason)
 
     return [lake_versions] if tables else []
 
@@ -170,10 +174,11 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
 def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     """Return the sensors and schedules of these data sources, with their jobs.
 
-    One sensor for all `{after: ...}`, one schedule for each data source with `cron`, one sensor
-    for each distinct file of `dbt`, one for all tables of lakes.
+    These are one sensor for all `{after: ...}`, one schedule for each data source with `cron`, one
+    sensor for each distinct file of `dbt`, and one sensor for the tables of all lakes.
     """
-    # A sensor for each could be switched alone, at four times the cost (benchmarks/RESULTS.md).
+    # With a sensor for each data source, a user could switch them one by one, but that costs four
+    # times as much (benchmarks/RESULTS.md).
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),
@@ -183,38 +188,38 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
         "PIPELINE_TRIGGERS=on.",
     )
     schedules = refresh_schedules(datasources)
-    triggers = {each.key: each.trigger for each in datasources}
+    triggers = {datasource.key: datasource.trigger for datasource in datasources}
     return dg.Definitions(
         sensors=[after_models, *dbt_sensors(triggers), *lake_sensors(datasources)],
         schedules=schedules,
-        # Of a job that only schedules name, Dagster makes a copy for each, and refuses two.
-        jobs=[each.job for each in schedules[:1]],
+        # If only schedules name the job, Dagster copies it for each, and refuses the copies.
+        jobs=[schedule.job for schedule in schedules[:1]],
     )
 
 
 def next_refreshes(
     definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> Callable[[PublishedDatasource], str]:
-    """Return a function that says what refreshes a data source next."""
+    """Return a function that describes the next refresh of a data source: its time or trigger."""
     sensors = definitions.sensors or ()
     names = switched_on(instance, (*(definitions.schedules or ()), *sensors))
-    follow = any(
-        each.name in names
-        for each in sensors
-        if isinstance(each, dg.AutomationConditionSensorDefinition)
+    follows_models = any(
+        sensor.name in names
+        for sensor in sensors
+        if isinstance(sensor, dg.AutomationConditionSensorDefinition)
     )
 
-    def said(datasource: PublishedDatasource) -> str:
+    def next_refresh(datasource: PublishedDatasource) -> str:
         match datasource.trigger:
             case CronTrigger(cron, zone):
                 tick = get_next_cron_tick(cron, datetime.now(UTC), zone).astimezone()
-                what, is_on = f"{tick:%Y-%m-%d %H:%M}", schedule_name(datasource) in names
+                trigger, is_on = f"{tick:%Y-%m-%d %H:%M}", schedule_name(datasource) in names
             case AfterTrigger(after):
-                what, is_on = f"after {after} of its models", follow
+                trigger, is_on = f"after {after} of its models", follows_models
             case DbtTrigger(file):
-                what, is_on = "after dbt", dbt_sensor_name(file) in names
+                trigger, is_on = "after dbt", dbt_sensor_name(file) in names
             case None:
                 return "by hand"
-        return what if is_on else f"off: {what}"
+        return trigger if is_on else f"off: {trigger}"
 
-    return said
+    return next_refresh

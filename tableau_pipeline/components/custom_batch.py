@@ -61,14 +61,14 @@ def send_batch(
             jobs,
             ours,
             record_of(site, shared_place("sites")),
-            # Its rows are those of no model, with which they could be compared.
+            # No comparison: after the batch, the rows match no model.
             Effects(site, lambda checkpoint, remote: None),
             seconds={},
         )
         record = recover(claim.history, sender, sender.effects).record
         remote = _remote(site, record, datasource=journal.key, ours=ours)
         distrust = Distrust(Doubt.BY_HAND, "an update that was written by hand changed it")
-        # There is no target: afterwards the rows are those of no model, so no delta may follow.
+        # No target: afterwards the rows match no model, so no delta may build on them.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
     job_id = sent.intent.job_id if sent.intent else None
     log.info("Job %s of the server changed the data of %s", job_id, datasource)
@@ -77,19 +77,26 @@ def send_batch(
 def _remote(
     site: TableauSite, record: Checkpoint | None, *, datasource: str, ours: frozenset[str]
 ) -> RemoteDatasource:
-    """Return the data source that a batch may change; `ours` are the tags that mark it as ours."""
+    """Return the data source that a batch may change.
+
+    Args:
+        ours: the tags that mark it as ours.
+
+    Raises:
+        RefusedError: it does not exist, or another pipeline publishes it.
+    """
     remote = site.find_by_luid(record.luid) if record and record.luid else None
     if remote is None:
-        why = f'"{record.name}" no longer exists on the server' if record else ""
-        why = why or "no record shows what is published"
+        reason = f'"{record.name}" no longer exists on the server' if record else ""
+        reason = reason or "no record shows what is published"
         raise RefusedError(
-            f"{datasource}: {why}. Refresh it, then send the batch.", code=Code.NOT_PUBLISHED
+            f"{datasource}: {reason}. Refresh it, then send the batch.", code=Code.NOT_PUBLISHED
         )
-    whose = Ownership.of(remote, ours, is_ours=True)
-    # A refresh would take the tag of another key away where ours is gone; a batch must not.
-    other_key = whose.other_key or min(remote.keys - {datasource}, default=None)
-    if refused := replace(whose, other_key=other_key).of_others(datasource):
-        text = f"{datasource}: {refused.text}. Nothing was sent: refresh it, then send the batch"
-        # It is the refresh that takes it over.
-        raise RefusedError(replace(refused, text=text, accept=None))
+    ownership = Ownership.of(remote, ours, is_ours=True)
+    # A refresh replaces the tag of another key if ours is gone; a batch must not.
+    other_key = ownership.other_key or min(remote.keys - {datasource}, default=None)
+    if refusal := replace(ownership, other_key=other_key).of_others(datasource):
+        text = f"{datasource}: {refusal.text}. Nothing was sent: once that is done, send the batch"
+        # No `accept` here: only a refresh can take the data source over.
+        raise RefusedError(replace(refusal, text=text, accept=None))
     return remote

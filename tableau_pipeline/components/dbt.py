@@ -1,4 +1,4 @@
-"""What dbt writes: its last invocation, which starts refreshes, and its descriptions of columns."""
+"""Read dbt's files: the last invocation, to start refreshes, and the descriptions of columns."""
 
 import json
 import re
@@ -46,7 +46,7 @@ _TABLES = ("model", "seed", "snapshot")
 
 
 class NotABuildError(Exception):
-    """There is no invocation to follow; the message states why. A later look may find one."""
+    """There is no invocation to follow yet; the message states why."""
 
 
 class _Result(BaseModel):
@@ -59,10 +59,10 @@ class Invocation(BaseModel):
 
     Attributes:
         id: dbt's invocation id.
-        results: of each node that it ran or skipped. A retry lists only what had failed before, so
-            a missing node is no obstacle.
-        parents: the parents of each node, in the manifest. Those of a test are the models that it
-            tests.
+        results: the status of each node that it ran or skipped. A retry lists only the nodes that
+            had failed before, so a missing node is no obstacle.
+        parents: the parents of each node, from the manifest. Those of a test are the models that
+            it tests.
     """
 
     id: str = Field(validation_alias=AliasPath("metadata", "invocation_id"))
@@ -76,14 +76,14 @@ class Invocation(BaseModel):
         Args:
             models: names or unique ids; None for all models of the dbt project.
         """
-        mine = [
-            each
-            for each in self.results
-            if models is None or self._concerns(each.unique_id, set(models))
+        relevant = [
+            result
+            for result in self.results
+            if models is None or self._concerns(result.unique_id, set(models))
         ]
-        if not mine:
+        if not relevant:
             return f"{', '.join(models)}: not part of it" if models else "it built no models"
-        bad = [f"{each.unique_id}: {each.status}" for each in mine if each.status not in _GOOD]
+        bad = [f"{node.unique_id}: {node.status}" for node in relevant if node.status not in _GOOD]
         return ", ".join(bad) or None
 
     def _concerns(self, node: str, models: set[str]) -> bool:
@@ -92,7 +92,7 @@ class Invocation(BaseModel):
         tested = [node] if is_table else self.parents.get(node)
         # A unique id is model.<project>.<name>, or model.<project>.<name>.v2.
         return tested is None or any(
-            each in models or bool(models.intersection(each.split(".")[2:3])) for each in tested
+            model in models or bool(models.intersection(model.split(".")[2:3])) for model in tested
         )
 
 
@@ -109,25 +109,25 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
     """
     path = UPath(run_results)
     try:
-        found = Invocation.model_validate_json(path.read_bytes())
+        invocation = Invocation.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:
         raise NotABuildError(f"{run_results}: there is no such file") from error
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False)[0]["msg"]
+        message = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise NotABuildError(
-            f"{run_results} cannot be read, perhaps because dbt is writing it: {wrong}"
+            f"{run_results} cannot be read, perhaps because dbt is writing it: {message}"
         ) from error
-    if found.id == seen:
+    if invocation.id == seen:
         raise NotABuildError(f"dbt's last invocation, {seen}, was already followed")
-    if found.command not in _BUILDS:
+    if invocation.command not in _BUILDS:
         raise NotABuildError(
-            f"dbt's last command was `{found.command}`: only {', '.join(_BUILDS)} count"
+            f"dbt's last command was `{invocation.command}`: only {', '.join(_BUILDS)} count"
         )
-    # Without the parents every test counts for all models: a refresh too few, but none on bad data.
+    # Without the parents, each test counts for all models: rather no refresh than one of bad data.
     with suppress(FileNotFoundError, ValueError, KeyError):
         manifest = json.loads(path.with_name("manifest.json").read_bytes())
-        return found.model_copy(update={"parents": manifest["parent_map"]})
-    return found
+        return invocation.model_copy(update={"parents": manifest["parent_map"]})
+    return invocation
 
 
 _TAG = "dbt/invocation_id"
@@ -137,7 +137,7 @@ def dbt_sensors(triggers: Mapping[str, object]) -> list[dg.SensorDefinition]:
     """Return one sensor, with its job, for each distinct run_results.json, read once per tick.
 
     Args:
-        triggers: of all data sources, of whatever kind, by their keys.
+        triggers: the triggers of all data sources, of any kind, by asset key.
     """
     followers: dict[str, dict[str, DbtTrigger]] = defaultdict(dict)
     for key, trigger in triggers.items():
@@ -168,7 +168,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
             invocation = read_invocation(file, seen=context.cursor)
         except NotABuildError as reason:
             return dg.SkipReason(str(reason))
-        obstacles = {key: invocation.obstacle(each.models) for key, each in triggers.items()}
+        obstacles = {key: invocation.obstacle(trigger.models) for key, trigger in triggers.items()}
         skipped = [
             f"{key} is not refreshed after dbt's invocation {invocation.id}: {obstacle}"
             for key, obstacle in obstacles.items()
@@ -176,8 +176,8 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
         ]
         followers = [key for key, obstacle in obstacles.items() if not obstacle]
         # A tick that requests runs shows no skip reason, so its log lists what was left out.
-        for reason in skipped if followers else ():
-            context.log.warning(reason)
+        for message in skipped if followers else ():
+            context.log.warning(message)
         graph = not_none(context.repository_def).asset_graph
         requests = [
             dg.RunRequest(
@@ -185,26 +185,26 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
                 run_key=f"{invocation.id} {datasource}",
                 # dbt does not report which partition is new.
                 asset_selection=[
-                    key
-                    for key in with_models([datasource]).resolve(graph)
-                    if not graph.get(key).is_partitioned
+                    asset
+                    for asset in with_models([datasource]).resolve(graph)
+                    if not graph.get(asset).is_partitioned
                 ],
                 tags={_TAG: invocation.id},
             )
             for datasource in followers
         ]
-        # The cursor moves on in any case, or every tick would judge this invocation again.
-        told = None if followers else "\n".join(skipped)
-        return dg.SensorResult(requests, cursor=invocation.id, skip_reason=told)
+        # The cursor always advances, or each tick would judge this invocation again.
+        skip_reason = None if followers else "\n".join(skipped)
+        return dg.SensorResult(requests, cursor=invocation.id, skip_reason=skip_reason)
 
     return after_dbt
 
 
 def nodes_beside(run_results: str) -> Mapping[str, Any]:
-    """Return the nodes of the manifest that dbt wrote beside this file; none if it wrote none.
+    """Return the nodes of the manifest in the folder of a run_results.json; none without one.
 
     Raises:
-        RefreshError: it cannot be read.
+        RefreshError: the manifest cannot be read.
     """
     manifest = UPath(run_results).with_name("manifest.json")
     try:
@@ -218,7 +218,7 @@ def nodes_beside(run_results: str) -> Mapping[str, Any]:
 
 
 def columns_of(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, FieldMetadata]]:
-    """Yield what a node of the manifest says of its columns, by their names.
+    """Yield the columns of a node of the manifest: their names and metadata.
 
     Raises:
         RefusedError: `meta.tableau` has an unknown key or value.
@@ -226,7 +226,7 @@ def columns_of(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, Field
     for name, column in nodes[node].get("columns", {}).items():
         meta = column.get("meta") or column.get("config", {}).get("meta") or {}
         try:
-            said = FieldMetadata(**meta.get("tableau", {}))
+            field = FieldMetadata(**meta.get("tableau", {}))
         except ValidationError as error:
             (first, *_) = error.errors()
             raise RefusedError(
@@ -235,4 +235,4 @@ def columns_of(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, Field
                 "field: caption, description, format, role, aggregation, hidden and folder",
                 code=Code.DECLARATION,
             ) from error
-        yield name, replace(said, description=said.description or column.get("description", ""))
+        yield name, replace(field, description=field.description or column.get("description", ""))

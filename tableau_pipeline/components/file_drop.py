@@ -17,8 +17,8 @@ from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import is_passed_over
 from tableau_pipeline.yaml_keys import keyed
 
-# A file counts as complete after this many unchanged looks: while a program writes it, its size or
-# time stamp changes from tick to tick.
+# A file is complete after this many unchanged looks in a row: while a program writes it, its size
+# or time stamp changes from tick to tick.
 _STILL = 2
 
 
@@ -45,19 +45,20 @@ class FileDrop(YamlComponent):
 
     @field_validator("publish")
     @classmethod
-    def _known(cls, publish: dict[str, Any]) -> dict[str, Any]:
+    def _valid_config(cls, publish: dict[str, Any]) -> dict[str, Any]:
         try:
-            # The sensor sets these two for each file; any text does to check the rest.
+            # The sensor sets `path` and `name` for each file: any text will do for this check.
             PublishFileConfig(**{"path": "x", "name": "x", **publish})
         except ValidationError as error:
-            wrong = "; ".join(
-                f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
+            problems = "; ".join(
+                f"{'.'.join(map(str, details['loc']))}: {details['msg']}"
+                for details in error.errors()
             )
-            raise ValueError(wrong) from error
+            raise ValueError(problems) from error
         return publish
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the sensor and a job of its own; the location need not have `publish_file`."""
+        """Return the sensor and its own job, so that the location need not have `publish_file`."""
 
         @dg.job(
             name=f"{self.sensor}_publish_file",
@@ -78,36 +79,36 @@ class FileDrop(YamlComponent):
             folder = Path(self.folder)
             if not folder.is_dir():
                 return dg.SkipReason(f"{folder} is not a folder")
-            if passed := passed_over(folder, self.pattern):
-                context.log.info("Passed over %s: such names are those of unfinished files", passed)
-            found = look(folder, self.pattern, json.loads(context.cursor or "{}"))
-            alike = self._alike(found)
-            left_out = {*chain(*alike)}
-            # Without a place in the cursor, a file starts over once it is the only one.
-            files = {name: seen for name, seen in found.items() if name not in left_out}
+            if names := passed_over(folder, self.pattern):
+                context.log.info("Passed over %s: such names are those of unfinished files", names)
+            matching = look(folder, self.pattern, json.loads(context.cursor or "{}"))
+            groups = self._groups_with_one_name(matching)
+            left_out = {*chain(*groups)}
+            # A file that is not in the cursor is counted from zero, once it is alone in its group.
+            files = {name: entry for name, entry in matching.items() if name not in left_out}
             requests = [
-                self._request(folder / name, seen["stamp"])
-                for name, seen in files.items()
-                if seen["still"] == _STILL
+                self._request(folder / name, entry["stamp"])
+                for name, entry in files.items()
+                if entry["still"] == _STILL
             ]
-            waiting = [name for name, seen in files.items() if seen["still"] < _STILL]
-            refused = _described(alike) if alike else ""
-            # A tick that fails asks for no run and keeps no cursor, so all other files come first.
-            if refused and not requests and not waiting:
-                raise FilesError(refused)
-            told = f"May still be written: {', '.join(waiting)}" if waiting else "No new file"
-            skip_reason = None if requests else ". ".join(filter(None, (told, refused)))
+            waiting = [name for name, entry in files.items() if entry["still"] < _STILL]
+            problem = _problem(groups) if groups else ""
+            # A failed tick requests no run and keeps no cursor, so first publish the other files.
+            if problem and not requests and not waiting:
+                raise FilesError(problem)
+            state = f"May still be written: {', '.join(waiting)}" if waiting else "No new file"
+            skip_reason = None if requests else ". ".join(filter(None, (state, problem)))
             return dg.SensorResult(requests, cursor=json.dumps(files), skip_reason=skip_reason)
 
         return dg.Definitions(sensors=[drop])
 
-    def _alike(self, names: Iterable[str]) -> list[list[str]]:
-        """Return groups of files that would replace the rows of each other."""
+    def _groups_with_one_name(self, names: Iterable[str]) -> list[list[str]]:
+        """Return the groups of files that would replace each other's rows."""
         groups = defaultdict[str, list[str]](list)
         for name in names:
             file = Path(name)
-            # A site ignores the case of names. Without append, each file of one data source is to
-            # replace the one before it.
+            # A site ignores the case of names. Without append, a file is meant to replace the rows
+            # of the previous file for its data source.
             place = file.name if self.publish.get("mode") == "append" else name
             groups[place if "name" in self.publish else file.stem.casefold()].append(name)
         return [group for group in groups.values() if len(group) > 1]
@@ -115,15 +116,16 @@ class FileDrop(YamlComponent):
     def _request(self, file: Path, stamp: str) -> dg.RunRequest:
         config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
         return dg.RunRequest(
-            # Dagster runs a key once; with the stamp, a file that is replaced gets a new one.
+            # Dagster runs each key once; with the stamp, a replaced file gets a new key.
             run_key=f"{file.absolute()} {stamp}",
             run_config={"ops": {"publish_files": {"config": config}}},
-            # What the list of runs shows of a run before its data source is known.
+            # The list of runs shows this until the data source of a run is known.
             tags={"file": file.name},
         )
 
 
-def _described(alike: Sequence[Sequence[str]]) -> str:
+def _problem(alike: Sequence[Sequence[str]]) -> str:
+    """Describe the first of these groups of files, and what to do about it."""
     more = f", as would {len(alike) - 1} other groups of files" if len(alike) > 1 else ""
     return (
         f"{' and '.join(alike[0])} have one name, so each would replace the rows of the other"
@@ -133,26 +135,30 @@ def _described(alike: Sequence[Sequence[str]]) -> str:
 
 
 def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
-    """Return each file's stamp and the number of looks for which it has not changed.
+    """Return, for each matching file, its stamp and how many looks in a row found it unchanged.
 
     Files are named by their paths within the folder.
+
+    Args:
+        before: the result of the previous look.
     """
-    found = {}
+    files = {}
     for file in sorted(folder.glob(pattern)):
         name = file.relative_to(folder).as_posix()
-        # Programs that copy files give such names to what is not complete yet.
+        # Programs that copy files give such names to incomplete files.
         if file.is_file() and not is_passed_over(file.name):
             stat = file.stat()
-            # Copies may keep the time of the last change of what they copy, but not the last one.
+            # A copy may keep the modification time of the original (mtime), but not the time of
+            # its own last change (ctime).
             stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
             last = before.get(name, {})
             still = last["still"] + 1 if last.get("stamp") == stamp else 0
-            # It counts one beyond ripe, so that a file is requested once and not at each look.
-            found[name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
-    return found
+            # Count one look further than _STILL, so that a file is requested only once.
+            files[name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
+    return files
 
 
 def passed_over(folder: Path, pattern: str) -> str:
-    """Return the names of files that match, and are left where they are; "" for none."""
-    found = (file.name for file in folder.glob(pattern) if file.is_file())
-    return ", ".join(sorted(filter(is_passed_over, found)))
+    """Return the names of matching files that are not published; "" for none."""
+    names = (file.name for file in folder.glob(pattern) if file.is_file())
+    return ", ".join(sorted(filter(is_passed_over, names)))

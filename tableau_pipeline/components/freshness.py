@@ -1,4 +1,4 @@
-"""By when data sources and their models have to be fresh, and whether they are."""
+"""The deadlines of data sources and their models, and the check whether models meet them."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -46,8 +46,8 @@ class Freshness:
 
     @field_validator("by", mode="before")
     @classmethod
-    def _time(cls, value: Any) -> Any:
-        # YAML 1.1 reads an unquoted 07:00 as a number in base 60; a mere 7 may mean anything.
+    def _valid_time(cls, value: Any) -> Any:
+        # YAML 1.1 reads an unquoted 07:00 as a number in base 60. A plain 7 would be ambiguous.
         if isinstance(value, int) and value >= _HOUR:
             value = f"{value // 60:02}:{value % 60:02}"
         if value is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", str(value)):
@@ -56,24 +56,24 @@ class Freshness:
 
     @field_validator("within")
     @classmethod
-    def _span(cls, value: str | None) -> str | None:
+    def _valid_span(cls, value: str | None) -> str | None:
         if value is not None and not _SPAN.fullmatch(value):
             raise ValueError(f"{value!r} is not a time span: write it as 24h, 90m or 7d")
         return value
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _exactly_one_limit(self) -> Self:
         if bool(self.by) == bool(self.within):
             raise ValueError('freshness needs either {by: "07:00", timezone: ...} or {within: 24h}')
         try:
-            # Dagster has limits of its own; building the policy reports them with file and line.
+            # Dagster has limits of its own: here, their errors are reported with file and line.
             self.policy()
         except (CheckError, OverflowError) as error:
             raise ValueError(f"freshness: {error}") from error
         return self
 
     def policy(self) -> dg.FreshnessPolicy:
-        """Return the Dagster freshness policy of these keys."""
+        """Return the equivalent freshness policy of Dagster."""
         if self.within:
             number, unit = self.within[:-1].strip(), self.within[-1]
             return dg.FreshnessPolicy.time_window(
@@ -82,13 +82,13 @@ class Freshness:
         hour, minute = map(int, str(self.by).split(":"))
         return dg.FreshnessPolicy.cron(
             deadline_cron=f"{minute} {hour} * * *",
-            # From midnight on; all day, if that is the deadline.
+            # From midnight until the deadline; the whole day if the deadline is midnight.
             lower_bound_delta=timedelta(minutes=hour * 60 + minute or _DAY),
             timezone=self.timezone,
         )
 
     def late(self, refreshed: datetime, now: datetime) -> str | None:
-        """Why a data source is late, by the rules of Dagster's web UI; None if it is not."""
+        """Explain why a data source is late, by the rules of the web UI; None if it is not late."""
         match self.policy():
             case TimeWindowFreshnessPolicy() as policy:
                 window = policy.fail_window.to_timedelta()
@@ -106,22 +106,22 @@ class Freshness:
 def data_age(
     declaration: Declaration, freshness: Freshness, snapshots: Snapshots, journal: Journal
 ) -> dg.AssetCheckResult:
-    """Return whether the published versions of the models meet the deadline; if not, a warning.
+    """Check whether the published versions of the models meet the deadline; if not, warn.
 
-    The first line of its description is shown to analysts, too.
+    Analysts also see the first line of the description.
     """
     problems, hours, now = [], {}, datetime.now(UTC)
     counted = declaration.models if freshness.models is None else freshness.models
-    # A dry run, and a refresh of metadata alone, publish no newer ones.
+    # Read from the checkpoint: dry runs and refreshes of metadata alone publish no new versions.
     published = read_history(journal.records()).checkpoint
     for model, number in dict(published.versions if published else ()).items():
         version = snapshots.version(model, number) if model in counted else None
         if version is None:
             continue
-        at = version.created_at
-        hours[model] = round((now - at).total_seconds() / 3600, 1)
-        if freshness.late(at, now):
-            when = f"{at:%Y-%m-%d %H:%M} UTC"
+        created = version.created_at
+        hours[model] = round((now - created).total_seconds() / 3600, 1)
+        if freshness.late(created, now):
+            when = f"{created:%Y-%m-%d %H:%M} UTC"
             problems.append(f'the published version of the model "{model}" is of {when}')
     old = f"Older than freshness allows: {'; '.join(problems)}."
     remedy = "Run these models, or see why their sources have nothing new"

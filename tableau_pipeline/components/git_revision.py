@@ -1,4 +1,4 @@
-"""What is declared otherwise than in an earlier revision in git, of which no code is run."""
+"""Compare the declarations with those of an earlier git revision, without running its code."""
 
 import logging
 import subprocess
@@ -15,17 +15,14 @@ from tableau_pipeline.components.loading import datasources_of
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Partitions, ReplaceAll
 from tableau_pipeline.core.fields import Members
-from tableau_pipeline.dagster_internals import (
-    ComponentDeclLoadContext,
-    declared_in,
-)
+from tableau_pipeline.dagster_internals import declared_in, folder_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Code, Status
 from tableau_pipeline.refresh.preview import Note, Preview, preview_declared
 
-# What people call the keys; every other key is called by its name.
-_WORDS = MappingProxyType(
+# How users call some keys; each other key goes by its name.
+_TOPICS = MappingProxyType(
     {"name": "renamed", "project": "moved", "refresh": "policy", "retain": "window"}
 )
 
@@ -36,12 +33,12 @@ _POLICIES = MappingProxyType(
 
 
 def declaration_differences(before: Declaration, now: Declaration) -> Iterator[tuple[str, str]]:
-    """Yield each difference: what it is about in a word, and a sentence."""
+    """Yield each difference: its topic in a word, and a sentence."""
     for path, old, new in _differences(before, now):
         table, keys = (f"{path[1]}: ", path[2:]) if path[0] == "tables" else ("", path)
-        about = _WORDS.get(keys[0], keys[0]) if keys else "tables"
-        where = f"{'.'.join(keys[1:])}: " if keys[1:] else ""
-        yield about, f"{table}{where}{_text(old)} -> {_text(new)}"
+        topic = _TOPICS.get(keys[0], keys[0]) if keys else "tables"
+        inner_keys = f"{'.'.join(keys[1:])}: " if keys[1:] else ""
+        yield topic, f"{table}{inner_keys}{_text(old)} -> {_text(new)}"
 
 
 def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
@@ -58,22 +55,23 @@ def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ..
 
 
 def _parts(value: Any) -> Mapping[str, Any] | None:
-    """The parts of a value by their keys in YAML, or by their names; None if it has none."""
+    """Return the parts of a value by their keys in YAML or their names; None if it has no parts."""
     if is_dataclass(value):
-        known: Any = getattr(value, "__pydantic_fields__", {})
-        alias = {name: field.validation_alias for name, field in known.items()}
-        named = {
-            str(alias.get(each.name) or each.name): getattr(value, each.name)
-            for each in fields(value)
+        pydantic_fields: Any = getattr(value, "__pydantic_fields__", {})
+        aliases = {name: info.validation_alias for name, info in pydantic_fields.items()}
+        parts = {
+            str(aliases.get(field.name) or field.name): getattr(value, field.name)
+            for field in fields(value)
         }
-        # A column is its type, by its name, and a hierarchy or folder the fields in it.
-        return None if list(named) in (["name", "type"], ["name", "fields"]) else named
-    if isinstance(value, tuple) and all(hasattr(each, "name") for each in value):
-        return {each.name: each for each in value}
+        # A column is compared as its type, and a hierarchy or folder as the fields in it.
+        return None if list(parts) in (["name", "type"], ["name", "fields"]) else parts
+    if isinstance(value, tuple) and all(hasattr(item, "name") for item in value):
+        return {item.name: item for item in value}
     return None
 
 
 def _text(value: Any) -> str:
+    """Return a value of a declaration as text; "none" if it is empty."""
     if value in (None, (), ""):
         return "none"
     if isinstance(value, Column):
@@ -81,16 +79,16 @@ def _text(value: Any) -> str:
     if isinstance(value, Members):
         return _text(value.fields)
     if is_dataclass(value):
-        parts = {key: each for key, each in (_parts(value) or {}).items() if key != "name"}
-        known = {key: each for key, each in parts.items() if each not in (None, (), "")}
-        given = {key: each for key, each in known.items() if each is not False}
-        listed = ", ".join(f"{key}: {_text(each)}" for key, each in given.items())
+        parts = {key: part for key, part in (_parts(value) or {}).items() if key != "name"}
+        given = {key: part for key, part in parts.items() if part not in (None, (), "")}
+        shown = {key: part for key, part in given.items() if part is not False}
+        listed = ", ".join(f"{key}: {_text(part)}" for key, part in shown.items())
         kind = _POLICIES.get(type(value), "")
         return f"{kind} {{{listed}}}".strip() if listed else kind or "as by default"
-    if isinstance(value, tuple) and all(isinstance(each, tuple) for each in value):
+    if isinstance(value, tuple) and all(isinstance(item, tuple) for item in value):
         return ", ".join(f"{{{left}: {right}}}" for left, right in value)
     if isinstance(value, tuple):
-        return ", ".join(_text(each) for each in value)
+        return ", ".join(_text(item) for item in value)
     return str(value)
 
 
@@ -103,18 +101,18 @@ _FORMER = (
 )
 
 
-# Lets the refresh of a data source tell what it would do.
+# Returns a preview of the refresh of a data source.
 Look = Callable[[PublishedDatasource], Preview]
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What a revision declares.
+    """The declarations of a revision.
 
     Attributes:
-        datasources: the file below the folder `defs`, and the data source, by asset key.
-        now: where today's data sources are declared, of those in YAML.
-        unread: why today's code cannot read a file of the revision, by file.
+        datasources: by asset key, the data source and its file, relative to the folder `defs`.
+        now: by asset key, the file of each data source that is now declared in YAML.
+        unread: by file of the revision, why today's code cannot read it.
     """
 
     datasources: Mapping[str, tuple[str, PublishedDatasource]]
@@ -122,10 +120,10 @@ class Revision:
     unread: Mapping[str, str]
 
     def left_out(self, declared: Mapping[str, PublishedDatasource]) -> list[str]:
-        """What cannot be compared, in sentences."""
-        python = [each.name for key, each in declared.items() if key not in self.now]
+        """Return what cannot be compared, in sentences."""
+        python = [datasource.name for key, datasource in declared.items() if key not in self.now]
         return [
-            *(f"{file} as it was: {why}" for file, why in self.unread.items()),
+            *(f"{file} as it was: {reason}" for file, reason in self.unread.items()),
             *(f"{name} is declared in Python" for name in python),
         ]
 
@@ -134,109 +132,108 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
     """Read the YAML of a revision with today's components.
 
     Args:
-        name: as git knows it: a branch, a tag, or a commit.
-        definitions: today's; the revision is read from the same folder.
+        name: a name that git knows: a branch, a tag, or a commit.
+        definitions: today's definitions; the revision is read from the same folder.
 
     Raises:
-        RefusedError: git does not know it, or the location has no folder of YAML files.
+        RefusedError: git does not know the name, or the location has no folder of YAML files.
     """
-    tree = definitions.component_tree
-    if tree is None:
+    folder = folder_of(definitions)
+    if folder is None:
         raise RefusedError(
             "This code location has no folder `defs` that Dagster loads, so nothing in it is "
             "declared in YAML: plan without --base",
             code=Code.PROJECT,
         )
-    folder = tree.defs_module_path.resolve()
     commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}").strip()
-    there = {*_git(folder, "ls-tree", "-r", "--name-only", "-z", commit).split("\0")}
+    files = {*_git(folder, "ls-tree", "-r", "--name-only", "-z", commit).split("\0")}
     differ = _git(folder, "diff", "--name-only", "--relative", "--no-renames", "-z", commit)
-    changed = {file for file in differ.split("\0") if file in there and Path(file).name in _FILES}
-    now, found, unread = {}, {}, {}
-    for each in datasources_of(definitions):
-        if each.file.name in _FILES and each.file.resolve().is_relative_to(folder):
-            now[each.component.key] = file = str(each.file.resolve().relative_to(folder))
-            # What is as it was declares what it declared, and need not be read again.
-            if file in there and file not in changed:
-                found[each.component.key] = file, each.component
+    changed = {file for file in differ.split("\0") if file in files and Path(file).name in _FILES}
+    now, datasources, unread = {}, {}, {}
+    for located in datasources_of(definitions):
+        if located.file.name in _FILES and located.file.resolve().is_relative_to(folder):
+            now[located.component.key] = file = str(located.file.resolve().relative_to(folder))
+            # An unchanged file declares what it declared before, and need not be read again.
+            if file in files and file not in changed:
+                datasources[located.component.key] = file, located.component
     with TemporaryDirectory() as temporary:
-        past = Path(temporary).resolve()
-        context = replace(tree.decl_load_context, defs_module_path=past)
+        past_folder = Path(temporary).resolve()
         for file in sorted(changed):
-            (past / file).parent.mkdir(parents=True, exist_ok=True)
-            (past / file).write_text(_git(folder, "show", f"{commit}:./{file}"), "utf-8")
+            (past_folder / file).parent.mkdir(parents=True, exist_ok=True)
+            text = _git(folder, "show", f"{commit}:./{file}")
+            (past_folder / file).write_text(text, "utf-8")
         for file in sorted(changed):
             try:
-                found |= {each.key: (file, each) for each in _declared(context, past / file)}
-            except Exception as error:  # noqa: BLE001 - the other files can be read all the same
-                # Its component may be gone from today's code, say.
+                # This reads only the keys, and makes no assets of the revision.
+                where = {"definitions": definitions, "folder": past_folder}
+                for component in declared_in(past_folder / file, PublishedDatasource, **where):
+                    datasources[component.key] = file, component
+            except Exception as error:  # noqa: BLE001 - the other files can still be read
+                # For example, today's code may no longer have the component.
                 _LOG.debug("%s of %s cannot be read", file, name, exc_info=error)
-                reason = (str(error) or repr(error)).replace(f"{past}/", "").partition("\n")[0]
+                reason = (str(error) or repr(error)).replace(f"{past_folder}/", "")
+                reason = reason.partition("\n")[0]
                 unread[file] = f"today's code cannot read it: {reason}"
-    return Revision(found, now, unread)
+    return Revision(datasources, now, unread)
 
 
 def declared_otherwise(
     past: Revision, declared: Mapping[str, PublishedDatasource], look: Look, *, every: bool
 ) -> Iterator[Preview]:
-    """Yield what is declared otherwise than in a revision, and what comes of that.
+    """Yield a preview of each data source whose declaration differs from that of a revision.
 
     Args:
         declared: today's data sources, or some of them.
-        every: they are all, so that what is missing is removed.
+        every: whether `declared` is complete, so that missing data sources were removed.
     """
     today = {*past.now, *declared}
-    gone = {key: each for key, each in past.datasources.items() if key not in today}
-    for key, each in declared.items():
+    gone = {key: entry for key, entry in past.datasources.items() if key not in today}
+    for key, datasource in declared.items():
         (_, before), file = past.datasources.get(key, ("", None)), past.now.get(key)
-        if file is None or before == each:
+        if file is None or before == datasource:
             continue
         if before is None and file in past.unread:
-            found = look(each)
+            preview = look(datasource)
             note = Note("unknown", f"how {file} declared it: {past.unread[file]}")
-            yield replace(found, notes=(note, *found.notes))
+            yield replace(preview, notes=(note, *preview.notes))
             continue
         if before:
-            yield _changed(before, each, look)
+            yield _preview_changed(before, datasource, look)
             continue
-        formerly = [
-            Note("key", _FORMER.format(old=old))
-            for old, (there, former) in gone.items()
-            if there == file or (former.name, former.project) == (each.name, each.project)
+        place = datasource.name, datasource.project
+        former_keys = [
+            Note("key", _FORMER.format(old=old_key))
+            for old_key, (old_file, former) in gone.items()
+            if old_file == file or (former.name, former.project) == place
         ]
-        found = look(each)
-        yield replace(found, notes=(Note("added", file), *formerly, *found.notes))
-    for key, (file, each) in gone.items() if every else ():
+        preview = look(datasource)
+        yield replace(preview, notes=(Note("added", file), *former_keys, *preview.notes))
+    for key, (file, removed) in gone.items() if every else ():
         notes = (Note("removed", file),)
-        yield Preview(key, each.name, Status.REMOVED, Status.REMOVED, _STAYS, notes=notes)
+        yield Preview(key, removed.name, Status.REMOVED, Status.REMOVED, _STAYS, notes=notes)
 
 
-def _changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Preview:
-    notes = [Note(about, text) for about, text in declaration_differences(before, now)]
-    found, otherwise = look(now), look(before)
-    if found.kind is Status.UNKNOWN:
-        # Without its models, its declaration alone tells something.
-        why = f"what else its models bring: {found.reason}"
-        found = replace(preview_declared(before, now), notes=(*found.notes, Note("unknown", why)))
-    elif (otherwise.decision, otherwise.reason) != (found.decision, found.reason):
-        why = "; ".join(otherwise.reason.split("\n"))
-        notes.append(Note("otherwise", f"{otherwise.decision}: {why}"))
-    return replace(found, notes=(*notes, *found.notes))
-
-
-def _declared(context: ComponentDeclLoadContext, file: Path) -> Iterator[PublishedDatasource]:
-    """Read a file as Dagster does."""
-    # Only its keys are read: the assets of the revision are not made.
-    return declared_in(context, file, PublishedDatasource)
+def _preview_changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Preview:
+    """Preview a changed declaration, with notes about the changes and the former preview."""
+    notes = [Note(topic, text) for topic, text in declaration_differences(before, now)]
+    preview, former = look(now), look(before)
+    if preview.kind is Status.UNKNOWN:
+        # Without the models, preview what the declaration alone shows.
+        unknown = Note("unknown", f"what else its models bring: {preview.reason}")
+        preview = replace(preview_declared(before, now), notes=(*preview.notes, unknown))
+    elif (former.decision, former.reason) != (preview.decision, preview.reason):
+        reason = "; ".join(former.reason.split("\n"))
+        notes.append(Note("otherwise", f"{former.decision}: {reason}"))
+    return replace(preview, notes=(*notes, *preview.notes))
 
 
 def _git(folder: Path, *args: str) -> str:
-    """Ask git, which is to change nothing, not even its index.
+    """Return the output of a git command, which must change nothing, not even git's index.
 
     Raises:
         RefusedError: git is missing, or does not know the revision.
     """
-    # Files that it then takes for changed, because they were touched, are read once more.
+    # Git may then report touched files as changed: they are read again, which does no harm.
     command = ["git", "-c", "diff.autoRefreshIndex=false", "-C", str(folder), *args]
     try:
         return subprocess.run(command, capture_output=True, check=True).stdout.decode()
@@ -245,9 +242,9 @@ def _git(folder: Path, *args: str) -> str:
             "there is no git on this host: install it", code=Code.NOT_INSTALLED
         ) from error
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().partition("\n")[0]
+        words = error.stderr.decode(errors="replace").strip().partition("\n")[0]
         raise RefusedError(
-            f'git knows no revision "{args[-1].partition("^")[0]}" of {folder} ({said}): correct '
+            f'git knows no revision "{args[-1].partition("^")[0]}" of {folder} ({words}): correct '
             "the name, or fetch it first, as in git fetch origin main; in a workflow, set "
             "fetch-depth: 0 of actions/checkout. Without a clone, plan without --base",
             code=Code.PROJECT,

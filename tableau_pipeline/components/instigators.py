@@ -1,4 +1,4 @@
-"""Which schedules and sensors are on: by the environment, and by their switches in the web UI."""
+"""Find which schedules and sensors are on, by the environment and the switches in the web UI."""
 
 import os
 from collections.abc import Iterable
@@ -30,13 +30,13 @@ def default_status(kind: type[DefaultStatus]) -> DefaultStatus:
 
 
 def switched_on(instance: dg.DagsterInstance, parts: Iterable[Any]) -> set[str]:
-    """Return the names of those that are on, by the web UI or by default."""
-    states = {each.instigator_name: each.status for each in instance.all_instigator_state()}
+    """Return the names of the schedules and sensors that are on, by the web UI or by default."""
+    states = {state.instigator_name: state.status for state in instance.all_instigator_state()}
     on, by_default = InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE
     return {
-        each.name
-        for each in parts
-        if (state := states.get(each.name, by_default)) is on
-        # Not every kind of them has a default.
-        or (state is by_default and getattr(each, "default_status", by_default).value == on.value)
+        part.name
+        for part in parts
+        if (status := states.get(part.name, by_default)) is on
+        # Some kinds have no default status.
+        or (status is by_default and getattr(part, "default_status", by_default).value == on.value)
     }

@@ -2,9 +2,9 @@
 
 Records are runless observations: Dagster stores them at once, so that they outlive a crash of the
 step, and keeps them when a user deletes the run. They belong to an asset of their own, not to the
-published one, so that the events of a data source are those that people look for, and what a user
-or a sensor does to it forgets nothing. Partitions, by which Dagster's event log has an index, tell
-the data sources apart.
+published asset. So the events of the published asset are only those that users look for, and no
+action of a user or a sensor on that asset affects the journal. Each data source has its own
+partitions, because Dagster's event log has an index of partitions.
 """
 
 import logging
@@ -59,19 +59,19 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.snapshots.retention import collect, is_first
 
 _LOG = logging.getLogger(__name__)
-# The asset of the records of all data sources, which no code location defines.
+# The asset of the records of all data sources; no code location defines it.
 JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
 _RECORD = "tableau_pipeline/record"
 # The id of an instance that has not published yet.
-_NEW = "nothing was published yet"
-# Each data source has two partitions: claims with their ends, and all else.
+_NO_ID = "nothing was published yet"
+# Each data source has two partitions: one for claims and their releases, one for other records.
 _CLAIMS, _REQUESTS = "claims:", "requests:"
 _REPAIR = (
     "Restore a backup of Dagster's database. Or wipe that asset in Dagster: then each data source "
     "is found by its tags, and published again"
 )
 
-# The newest claim, or end of one, and the newest other record of each data source, by key.
+# By key, the newest record about claims and the newest record about requests of a data source.
 Newest = Mapping[str, tuple[Record | None, Record | None]]
 
 
@@ -79,13 +79,13 @@ class DagsterJournal:
     """Implements `core.journal.Journal` for one published asset in this environment.
 
     Attributes:
-        key: names the environment, too.
-        log: of the step, or of who only reads.
+        key: the key of the asset in its environment, see `core.identity.key_below`.
+        log: of the step; of this module without a step.
 
     Args:
-        context: of the step that records; None only to read.
-        root: of the environment; TABLEAU_PROJECT_ROOT unless given.
-        newest: what `newest_records` has read; its journal is read unless given.
+        context: of the step that records; None to read only.
+        root: the project root of the environment; by default TABLEAU_PROJECT_ROOT.
+        newest: the result of `newest_records`; by default, the journal reads its own records.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class DagsterJournal:
     def instance(self) -> str:
         """The id of the instance's run storage; in Dagster+, the name of the deployment.
 
-        It names the environment, too. Ephemeral instances with the same data folder count as one
+        It includes the environment. Ephemeral instances with the same data folder count as one
         deployment.
         """
         return key_below(self._id, self._root)
@@ -117,12 +117,12 @@ class DagsterJournal:
     def _id(self) -> str:
         if self._is_temporary:
             file = data_dir() / "instance"
-            # Who only reads leaves no file either.
-            return _kept_name(file) if self._context or file.exists() else _NEW
-        found = instance_id(self._dagster, reads_only=self._context is None)
-        if found is None:
+            # A journal without a step creates no file.
+            return _stored_name(file) if self._context or file.exists() else _NO_ID
+        stored_id = instance_id(self._dagster, reads_only=self._context is None)
+        if stored_id is None:
             return os.environ.get("DAGSTER_CLOUD_DEPLOYMENT_NAME", "dagster")
-        return found or _NEW
+        return stored_id or _NO_ID
 
     @cached_property
     def owner(self) -> Owner:
@@ -144,10 +144,10 @@ class DagsterJournal:
     def records(self) -> Sequence[Record]:
         """Return the newest records; see `records_of`."""
         if self._newest is not None:
-            found = self._newest.get(self.key, ())
-            # A completed refresh accounts for all before it.
-            if not found or (isinstance(found[1], ClaimRelease) and found[1].checkpoint):
-                return [each for each in found if each]
+            newest = self._newest.get(self.key, ())
+            # The record of a completed refresh supersedes all records before it.
+            if not newest or (isinstance(newest[1], ClaimRelease) and newest[1].checkpoint):
+                return [record for record in newest if record]
         return records_of(self._dagster, self.key)
 
     def append(self, record: Record) -> None:
@@ -165,7 +165,7 @@ class DagsterJournal:
                 # The process exists, but belongs to another user.
                 pass
         run = self._dagster.get_run_by_id(owner.run_id)
-        # A deleted run cannot be asked, and its claim would block all others for ever.
+        # The end of a deleted run is unknown, and its claim would block all others forever.
         if run is None or run.is_finished:
             return True
         kind = dg.DagsterEventType
@@ -190,7 +190,7 @@ def journal_event(key: str, record: Record) -> dg.AssetObservation:
     """Return the event that stores a record of a published asset."""
     return dg.AssetObservation(
         JOURNAL,
-        description=_described(record),
+        description=_description(record),
         partition=f"{_CLAIMS if is_claim(record) else _REQUESTS}{key}",
         metadata={_RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))},
     )
@@ -200,12 +200,12 @@ def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
     """Return the newest records of a published asset, in two reads however long its history is.
 
     Args:
-        key: of the asset in an environment, see `core.declaration.key_below`.
+        key: of the asset in an environment, see `core.identity.key_below`.
 
     Raises:
         RefusedError: another release wrote one that this release does not understand.
     """
-    # The claims first: what a refresh has sent is recorded before its claim ends.
+    # The claims first: a refresh records its requests before it releases its claim.
     claims, _ = _page(instance, f"{_CLAIMS}{key}", None)
     requests, cursor = _page(instance, f"{_REQUESTS}{key}", None)
     # Only a refresh with many requests, such as a split update, takes more than one page.
@@ -216,27 +216,27 @@ def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
 
 
 def newest_records(instance: dg.DagsterInstance) -> Newest:
-    """Return the newest claim, or end of one, and the newest other record of every data source.
+    """Return the newest record about claims and about requests of every data source.
 
-    It takes two reads, however many there are. The keys are those of all environments.
+    Two reads suffice for any number of data sources. The keys are those of all environments.
 
     Raises:
         RefusedError: another release wrote one that this release does not understand.
     """
     latest = newest_by_partition(instance, JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION)
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     if latest:
-        wanted = dg.AssetRecordsFilter(asset_key=JOURNAL, storage_ids=[*latest.values()])
-        for each in instance.fetch_observations(wanted, limit=len(latest)).records:
-            found[str(each.partition_key)] = _record_in(each)
-    keys = {partition.partition(":")[2] for partition in found}
-    return {key: (found.get(f"{_CLAIMS}{key}"), found.get(f"{_REQUESTS}{key}")) for key in keys}
+        filter_ = dg.AssetRecordsFilter(asset_key=JOURNAL, storage_ids=[*latest.values()])
+        for event in instance.fetch_observations(filter_, limit=len(latest)).records:
+            records[str(event.partition_key)] = _record_in(event)
+    keys = {partition.partition(":")[2] for partition in records}
+    return {key: (records.get(f"{_CLAIMS}{key}"), records.get(f"{_REQUESTS}{key}")) for key in keys}
 
 
 def _page(
     instance: dg.DagsterInstance, partition: str, cursor: str | None
 ) -> tuple[list[Record], str | None]:
-    """Return records, newest first, and the cursor of older ones; None if there are none."""
+    """Return records, newest first, and the cursor of older records, None at the end."""
     filter_ = dg.AssetRecordsFilter(asset_key=JOURNAL, asset_partitions=[partition])
     page = instance.fetch_observations(filter_, limit=CLAIMS, cursor=cursor)
     return [*map(_record_in, page.records)], page.cursor if page.has_more else None
@@ -256,7 +256,7 @@ def _record_in(event: dg.EventLogRecord) -> Record:
         ) from error
 
 
-def _described(record: Record) -> str:
+def _description(record: Record) -> str:
     match record:
         case Claim():
             what = "begins"
@@ -273,10 +273,10 @@ def _described(record: Record) -> str:
     return f"refresh {record.refresh} {what}"
 
 
-def _kept_name(path: Path) -> str:
+def _stored_name(path: Path) -> str:
     """Return the name stored in a file; create a new one if the file is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Two first runs at once have to agree on one name.
+    # Two simultaneous first runs have to agree on one name.
     with FileLock(f"{path}.lock"):
         name = path.read_text(encoding="ascii") if path.exists() else ""
         if not name:
@@ -313,12 +313,12 @@ def setup_of(
     rejected: Callable[[], Mapping[str, Sequence[str]]] = dict,
     keep_files: bool = False,
 ) -> Setup:
-    """The refresh of a data source in this environment, with the resources of a code location.
+    """Return the setup of a refresh in this environment, with the resources of a code location.
 
     Args:
-        inherited: what is said of the models' columns elsewhere, by model and column.
+        inherited: metadata of the models' columns from other tools, by model and column.
         rejected: returns the names of the checks that rejected a model's newest rows, by model.
-        keep_files: let the files that it builds outlive the run.
+        keep_files: whether the files that the refresh builds outlive the run.
     """
     web, log = os.environ.get("PIPELINE_WEB_URL"), journal.log
     return Setup(
@@ -346,13 +346,12 @@ def setup_of(
 def collect_snapshots(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
 ) -> None:
-    """Remove the expired snapshots of every model in the store, and what was copied from there.
+    """Remove the expired snapshots of every model in the store, and the local copies of files.
 
-    So it does with the values of metadata that refreshes have set.
-
-    What a data source of this instance may hold stays. Of the steps of a run, only the first one
-    looks: what the others publish expires much later. An error is only logged as a warning: the
-    refresh has succeeded, and the next run tries again.
+    Expired files with metadata values that refreshes have set are removed, too. Whatever a data
+    source of this instance may still need stays. Only the first step of a run collects, because
+    the versions that later steps publish expire much later. An error is only logged as a warning:
+    the refresh has succeeded, and the next run tries again.
     """
     instance, store = context.instance, snapshots.store
     snapshots.copies.release()
@@ -360,19 +359,19 @@ def collect_snapshots(
     try:
         if not is_first(store, context.run.run_id):
             return
-        # In all environments, of whatever anything was ever sent.
+        # All data sources of all environments for which a request was recorded.
         sent = [key for key, (_, request) in newest_records(instance).items() if request]
         histories = [read_history(records_of(instance, key)) for key in sent]
-        needed = {version for history in histories for version in history.versions}
-        removed = collect(store, keep_days=snapshots.keep_days, referenced=needed)
-        named = {name for history in histories for name in history.written}
-        gone = Written(shared_place("metadata")).collect(named, before)
-    except Exception as error:  # noqa: BLE001 - whatever it is
+        versions = {version for history in histories for version in history.versions}
+        removed = collect(store, keep_days=snapshots.keep_days, referenced=versions)
+        names = {name for history in histories for name in history.written}
+        removed_files = Written(shared_place("metadata")).collect(names, before)
+    except Exception as error:  # noqa: BLE001 - no error may fail the refresh
         context.log.warning("Old snapshots were not removed: %s", error)
     else:
-        if removed or gone:
+        if removed or removed_files:
             context.log.info(
                 "Removed %d old snapshots and unfinished writes, %d old files of metadata",
                 len(removed),
-                gone,
+                removed_files,
             )

@@ -1,4 +1,4 @@
-"""Problems of a code location as a whole, which no single file of it shows."""
+"""Load the definitions of a code location, and check them as a whole."""
 
 import logging
 import os
@@ -42,13 +42,18 @@ from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.resources.snapshots import unsupported
 from tableau_pipeline.yaml_keys import guess
 
-_LISTED = 10
+# How many assets a message lists.
+_MAX_LISTED = 10
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Datasource:
-    """A data source of the location; its declaration begins at `line` of `file`, 0 in Python."""
+    """A data source of the location.
+
+    Attributes:
+        line: the line of `file` where its declaration begins; 0 if it is declared in Python.
+    """
 
     component: PublishedDatasource
     file: Path
@@ -58,25 +63,27 @@ class Datasource:
         """Return "file:line: key" for the innermost of these nested keys that exists."""
         if not self.line:
             return str(self.file)
-        text, found = self.file.read_text("utf-8"), []
-        trees = [each.source_position_tree for each in parse_yamls_with_source_position(text)]
-        tree = next(each for each in trees if each.position.start.line == self.line)
+        text, path = self.file.read_text("utf-8"), []
+        trees = [
+            document.source_position_tree for document in parse_yamls_with_source_position(text)
+        ]
+        tree = next(root for root in trees if root.position.start.line == self.line)
         for key in ("attributes", *keys):
             if child := tree.children.get(key):
                 tree = child
-                found.append(key)
-        return f"{self.file}:{tree.position.start.line}: {'.'.join(found)}"
+                path.append(key)
+        return f"{self.file}:{tree.position.start.line}: {'.'.join(path)}"
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Its name and project, which differ from those of all others by more than case."""
+        """The name and project without regard to case; two data sources must not share them."""
         project = self.component.project
         names = project.split("/") if isinstance(project, str) else project
         return tuple(name.strip().casefold() for name in (self.component.name, *names))
 
     @property
     def models(self) -> Iterator[tuple[Sequence[str], str]]:
-        """Each model, with the keys under which it is named."""
+        """Each model, after the keys of the declaration that name it."""
         for table in self.component.tables:
             yield ("tables", table.name, "model"), table.model
             if isinstance(table.policy, Diff) and table.policy.feed:
@@ -86,12 +93,12 @@ class Datasource:
 
 def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
     """Return the data sources that are declared."""
-    found = {}
+    datasources = {}
     for spec in specs_of(definitions):
         if isinstance(component := component_of(spec), PublishedDatasource):
-            # Its two assets share it.
-            found[id(component)] = Datasource(component, *_declared(spec))
-    return list(found.values())
+            # The two assets of a data source share their component.
+            datasources[id(component)] = Datasource(component, *_declaration_place(spec))
+    return list(datasources.values())
 
 
 def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
@@ -99,94 +106,105 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
     places = defaultdict[dg.AssetKey, list[tuple[object, str]]](list)
     for asset in definitions.assets or ():
         for spec in _specs_in(asset):
-            file, line = _declared(spec)
-            where = f"{file}:{line}" if line else _written(asset)
-            places[spec.key].append((component_of(spec), where))
-    for each in datasources:
-        for key in reversed(asset_keys(each.component.key)):
-            others = [where for maker, where in places[key] if maker is not each.component]
+            file, line = _declaration_place(spec)
+            place = f"{file}:{line}" if line else _function_place(asset)
+            places[spec.key].append((component_of(spec), place))
+    for datasource in datasources:
+        for key in reversed(asset_keys(datasource.component.key)):
+            others = [
+                other_place
+                for maker, other_place in places[key]
+                if maker is not datasource.component
+            ]
             if others:
                 yield (
-                    f'{each.at("name")}: "{each.component.name}" makes an asset with the key '
-                    f'"{key.to_user_string()}", which the asset of {others[0]} has too: give the '
-                    "data source a `key` of its own, or another name"
+                    f'{datasource.at("name")}: "{datasource.component.name}" makes an asset '
+                    f'with the key "{key.to_user_string()}", which the asset of {others[0]} has '
+                    "too: give the data source a `key` of its own, or another name"
                 )
                 # Both of its keys come from one name, so a second report would say the same.
                 break
 
 
 def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
-    """Report data sources with the name and project of another one: they would replace it."""
+    """Report data sources with equal names and projects: they would replace each other."""
     first: dict[tuple[str, ...], Datasource] = {}
-    for each in sorted(datasources, key=lambda each: each.line > 0):
-        declared, other = each.component, first.setdefault(each.place, each)
-        if other is not each:
+    for datasource in sorted(datasources, key=lambda candidate: candidate.line > 0):
+        component, other = datasource.component, first.setdefault(datasource.place, datasource)
+        if other is not datasource:
             yield (
-                f'{each.at("name")}: "{declared.name}" in the project "{declared.project_path}", '
-                f'with the key "{declared.key}", is declared in {other.at("name").split(": ")[0]}, '
-                f'too, with the key "{other.component.key}": each would replace the rows of '
-                "the other. Give one of them another name or project"
+                f'{datasource.at("name")}: "{component.name}" in the project '
+                f'"{component.project_path}", with the key "{component.key}", is declared in '
+                f'{other.at("name").split(": ")[0]}, too, with the key "{other.component.key}": '
+                "each would replace the rows of the other. Give one of them another name or project"
             )
 
 
-def _models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
+def _unusable_models(
+    definitions: dg.Definitions, datasources: Sequence[Datasource]
+) -> Iterator[str]:
     """Report models that no asset makes, or that cannot be stored as snapshots."""
     models = _other_assets(definitions)
-    listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
-    snapshots, pickled = _snapshots(definitions), {*_pickled(definitions)}
+    listed = (
+        ", ".join(models[:_MAX_LISTED]) + (", ..." if len(models) > _MAX_LISTED else "") or "none"
+    )
+    snapshots, unstored = _snapshots(definitions), {*_unstored_models(definitions)}
     problems = {
         key: unsupported(asset.partitions_def)
-        for key, asset, io_manager in _frames(definitions)
-        if isinstance(_given(definitions, asset).get(io_manager), SnapshotIOManager)
+        for key, asset, io_manager in _dataframe_assets(definitions)
+        if isinstance(_resources(definitions, asset).get(io_manager), SnapshotIOManager)
     }
-    for each in datasources:
-        for keys, model in each.models:
+    for datasource in datasources:
+        for keys, model in datasource.models:
             # A stored snapshot shows that another code location makes the model.
             if model not in models and not (snapshots and snapshots.store.newest(model)):
                 yield (
-                    f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The '
-                    f"assets of this location are {listed}. For a model of another location that "
-                    f'is not materialized yet, declare dg.AssetSpec("{model}")'
+                    f'{datasource.at(*keys)}: there is no asset "{model}": {guess(model, models)}'
+                    f"The assets of this location are {listed}. For a model of another location "
+                    f'that is not materialized yet, declare dg.AssetSpec("{model}")'
                 )
-            elif model in pickled:
+            elif model in unstored:
                 yield (
-                    f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", '
+                    f'{datasource.at(*keys)}: "{datasource.component.name}" publishes the model '
+                    f'"{model}", '
                     "whose asset has Dagster's own IO manager, which stores no snapshots: set "
                     'io_manager_key="snapshots" in its @dg.asset'
                 )
             elif problem := problems.get(model):
-                named = f'"{each.component.name}" publishes the model "{model}"'
-                yield f"{each.at(*keys)}: {named}; {problem}"
+                subject = f'"{datasource.component.name}" publishes the model "{model}"'
+                yield f"{datasource.at(*keys)}: {subject}; {problem}"
 
 
-def _schedules(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
+def _upstream_problems(
+    definitions: dg.Definitions, datasources: Sequence[Datasource]
+) -> Iterator[str]:
     """Report models that a trigger with `upstream` cannot run."""
-    for each in datasources:
+    for datasource in datasources:
         try:
-            if runs_models(each.component):
-                due(each.component, definitions.resolve_asset_graph())
+            if runs_models(datasource.component):
+                due(datasource.component, definitions.resolve_asset_graph())
         except DeclarationError as error:
-            yield f"{each.at('trigger', 'upstream')}: {error}"
+            yield f"{datasource.at('trigger', 'upstream')}: {error}"
 
 
-def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
-    """Tell which assets Dagster passes over, because their file has a function `@dg.definitions`.
+def _skipped_assets(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
+    """Report assets that Dagster skips, because their file has a function `@dg.definitions`.
 
-    Of such a file, Dagster takes only what that function returns.
+    From such a file, Dagster takes only what that function returns.
     """
-    taken = [each for each in definitions.assets or () if isinstance(each, dg.AssetsDefinition)]
-    keys = {key for asset in taken for key in asset.keys}
+    loaded = [item for item in definitions.assets or () if isinstance(item, dg.AssetsDefinition)]
+    keys = {key for asset in loaded for key in asset.keys}
     # The function may have given an asset another key.
-    steps = {id(step_of(asset)) for asset in taken if asset.is_executable}
+    steps = {id(step_of(asset)) for asset in loaded if asset.is_executable}
     for module in list(sys.modules.values()):
-        file, found = getattr(module, "__file__", None) or "", vars(module).values()
+        file, values = getattr(module, "__file__", None) or "", vars(module).values()
         if not file.startswith(f"{folder}{os.sep}") or not any(
-            isinstance(each, dg.Definitions | LazyDefinitions) for each in found
+            isinstance(value, dg.Definitions | LazyDefinitions) for value in values
         ):
             continue
-        for asset in found:
-            is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
-            if is_made and not keys & set(asset.keys) and id(step_of(asset)) not in steps:
+        for asset in values:
+            is_asset = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
+            if is_asset and not keys & set(asset.keys) and id(step_of(asset)) not in steps:
                 name = step_of(asset).name
                 yield (
                     f"{file}: Dagster passes over `{name}`: of a file with @dg.definitions, it "
@@ -196,39 +214,40 @@ def _passed_over(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
 
 
 def misspelled(definitions: dg.Definitions, declared: PublishedDatasource) -> Iterator[str]:
-    """Tell which models no asset makes whose name is almost that of one."""
+    """Report models that no asset makes, although the name of an asset is similar."""
     assets = _other_assets(definitions)
     for model in declared.models:
-        if model not in assets and (meant := guess(model, assets)):
-            yield f'there is no asset "{model}": {meant.strip()}'
+        if model not in assets and (suggestion := guess(model, assets)):
+            yield f'there is no asset "{model}": {suggestion.strip()}'
 
 
 def _column_problems(
     definitions: dg.Definitions, datasources: Sequence[Datasource]
 ) -> Iterator[str]:
-    """Tell which columns, keys and types do not fit the newest snapshots of the models."""
+    """Report columns, keys and types that do not fit the newest snapshots of the models."""
     if not (snapshots := _snapshots(definitions)):
         return
-    for each in datasources:
-        declared = each.component
-        stored = TypedSnapshots(snapshots.store, declared.types)
-        newest = {model: stored.newest(model) for model in declared.models}
+    for datasource in datasources:
+        component = datasource.component
+        stored = TypedSnapshots(snapshots.store, component.types)
+        newest = {model: stored.newest(model) for model in component.models}
         # A model that was never materialized has no columns to compare yet.
         if not all(newest.values()):
             continue
         try:
-            checked_models(declared, newest)
+            checked_models(component, newest)
         except RefusedError as error:
             for refusal in error.refusals:
-                named = [refusal.table] if refusal.table else []
+                keys = [refusal.table] if refusal.table else []
                 yield (
-                    f"{each.at('tables', *named)}: {refusal.text.removesuffix('.')}. That was when "
-                    "the model last ran: if it has changed since, run it before the refresh"
+                    f"{datasource.at('tables', *keys)}: {refusal.text.removesuffix('.')}. "
+                    "That was when the model last ran: if it has changed since, run it before the "
+                    "refresh"
                 )
 
 
 def specs_of(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
-    """Yield the specs of all assets, those of other locations among them."""
+    """Yield the specs of all assets, including external assets."""
     return chain.from_iterable(map(_specs_in, definitions.assets or ()))
 
 
@@ -239,50 +258,54 @@ def _specs_in(asset: object) -> Iterable[dg.AssetSpec]:
 
 
 def _other_assets(definitions: dg.Definitions) -> list[str]:
-    """The keys of assets but those of data sources themselves; tables of lakes are among them."""
+    """Return the keys of all assets, lake tables included, except those of data sources."""
     specs = [*specs_of(definitions)]
-    makers = {id(maker): maker for maker in map(component_of, specs)}.values()
-    declared = [each for each in makers if isinstance(each, PublishedDatasource)]
-    own = {key for each in declared for key in asset_keys(each.key)}
-    return sorted({each.key.to_user_string() for each in specs if each.key not in own})
+    components = {id(component): component for component in map(component_of, specs)}.values()
+    datasources = [
+        component for component in components if isinstance(component, PublishedDatasource)
+    ]
+    own_keys = {key for datasource in datasources for key in asset_keys(datasource.key)}
+    return sorted({spec.key.to_user_string() for spec in specs if spec.key not in own_keys})
 
 
-def _declared(spec: dg.AssetSpec) -> tuple[Path, int]:
-    """Return where the declaration of a data source begins, from Dagster's code references."""
+def _declaration_place(spec: dg.AssetSpec) -> tuple[Path, int]:
+    """Return the file and line of a declaration, from Dagster's code references."""
     if isinstance(component_of(spec), PublishedDatasource):
-        for each in _references(spec):
-            if isinstance(each, dg.LocalFileCodeReference):
-                return Path(each.file_path), each.line_number or 1
+        for reference in _references(spec):
+            if isinstance(reference, dg.LocalFileCodeReference):
+                return Path(reference.file_path), reference.line_number or 1
     return Path("Python"), 0
 
 
-def _written(asset: object) -> str:
-    """Return where the function of an asset begins."""
+def _function_place(asset: object) -> str:
+    """Return the file and line of the function of an asset."""
     function = function_of(asset)
     code = getattr(unwrap(function), "__code__", None) if function else None
     return f"{code.co_filename}:{code.co_firstlineno}" if code else "another module"
 
 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
-    found = (definitions.resources or {}).get("snapshots")
-    return found if isinstance(found, SnapshotIOManager) else None
+    resource = (definitions.resources or {}).get("snapshots")
+    return resource if isinstance(resource, SnapshotIOManager) else None
 
 
-def _pickled(definitions: dg.Definitions) -> Iterator[str]:
-    """Yield assets that return a DataFrame to Dagster's own IO manager, which cannot store it."""
+def _unstored_models(definitions: dg.Definitions) -> Iterator[str]:
+    """Yield assets that give a DataFrame to Dagster's own IO manager, which cannot store it."""
     default = "io_manager"
-    for key, asset, io_manager in _frames(definitions):
-        if io_manager == default and default not in _given(definitions, asset):
+    for key, asset, io_manager in _dataframe_assets(definitions):
+        if io_manager == default and default not in _resources(definitions, asset):
             yield key
 
 
-def _given(definitions: dg.Definitions, asset: dg.AssetsDefinition) -> Mapping[str, object]:
-    """The resources that an asset may name."""
+def _resources(definitions: dg.Definitions, asset: dg.AssetsDefinition) -> Mapping[str, object]:
+    """Return the resources that an asset may require."""
     return {**(definitions.resources or {}), **asset.resource_defs}
 
 
-def _frames(definitions: dg.Definitions) -> Iterator[tuple[str, dg.AssetsDefinition, str]]:
-    """Yield the keys of assets that return a DataFrame, who makes them, and their IO manager.
+def _dataframe_assets(
+    definitions: dg.Definitions,
+) -> Iterator[tuple[str, dg.AssetsDefinition, str]]:
+    """Yield the key, the definition and the IO manager of each asset that returns a DataFrame.
 
     An asset without this type may store its snapshots itself.
     """
@@ -296,7 +319,8 @@ def _frames(definitions: dg.Definitions) -> Iterator[tuple[str, dg.AssetsDefinit
                 yield key.to_user_string(), asset, output.io_manager_key
 
 
-_YAML = MappingProxyType(
+# Explanations of the messages of the YAML parser, by a part of the message.
+_YAML_MISTAKES = MappingProxyType(
     {
         "cannot start any token": "YAML allows neither a tab nor a value that begins like this: "
         "indent with spaces, and put the value in quotes",
@@ -318,21 +342,21 @@ def load_definitions(folder: Path) -> dg.Definitions:
     Raises:
         DeclarationError: one line for each mistake: file, line, key, and what is allowed there.
     """
-    with _in_lines(folder):
+    with _as_declaration_errors(folder):
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
-    _refuse(definitions, datasources, *_REPEATED, _models, _schedules)
-    doubts = _passed_over(definitions, folder)
-    # It reads each model's newest snapshot, which is too slow for every run. A change of a model
-    # and of what publishes it comes before the run of the model, so it is no mistake.
+    _raise_problems(definitions, datasources, *_REPEATED, _unusable_models, _upstream_problems)
+    problems = _skipped_assets(definitions, folder)
+    # This check reads each model's newest snapshot, which is too slow for every run. It only warns:
+    # users change a model and its declaration together, and run the model afterwards.
     if os.environ.get(IS_VALIDATION):
-        doubts = chain(doubts, _column_problems(definitions, datasources))
-    for doubt in doubts:
-        _LOG.warning("%s", doubt)
-    models = {model for each in datasources for model in each.component.models}
+        problems = chain(problems, _column_problems(definitions, datasources))
+    for problem in problems:
+        _LOG.warning("%s", problem)
+    models = {model for datasource in datasources for model in datasource.component.models}
     assets = [
-        # A stub of a model tells nothing of how it is made.
-        _for_the_lineage(asset, models)
+        # The stub of a model of another location does not show how the model is made.
+        _with_kinds_and_code(asset, models)
         if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
         else asset
         for asset in definitions.assets or ()
@@ -340,24 +364,26 @@ def load_definitions(folder: Path) -> dg.Definitions:
     return replace(definitions, assets=assets)
 
 
-def _for_the_lineage(asset: dg.AssetsDefinition, models: Container[str]) -> dg.AssetsDefinition:
-    """Return an asset that shows what it is made with and, unless a component has, where."""
+def _with_kinds_and_code(asset: dg.AssetsDefinition, models: Container[str]) -> dg.AssetsDefinition:
+    """Return an asset with the kinds of a model and, unless it has one, a link to its code."""
     in_python = any(isinstance(component_of(spec), dg.DefsFolderComponent) for spec in asset.specs)
 
-    def shown(spec: dg.AssetSpec) -> dg.AssetSpec:
+    def annotated(spec: dg.AssetSpec) -> dg.AssetSpec:
         if not spec.kinds and spec.key.to_user_string() in models:
             spec = spec.merge_attributes(kinds={"pyspark", "parquet"})
-        # Dagster names the YAML of the folder, whatever that declares.
-        own = [each for each in _references(spec) if not _is_yaml(each)]
+        # Dagster refers to the YAML of the folder, even if that does not declare the asset.
+        code = [reference for reference in _references(spec) if not _is_yaml(reference)]
         rest = {name: value for name, value in spec.metadata.items() if name != _REFERENCES}
-        noted = {_REFERENCES: dg.CodeReferencesMetadataValue(code_references=own)} if own else {}
-        return spec.replace_attributes(metadata=rest | noted) if in_python else spec
+        references = (
+            {_REFERENCES: dg.CodeReferencesMetadataValue(code_references=code)} if code else {}
+        )
+        return spec.replace_attributes(metadata=rest | references) if in_python else spec
 
-    asset = asset.map_asset_specs(shown)
+    asset = asset.map_asset_specs(annotated)
     if not in_python or any(map(_references, asset.specs)):
         return asset
     with warnings.catch_warnings():
-        # Pinned by our range of versions; nobody who reads a log can do anything about it.
+        # Our range of Dagster versions pins this function, and readers of a log can do nothing.
         warnings.simplefilter("ignore", dg.BetaWarning)
         (referring,) = dg.with_source_code_references([asset])
     return cast("dg.AssetsDefinition", referring)
@@ -368,8 +394,10 @@ _Reference = dg.LocalFileCodeReference | dg.UrlCodeReference
 
 
 def _references(spec: dg.AssetSpec) -> Sequence[_Reference]:
-    noted = spec.metadata.get(_REFERENCES)
-    return noted.code_references if isinstance(noted, dg.CodeReferencesMetadataValue) else ()
+    references = spec.metadata.get(_REFERENCES)
+    return (
+        references.code_references if isinstance(references, dg.CodeReferencesMetadataValue) else ()
+    )
 
 
 def _is_yaml(reference: _Reference) -> bool:
@@ -379,7 +407,7 @@ def _is_yaml(reference: _Reference) -> bool:
 
 
 def evaluated(definitions: dg.Definitions | LazyDefinitions, folder: Path) -> dg.Definitions:
-    """Evaluate definitions, also those of a module that does not use `load_definitions`.
+    """Evaluate definitions, even those of a module that does not call `load_definitions`.
 
     Args:
         folder: of that module.
@@ -388,45 +416,49 @@ def evaluated(definitions: dg.Definitions | LazyDefinitions, folder: Path) -> dg
         DeclarationError: one line for each mistake in YAML, or for data sources that would replace
             each other.
     """
-    with _in_lines(folder):
-        found = definitions() if isinstance(definitions, LazyDefinitions) else definitions
-    # Who loads without `load_definitions` may leave models to other locations, unsaid.
-    _refuse(found, datasources_of(found), *_REPEATED)
-    return found
+    with _as_declaration_errors(folder):
+        resolved = definitions() if isinstance(definitions, LazyDefinitions) else definitions
+    # Projects that do not call `load_definitions` may use models of other locations without a stub.
+    _raise_problems(resolved, datasources_of(resolved), *_REPEATED)
+    return resolved
 
 
-_Look = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
-# A key of its own would not help where two have one place, so that comes first.
-_REPEATED: tuple[_Look, ...] = (_repeated_places, _repeated_keys)
+_Check = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
+# Another key does not help two data sources in the same place, so places come first.
+_REPEATED: tuple[_Check, ...] = (_repeated_places, _repeated_keys)
 
 
-def _refuse(definitions: dg.Definitions, datasources: Sequence[Datasource], *looks: _Look) -> None:
-    for look in looks:
-        if problems := list(look(definitions, datasources)):
+def _raise_problems(
+    definitions: dg.Definitions, datasources: Sequence[Datasource], *checks: _Check
+) -> None:
+    for check in checks:
+        if problems := list(check(definitions, datasources)):
             raise DeclarationError("\n".join(problems))
 
 
 @contextmanager
-def _in_lines(folder: Path) -> Generator[None]:
+def _as_declaration_errors(folder: Path) -> Generator[None]:
     try:
         yield
     except DagsterUnresolvableSymbolError as error:
-        raise DeclarationError(_of_type(str(error), folder)) from None
+        raise DeclarationError(_unknown_type(str(error), folder)) from None
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark or error.context_mark, str(error.problem)
         place = f"{mark.name}:{mark.line + 1}: " if mark else ""
-        words = next((words for known, words in _YAML.items() if known in problem), problem)
-        raise DeclarationError(f"{place}this is not YAML: {words}") from None
+        explanation = next(
+            (words for message, words in _YAML_MISTAKES.items() if message in problem), problem
+        )
+        raise DeclarationError(f"{place}this is not YAML: {explanation}") from None
     except ComponentTreeException as error:
         # A mistake in the YAML, or in a variable of the environment.
         if refusal := _refusal(error):
             raise refusal from None
-        # All else keeps its traceback, which its author needs.
+        # Any other error keeps its traceback, which the author of the definitions needs.
         raise
 
 
 def _refusal(error: BaseException | None) -> RefusedError | None:
-    """The refusal that has led to an error; None if there is none."""
+    """Return the refusal that caused an error; None if there is none."""
     while error:
         if isinstance(error, RefusedError):
             return error
@@ -434,13 +466,13 @@ def _refusal(error: BaseException | None) -> RefusedError | None:
     return None
 
 
-def _of_type(problem: str, folder: Path) -> str:
-    """Return the place of a component that there is not, if a file below the folder names it."""
-    found = re.search(r"Module `(.+)` has no attribute `(.+)`", problem)
-    module, name = found.groups() if found else ("", "")
-    meant = guess(name, vars(sys.modules[module])) if module in sys.modules else ""
-    for file in sorted(folder.rglob("*.y*ml")) if found else ():
+def _unknown_type(problem: str, folder: Path) -> str:
+    """Return the message of an unknown component type, with the place in the YAML if found."""
+    match = re.search(r"Module `(.+)` has no attribute `(.+)`", problem)
+    module, name = match.groups() if match else ("", "")
+    suggestion = guess(name, vars(sys.modules[module])) if module in sys.modules else ""
+    for file in sorted(folder.rglob("*.y*ml")) if match else ():
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             if f"{module}.{name}" in line:
-                return f'{file}:{number}: type: {module} has no "{name}": {meant}'.rstrip(": ")
+                return f'{file}:{number}: type: {module} has no "{name}": {suggestion}'.rstrip(": ")
     return problem

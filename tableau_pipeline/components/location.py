@@ -1,6 +1,7 @@
-"""All assets of a code location, whichever of them a run has.
+"""The graph of all assets of a code location, for a step of any run.
 
-A run knows its own assets and those that they read. What dbt says of columns may stand further up.
+A run knows only its own assets and the assets that they read. dbt may describe columns of assets
+further upstream.
 """
 
 from collections.abc import Generator
@@ -16,7 +17,7 @@ _in_process: ContextVar[AssetGraph | None] = ContextVar("_in_process", default=N
 
 @contextmanager
 def in_location(definitions: dg.Definitions) -> Generator[None]:
-    """Tell the steps of a job that is executed in process to which location it belongs."""
+    """Make `location_graph` return the graph of these definitions in jobs executed in process."""
     token = _in_process.set(definitions.resolve_asset_graph())
     try:
         yield
@@ -25,9 +26,9 @@ def in_location(definitions: dg.Definitions) -> Generator[None]:
 
 
 def location_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
-    """Return the assets of the location of a step; if there is none, those of its run."""
+    """Return the asset graph of a step's location; without a location, the graph of its run."""
     location = location_of(context)
     if location is not None:
         return location.asset_graph
-    given = _in_process.get()
-    return run_graph(context) if given is None else given
+    graph = _in_process.get()
+    return run_graph(context) if graph is None else graph

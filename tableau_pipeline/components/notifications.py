@@ -1,4 +1,4 @@
-"""Notifications: a sensor that tells people which data sources need them."""
+"""Notifications: a sensor that tells users which data sources need a person."""
 
 import hashlib
 import json
@@ -43,9 +43,9 @@ class Notify:
 
     @field_validator("urls")
     @classmethod
-    def _known(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         for number, url in enumerate(urls, 1):
-            # The message must not repeat what may be a secret.
+            # The message must not repeat the URL, which may be a secret.
             if not _service(url):
                 raise ValueError(
                     f"number {number} is no URL that Apprise knows: is its environment variable "
@@ -55,7 +55,7 @@ class Notify:
 
 
 def _service(url: str) -> Any:
-    """Return what sends to a URL; None if Apprise does not know it.
+    """Return the Apprise service of a URL; None if Apprise does not know it.
 
     Raises:
         ValueError: Apprise is not installed.
@@ -64,20 +64,20 @@ def _service(url: str) -> Any:
         import apprise
     except ImportError as error:
         raise ValueError("this needs pip install 'tableau_pipeline[notify]'") from error
-    # At other levels, some services log what they send to.
+    # At lower levels, some services log the URL that they send to.
     logging.getLogger("apprise").setLevel(logging.CRITICAL)
     return apprise.Apprise.instantiate(url, suppress_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a person is to be told, once for as long as it lasts.
+    """A problem of a data source, reported once for as long as it lasts.
 
     Attributes:
-        about: the key of the data source, or the job of the audit.
+        subject: the key of the data source, or the job of the audit.
         status: None if nothing is wrong.
-        id: other incidents of the same data source have other ones.
-        run_id: the run to look at.
+        id: distinguishes incidents of the same data source.
+        run_id: the run to inspect.
     """
 
     subject: str
@@ -90,38 +90,42 @@ class Incident:
 def notification_sensor(
     notify: Notify, datasources: Sequence[PublishedDatasource]
 ) -> dg.SensorDefinition:
-    """Return the sensor that tells of these data sources and their audit."""
+    """Return the sensor that reports incidents of these data sources and of the audit."""
 
     @dg.sensor(
         name="notifications",
         minimum_interval_seconds=60,
-        # Whoever declares it wants to be told.
+        # A user who declares `notify` wants messages.
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tells people which data sources need them, once for each incident.",
     )
     def notifications(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        now = [*incidents(context.instance, datasources), *_audits(context.instance)]
-        told: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
+        current = [*incidents(context.instance, datasources), *_audit_incidents(context.instance)]
+        sent: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
         after, count = {}, 0
         for number, url in enumerate(notify.urls, 1):
-            # Each has a record of its own: one that does not answer is asked again, and no other.
-            place = hashlib.sha256(url.encode()).hexdigest()[:12]
-            before = told.get(place, {})
-            news = [
-                each
-                for each in now
-                if each.status in notify.on and before.get(each.subject) != each.id
+            # Each URL has its own record, so that only the URLs that failed are tried again.
+            url_id = hashlib.sha256(url.encode()).hexdigest()[:12]
+            before = sent.get(url_id, {})
+            unsent = [
+                incident
+                for incident in current
+                if incident.status in notify.on and before.get(incident.subject) != incident.id
             ]
-            after[place] = before
-            if not news or _send(url, news):
+            after[url_id] = before
+            if not unsent or _send(url, unsent):
                 # While a data source is being refreshed, its incident is not over.
-                seen = (e for e in now if e.status is None or e.status in notify.on)
-                after[place] = before | {each.subject: each.id for each in seen}
-                count += len(news)
+                reported = (
+                    incident
+                    for incident in current
+                    if incident.status is None or incident.status in notify.on
+                )
+                after[url_id] = before | {incident.subject: incident.id for incident in reported}
+                count += len(unsent)
             else:
                 context.log.error("URL %d of notify did not take the message", number)
-        said = f"Told {count} times of an incident" if count else "Nothing new to tell"
-        return dg.SensorResult(skip_reason=said, cursor=json.dumps(after))
+        summary = f"Told {count} times of an incident" if count else "Nothing new to tell"
+        return dg.SensorResult(skip_reason=summary, cursor=json.dumps(after))
 
     return notifications
 
@@ -129,20 +133,23 @@ def notification_sensor(
 def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
-    """Yield how each data source is that is not being refreshed."""
-    for now in (*statuses(instance, datasources).values(), *statuses_of_files(instance).values()):
-        if now.state in (Status.FAILED, Status.REFUSED, Status.LATE):
-            verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(now.state, "has")
-            text = f'"{now.name}" {verb} {now.state}: {now.why}\nRemedy: {now.remedy}'
-            # Until a refresh succeeds: it may be refused by day, and fail by night.
-            id_ = "late" if now.state is Status.LATE else "stopped"
-            yield Incident(now.key, now.state, id_, text, now.run_id)
-        elif now.state is not Status.RUNNING:
-            yield Incident(now.key)
+    """Yield an incident, or its absence, for each data source that is not being refreshed."""
+    for status in (
+        *statuses(instance, datasources).values(),
+        *statuses_of_files(instance).values(),
+    ):
+        if status.state in (Status.FAILED, Status.REFUSED, Status.LATE):
+            verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")
+            text = f'"{status.name}" {verb} {status.state}: {status.why}\nRemedy: {status.remedy}'
+            # One incident until a refresh succeeds, even if some are refused and others fail.
+            id_ = "late" if status.state is Status.LATE else "stopped"
+            yield Incident(status.key, status.state, id_, text, status.run_id)
+        elif status.state is not Status.RUNNING:
+            yield Incident(status.key)
 
 
-def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:
-    """Yield what the last audit has found."""
+def _audit_incidents(instance: dg.DagsterInstance) -> Iterator[Incident]:
+    """Yield the incident of the last audit, or its absence."""
     ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
     for run in instance.get_runs(dg.RunsFilter(job_name=AUDIT, statuses=ended), limit=1):
         if run.status is dg.DagsterRunStatus.FAILURE:
@@ -152,12 +159,12 @@ def _audits(instance: dg.DagsterInstance) -> Iterator[Incident]:
             yield Incident(_JOB)
 
 
-def _send(url: str, news: Sequence[Incident]) -> bool:
-    """Tell of incidents in one message; return whether it was taken."""
+def _send(url: str, unsent: Sequence[Incident]) -> bool:
+    """Send incidents in one message; return whether the service accepted it."""
     texts, web = [], os.environ.get("PIPELINE_WEB_URL")
-    for each in news:
-        link = f"{web.rstrip('/')}/runs/{each.run_id}" if web and each.run_id else ""
-        text = each.text if len(each.text) <= _LONGEST else f"{each.text[:_LONGEST]}..."
+    for incident in unsent:
+        link = f"{web.rstrip('/')}/runs/{incident.run_id}" if web and incident.run_id else ""
+        text = incident.text if len(incident.text) <= _LONGEST else f"{incident.text[:_LONGEST]}..."
         texts.append("\n".join(filter(None, (text, link))))
-    title = f"Tableau: {len(news)} data sources need a person" if len(news) > 1 else "Tableau"
+    title = f"Tableau: {len(unsent)} data sources need a person" if len(unsent) > 1 else "Tableau"
     return bool(_service(url).notify(title=title, body="\n\n".join(texts)))

@@ -1,4 +1,4 @@
-"""The component TableauPipeline: what a project needs beside its models and data sources."""
+"""The component TableauPipeline: what a project needs besides its models and data sources."""
 
 import os
 from pathlib import Path
@@ -19,32 +19,32 @@ from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.yaml_keys import guess, keyed, mistake
 
 TEMPLATES = Path(__file__).with_name("new_project")
-_USUAL = ("spark", "hyper", "tableau", "snapshots")
-_KNOWN = (*_USUAL, "io_manager")
+_DEFAULT_NAMES = ("spark", "hyper", "tableau", "snapshots")
+_ALL_NAMES = (*_DEFAULT_NAMES, "io_manager")
 _KEEP_DAYS = 14
 
 
-def _names(value: Any) -> Any:
+def _resource_names(value: Any) -> Any:
     if isinstance(value, bool):
-        return _USUAL if value else ()
+        return _DEFAULT_NAMES if value else ()
     names = value if isinstance(value, list | tuple) else [value]
     for name in names:
-        if name not in _KNOWN:
+        if name not in _ALL_NAMES:
             raise ValueError(
-                f'there is no resource "{name}": {guess(name, _KNOWN)}Write true, false, or a '
-                f"list of {', '.join(_KNOWN)}"
+                f'there is no resource "{name}": {guess(name, _ALL_NAMES)}Write true, false, or a '
+                f"list of {', '.join(_ALL_NAMES)}"
             )
     return tuple(names)
 
 
 class TableauPipelineScaffolder(dg.Scaffolder):
-    """Writes the component, and for a new project `.env` and the settings of Dagster."""
+    """Writes the declaration, and for a new project `.env` and the settings of Dagster."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write the files, but none that exists; let git ignore what holds secrets and data.
+        """Write the files that are missing; make git ignore files with secrets or data.
 
         Raises:
-            ValueError: the component is declared already.
+            ValueError: the project declares the component already.
         """
         file = request.target_path / "defs.yaml"
         if file.exists():
@@ -57,7 +57,7 @@ class TableauPipelineScaffolder(dg.Scaffolder):
             _write(home / "dagster.yaml", (TEMPLATES / "dagster.yaml").read_text("utf-8"))
             ignored = root / ".gitignore"
             lines = ignored.read_text("utf-8").splitlines() if ignored.exists() else []
-            missing = [each for each in (".env", "dagster_home/", "data/") if each not in lines]
+            missing = [entry for entry in (".env", "dagster_home/", "data/") if entry not in lines]
             if missing:
                 ignored.write_text("\n".join([*lines, *missing, ""]), "utf-8")
 
@@ -74,9 +74,9 @@ class TableauPipeline(YamlComponent):
     """What the data sources of a code location need: resources, triggers, `publish_file`."""
 
     resources: Annotated[
-        tuple[str, ...], BeforeValidator(_names, json_schema_input_type=bool | list[str])
+        tuple[str, ...], BeforeValidator(_resource_names, json_schema_input_type=bool | list[str])
     ] = Field(
-        default=_USUAL,
+        default=_DEFAULT_NAMES,
         json_schema_extra={"default": True},
         description="true: spark, hyper, tableau and snapshots, set up from the "
         "environment. A list: only these; false: none. With io_manager in the list, "
@@ -103,7 +103,7 @@ class TableauPipeline(YamlComponent):
     )
 
     @model_validator(mode="after")
-    def _snapshots_are_ours(self) -> Self:
+    def _check_keep_days(self) -> Self:
         if self.keep_days != _KEEP_DAYS and "snapshots" not in self.resources:
             raise mistake(
                 ("keep_days",),
@@ -113,17 +113,17 @@ class TableauPipeline(YamlComponent):
         return self
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return all of it, for the data sources that this code location declares."""
-        declared = context.component_tree.get_all_components(of_type=PublishedDatasource)
-        shared = self.in_process and not os.environ.get("SPARK_REMOTE")
-        made = resources_from_env(keep_days=self.keep_days)
-        made["io_manager"] = made["snapshots"]
-        mine = dg.Definitions(
+        """Return the definitions that the data sources of this code location need."""
+        datasources = context.component_tree.get_all_components(of_type=PublishedDatasource)
+        in_process = self.in_process and not os.environ.get("SPARK_REMOTE")
+        resources = resources_from_env(keep_days=self.keep_days)
+        resources["io_manager"] = resources["snapshots"]
+        definitions = dg.Definitions(
             jobs=[publish_file],
-            resources={name: made[name] for name in self.resources},
-            executor=dg.in_process_executor if shared else None,
-            sensors=[notification_sensor(self.notify, declared)] if self.notify else None,
+            resources={name: resources[name] for name in self.resources},
+            executor=dg.in_process_executor if in_process else None,
+            sensors=[notification_sensor(self.notify, datasources)] if self.notify else None,
         )
-        audit = self.audit.definitions(declared) if self.audit else dg.Definitions()
-        warnings = warning_definitions(declared)
-        return dg.Definitions.merge(mine, triggers_of(declared), audit, warnings)
+        audit = self.audit.definitions(datasources) if self.audit else dg.Definitions()
+        warnings = warning_definitions(datasources)
+        return dg.Definitions.merge(definitions, triggers_of(datasources), audit, warnings)

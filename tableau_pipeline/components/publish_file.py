@@ -1,4 +1,4 @@
-"""A job that publishes files without any code."""
+"""The job `publish_file`, which publishes files without any code."""
 
 import hashlib
 from collections.abc import Mapping
@@ -44,8 +44,8 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.spark import runs_here
 
-# The newest runs of files that are looked at.
-_RUNS = 1000
+# How many of the newest runs that publish files are read.
+_MAX_RUNS = 1000
 _CHOICES = {
     "format": get_args(Format),
     "mode": ("replace", "append"),
@@ -126,12 +126,12 @@ class PublishFileConfig(RefreshConfig):
             check_options(self.reader, *formats)
         except RefusedError as error:
             raise ValueError(str(error)) from error
-        # It checks its name and its project.
+        # A declaration checks its name and its project.
         self.declaration()
         return self
 
     def declaration(self) -> Declaration:
-        """Return the data source that the files become, with a key that no declared one has."""
+        """Return the declaration of the data source, with a key that no YAML or code declares."""
         # The hash separates names that differ only in special characters or in the project.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
         key, policy = f"{FILES}{asset_key_of(self.name)}_{place}", ReplaceAll()
@@ -150,27 +150,27 @@ class PublishFileConfig(RefreshConfig):
         )
 
 
-# Marks the runs that publish files: what they publish is declared by their config alone.
+# Marks the runs that publish files: only their config declares the data source.
 FROM_FILES = {"tableau/from": "files"}
-# The step, and how the keys of such data sources begin.
+# The name of the step, and the prefix of the keys of such data sources.
 STEP, FILES = "publish_files", "files/"
 
 
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, tuple[Declaration, dg.RunRecord]]:
-    """Return the data sources that files became or were to become, by asset key.
+    """Return the data sources that runs of `publish_file` published or failed to publish, by key.
 
-    Each comes with the newest run that was to publish it.
+    Each comes with the newest such run.
     """
-    found: dict[str, tuple[Declaration, dg.RunRecord]] = {}
-    for record in instance.get_run_records(dg.RunsFilter(tags=FROM_FILES), limit=_RUNS):
-        # What the launchpad was given may be no valid config.
+    published: dict[str, tuple[Declaration, dg.RunRecord]] = {}
+    for record in instance.get_run_records(dg.RunsFilter(tags=FROM_FILES), limit=_MAX_RUNS):
+        # A user may have entered an invalid config in the launchpad.
         with suppress(LookupError, TypeError, ValidationError):
-            given: Any = record.dagster_run.run_config
-            config = PublishFileConfig(**given["ops"][STEP]["config"])
+            run_config: Any = record.dagster_run.run_config
+            config = PublishFileConfig(**run_config["ops"][STEP]["config"])
             if config.sends:
                 declaration = config.declaration()
-                found.setdefault(declaration.key, (declaration, record))
-    return found
+                published.setdefault(declaration.key, (declaration, record))
+    return published
 
 
 @dg.op(name=STEP, pool=POOL)
@@ -185,11 +185,11 @@ def publish_files(
     """Make a published data source equal to the given files."""
     declaration = config.declaration()
     with as_failure(context.log), ExitStack() as scratch:
-        rows = FileStore(
+        file_store = FileStore(
             store=snapshots.store,
-            read=lambda: _reading(context, config, spark, scratch=scratch),
+            read=lambda: _read_files(context, config, spark, scratch=scratch),
             run_id=context.run.run_id,
-            # Asked when it is this run's turn: a run before it may have published another version.
+            # Called when it is this run's turn: an earlier run may have published another version.
             built_on=(lambda: _published_version(context, config, tableau))
             if config.mode == "append"
             else None,
@@ -199,7 +199,7 @@ def publish_files(
         setup = setup_of(
             declaration,
             DagsterJournal(context.instance, declaration.key, context),
-            snapshots=rows,
+            snapshots=file_store,
             hyper=hyper,
             tableau=tableau,
             keep_files=config.build_only,
@@ -216,27 +216,27 @@ def publish_files(
             raise
         finally:
             if not config.sends:
-                rows.forget()
-    bad = rows.read_rows.bad if rows.read_rows else None
-    _tell(context, config, done, bad)
+                file_store.forget()
+    bad_rows = file_store.read_rows.bad if file_store.read_rows else None
+    _report(context, config, done, bad_rows)
     if isinstance(done, Refreshed):
         collect_snapshots(context, snapshots)
 
 
-def _tell(
+def _report(
     context: dg.OpExecutionContext, config: PublishFileConfig, done: Done, bad: BadRows | None
 ) -> None:
     declaration = config.declaration()
     if bad:
         left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"
-        # The closing line is above, and the last one is what is read.
+        # The summary is logged already; users read the last line.
         context.log.warning("%s: %s: %s", declaration.name, left_out, "; ".join(bad.examples))
     tag_run(context, declaration, done)
     if isinstance(done, Planned):
         context.log_event(dry_run_observation(declaration, done))
     elif isinstance(done, Refreshed):
-        found = published_result(context, declaration, done).metadata or {}
-        metadata = {**found, "bad rows": bad.total if bad else 0}
+        results = published_result(context, declaration, done).metadata or {}
+        metadata = {**results, "bad rows": bad.total if bad else 0}
         context.log_event(dg.AssetMaterialization(declaration.key.split("/"), metadata=metadata))
 
 
@@ -247,7 +247,7 @@ def publish_file() -> None:
     publish_files()
 
 
-def _reading(
+def _read_files(
     context: dg.OpExecutionContext,
     config: PublishFileConfig,
     spark: SparkResource,
@@ -260,7 +260,7 @@ def _reading(
         format_ = cast("Format | None", config.format) or format_of(paths)
         files = Files(paths, format_, config.reader, config.columns)
         context.log.info("Reading %s", ", ".join(map(str, files.paths)))
-        # Executors elsewhere can read the data folder, if it is a path.
+        # Executors on other hosts can read the data folder if it is a path.
         parent = work_dir(keep=not runs_here(session))
         parent.mkdir(parents=True, exist_ok=True)
         folder = scratch.enter_context(TemporaryDirectory(prefix="files ", dir=parent))
@@ -272,9 +272,9 @@ def _reading(
 def _published_version(
     context: dg.OpExecutionContext, config: PublishFileConfig, tableau: TableauServerResource
 ) -> int | None:
-    """Return the version that the data source holds, not one that was stored but refused.
+    """Return the published version of the rows; None if there is no data source to add to.
 
-    None if there is no data source to add to.
+    A newer version may have been stored and then refused.
 
     Raises:
         RefusedError: there is one, but no record says which version it holds.
@@ -283,14 +283,14 @@ def _published_version(
     (model,) = declaration.models
     journal = DagsterJournal(context.instance, declaration.key)
     version = read_history(journal.records()).published_version(model)
-    # Without the server, a file that is only built has to do with the rows of these files.
+    # A build does not sign in to the server, so its file may lack the rows of earlier files.
     if version is None and not config.build_only:
-        there = below(declaration, tableau_project_root())
+        target = below(declaration, tableau_project_root())
         with tableau.session(context.log) as server:
-            project = server.find_project(there.project)
-            if project and (remote := server.find_by_name(there.name, project_id=project)):
+            project = server.find_project(target.project)
+            if project and (remote := server.find_by_name(target.name, project_id=project)):
                 raise RefusedError(
-                    f'A data source "{remote.name}" exists in project "{there.project_path}", but '
+                    f'A data source "{remote.name}" exists in project "{target.project_path}", but '
                     "no record says which rows it holds, so nothing can be added to them: publish "
                     "all files with mode replace first",
                     code=Code.PUBLISHED_VERSION,

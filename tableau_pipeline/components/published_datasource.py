@@ -1,4 +1,4 @@
-"""The component PublishedDatasource."""
+"""The component PublishedDatasource, and the step that refreshes its two assets."""
 
 import math
 import re
@@ -81,7 +81,8 @@ def snapshots_of(
     """Return the snapshots of a data source's models, tables of lakes included.
 
     Args:
-        graph: knows the partitions definitions of models; None if nothing does.
+        graph: the assets of the code location, for the partitions definitions of models; None if
+            they are unknown.
     """
     keys = {model: dg.AssetKey.from_user_string(model) for model in declaration.models}
     definitions = {
@@ -115,10 +116,10 @@ class RefreshConfig(dg.Config):
 
     @field_validator("accept")
     @classmethod
-    def _known(cls, accept: list[str]) -> list[str]:
-        known = [str(each) for each in Accept]
-        if unknown := [each for each in accept if each not in known]:
-            raise ValueError(f"accept: {unknown[0]!r} is not one of {', '.join(known)}")
+    def _check_accept(cls, accept: list[str]) -> list[str]:
+        choices = [str(choice) for choice in Accept]
+        if unknown := [name for name in accept if name not in choices]:
+            raise ValueError(f"accept: {unknown[0]!r} is not one of {', '.join(choices)}")
         return accept
 
     @property
@@ -127,7 +128,7 @@ class RefreshConfig(dg.Config):
         return not (self.dry_run or self.build_only)
 
     def carry_out(self, setup: Setup) -> Done:
-        """Do what is asked for: refresh, or only plan that, or only build the file."""
+        """Refresh, or only plan the refresh, or only build the file."""
         accept = frozenset(map(Accept, self.accept))
         options = Options(full=self.full, metadata_only=self.metadata_only, accept=accept)
         if self.dry_run:
@@ -138,7 +139,7 @@ class RefreshConfig(dg.Config):
 def refresh_assets(
     declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None = None
 ) -> dg.AssetsDefinition:
-    """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
+    """Return the assets `<key>_extract` and `<key>`; `trigger` sets their automation conditions."""
 
     @dg.multi_asset(
         name=step_name(declaration.key),
@@ -179,14 +180,14 @@ def refresh_assets(
         if isinstance(done, Planned):
             context.log_event(dry_run_observation(declaration, done))
             return
-        yield from _materialized(context, declaration, done)
+        yield from _asset_results(context, declaration, done)
         if isinstance(done, Refreshed):
             collect_snapshots(context, snapshots)
 
     return refresh_step
 
 
-def _materialized(
+def _asset_results(
     context: dg.AssetExecutionContext, declaration: Declaration, done: Refreshed | Built
 ) -> Iterator[dg.MaterializeResult]:
     if done.extract:
@@ -196,8 +197,11 @@ def _materialized(
 
 
 def _outputs(extract: dg.AssetSpec, published: dg.AssetSpec) -> dict[str, Any]:
-    """Both assets as outputs; of assets alone, Dagster would take their keys for their names."""
-    models = {each.asset_key for each in extract.deps}
+    """Return the arguments with which `dg.multi_asset` makes both assets.
+
+    They are declared as outputs: of specs alone, Dagster would derive output names from the keys.
+    """
+    models = {dep.asset_key for dep in extract.deps}
     return {
         "outs": {"extract": _out(extract), "published": _out(published)},
         "deps": models,
@@ -221,9 +225,10 @@ def _out(spec: dg.AssetSpec) -> dg.AssetOut:
 def _specs(
     declaration: Declaration, trigger: Trigger | None, freshness: Freshness | None
 ) -> list[dg.AssetSpec]:
-    """Both assets; either is left out of a run that built or published nothing.
+    """Return the specs of the extract and of the published data source.
 
-    They are a group, which the lineage folds into one box.
+    A run skips the asset that it did not build or publish. Both are in one group, which the lineage
+    can collapse into one box.
     """
     group = safe_name(declaration.key)
     extract, published = asset_keys(declaration.key)
@@ -258,7 +263,7 @@ def _specs(
 
 
 def lake_assets(declaration: Declaration) -> list[dg.AssetSpec]:
-    """Return an asset for each table of a lake; data sources may declare the same one."""
+    """Return an asset for each lake table; several data sources may declare the same table."""
     return [
         dg.AssetSpec(
             dg.AssetKey.from_user_string(table.model),
@@ -276,27 +281,33 @@ _TEMPLATE = Path(__file__).with_name("new_project") / "datasource.yaml"
 
 
 class PublishedDatasourceScaffolder(dg.Scaffolder):
-    """Writes a `defs.yaml` that is valid as it stands, with a comment on each key."""
+    """Writes a valid `defs.yaml`, with a comment on each key."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Write the file. The folder's name becomes the name of data source, table and model.
 
         Raises:
-            ValueError: a `defs.yaml` already exists, or no asset key can be made of the name.
+            ValueError: a `defs.yaml` already exists, or the name gives no asset key.
         """
         file = request.target_path / "defs.yaml"
         if file.exists():
             raise ValueError(f"{file} already exists: choose another name, or remove it")
-        names = _names(request.target_path.name)
+        names = _template_values(request.target_path.name)
         template = Template(_TEMPLATE.read_text("utf-8"))
         request.target_path.mkdir(parents=True, exist_ok=True)
         file.write_text(template.substitute(names), "utf-8")
 
 
-def _names(folder: str) -> dict[str, str]:
-    """What a folder's name becomes in the template, as YAML: `2024` and `on` would be no texts."""
+def _template_values(folder: str) -> dict[str, str]:
+    """Return the values of the template's placeholders, from a folder's name.
+
+    They are quoted for YAML, where `2024` and `on` would not be strings.
+
+    Raises:
+        ValueError: no asset key can be made of the name.
+    """
     title = re.sub(r"[\W_]+", " ", folder).strip().title()
-    # Asset keys are of ASCII alone: "Über" becomes "uber".
+    # Asset keys are ASCII only: "Über" becomes "uber".
     ascii_title = normalize("NFKD", title).encode("ascii", "ignore").decode()
     key = asset_key_of(ascii_title.strip())
     if not key:
@@ -304,7 +315,7 @@ def _names(folder: str) -> dict[str, str]:
             f'"{folder}" has no letter from A to Z and no digit, of which asset keys are made: '
             "choose another folder, and then set `name` in its defs.yaml as you like"
         )
-    # A model is a Python function, whose name begins with no digit.
+    # A model is a Python function, whose name cannot begin with a digit.
     model = f"{key}_rows" if key.isidentifier() else f"rows_of_{key}"
     is_derived = asset_key_of(title) == key
     return {
@@ -335,52 +346,52 @@ class PublishedDatasource(YamlComponent, Declaration):
 
     @model_validator(mode="after")
     def _has_a_key_of_its_own(self) -> Self:
-        named = ("name",) if self.key == asset_key_of(self.name) else ("key",)
-        # The rule replaces all but ASCII letters and digits, so a Japanese name leaves nothing.
+        origin = ("name",) if self.key == asset_key_of(self.name) else ("key",)
+        # A default key keeps only ASCII letters and digits, so a Japanese name leaves nothing.
         if not self.key.strip("_/"):
             problem = f'this gives the asset key "{self.key}": set `key` to a meaningful one'
-            raise mistake(named, problem)
+            raise mistake(origin, problem)
         if "@" in self.key:
-            # What follows it names an environment, see `core.declaration`.
-            raise mistake(named, f'this gives the asset key "{self.key}": set `key` without "@"')
+            # The part after the "@" names an environment, see `core.declaration`.
+            raise mistake(origin, f'this gives the asset key "{self.key}": set `key` without "@"')
         if clash := {self.key, f"{self.key}_extract"} & set(self.models):
             problem = f'this gives the asset key "{clash.pop()}", which a model already has: '
-            raise mistake(named, problem + "set `key` to another one")
-        counted = self.freshness.models if self.freshness else None
-        for unknown in sorted(set(counted or ()) - set(self.models)):
+            raise mistake(origin, problem + "set `key` to another one")
+        fresh_models = self.freshness.models if self.freshness else None
+        for unknown in sorted(set(fresh_models or ()) - set(self.models)):
             problem = f'this data source has no model "{unknown}": {guess(unknown, self.models)}'
             listed = f"Its models are {', '.join(self.models)}"
             raise mistake(("freshness", "models"), problem + listed)
         return self
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
-        """Return the spec of one of the two assets: override it for owners, tags, a group.
+        """Return the spec of one of the two assets: override it to set owners, tags or a group.
 
         Args:
-            spec: what the declaration gives. Dagster refuses another key.
+            spec: the spec from the declaration. Dagster refuses a spec with another key.
         """
         return spec
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the extract and the published data source, two assets of one step.
 
-        The tables of lakes that feed them are external assets.
+        The lake tables that feed them are external assets.
 
         Raises:
-            DeclarationError: a function without a return annotation has made it, so that Dagster
-                does not find it among the data sources.
+            DeclarationError: a function without a return annotation returned this component, so
+                Dagster does not find it among the data sources.
         """
-        made = context.component_decl
-        if isinstance(made, ComponentLoaderDecl) and not (
-            isclass(made.component_type) and issubclass(made.component_type, PublishedDatasource)
+        decl = context.component_decl
+        if isinstance(decl, ComponentLoaderDecl) and not (
+            isclass(decl.component_type) and issubclass(decl.component_type, PublishedDatasource)
         ):
-            function: Any = made.component_node_fn
+            function: Any = decl.component_node_fn
             code = function.__code__
             raise DeclarationError(
                 f"{code.co_filename}:{code.co_firstlineno}: no schedule, sensor or audit would "
                 f"find this data source: write `-> PublishedDatasource` after "
                 f"{function.__name__}(...), as a class and not as a text"
             )
-        refreshed = refresh_assets(self, self.trigger, self.freshness)
-        specified = refreshed.map_asset_specs(self.get_asset_spec)
-        return dg.Definitions(assets=[specified, *lake_assets(self)])
+        assets = refresh_assets(self, self.trigger, self.freshness)
+        customized = assets.map_asset_specs(self.get_asset_spec)
+        return dg.Definitions(assets=[customized, *lake_assets(self)])

@@ -1,4 +1,4 @@
-"""A sensor and a job that keep data quality warnings at data sources whose rows may be old."""
+"""A sensor and a job that warn users of data sources whose rows may be old."""
 
 import json
 import time
@@ -25,32 +25,34 @@ from tableau_pipeline.resources.services import as_failure
 
 _JOB = "quality_warnings"
 _INTERVAL, _RETRY = 60, 900
-# The reason itself is for the pipeline's people alone, as it may name values of rows.
+# Not the reason itself: it may quote values of rows, and is for the pipeline's owners only.
 _STOPPED = "The last refresh was refused or has failed"
-_WHY = {Status.REFUSED: _STOPPED, Status.FAILED: _STOPPED, Status.LATE: "These data are late"}
+_REASONS = {Status.REFUSED: _STOPPED, Status.FAILED: _STOPPED, Status.LATE: "These data are late"}
 _RETRIED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
-class _Seen(dg.Config):
-    """By key, what the sensor found; "" is that no warning is to stand."""
+class _WarningTexts(dg.Config):
+    """The texts of the warnings by key of the data source, from the sensor; "" for no warning."""
 
     texts: dict[str, str] = Field(default={})
 
 
 def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     """Return the job and its sensor for those of these data sources that declare the warning."""
-    watched = {each.key: each for each in datasources if each.quality_warning}
+    watched = {
+        datasource.key: datasource for datasource in datasources if datasource.quality_warning
+    }
     if not watched:
         return dg.Definitions()
 
     @dg.op(name="set_quality_warnings", pool=POOL, out=dg.Out(dg.Nothing))
     def set_all(
-        context: dg.OpExecutionContext, config: _Seen, tableau: TableauServerResource
+        context: dg.OpExecutionContext, config: _WarningTexts, tableau: TableauServerResource
     ) -> None:
-        # Looks again: a refresh may have ended since. Where one has begun, what was seen stands.
-        texts = config.texts | dict(_texts(context.instance, watched))
+        # Read again: a refresh may have ended since. If one is running, the sensor's text counts.
+        texts = config.texts | dict(_warning_texts(context.instance, watched))
         with as_failure(context.log), tableau.session(context.log) as site:
-            if problems := [*_set(site, context.instance, watched, texts)]:
+            if problems := [*_set_warnings(site, context.instance, watched, texts)]:
                 raise RefreshError("\n".join(problems))
 
     @dg.job(name=_JOB, description="Sets and removes warnings at data sources.")
@@ -65,30 +67,30 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
         description="Starts the job when a data source becomes old, or is fresh again.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        before = json.loads(context.cursor or "{}")
-        kept = {key: text for key, text in before.items() if key in watched}
-        # Of those that are being refreshed, nothing is known before the end.
-        now = kept | dict(_texts(context.instance, watched))
-        # One that is new here may have a warning from before.
-        is_changed = any(kept.get(key) != text for key, text in now.items())
-        for last in context.instance.get_run_records(dg.RunsFilter(job_name=_JOB), limit=1):
-            has_failed = last.dagster_run.status in _RETRIED
-            is_changed |= has_failed and time.time() - (last.end_time or 0) > _RETRY
-        config = {"ops": {set_all.name: {"config": {"texts": now}}}}
+        texts = json.loads(context.cursor or "{}")
+        previous = {key: text for key, text in texts.items() if key in watched}
+        # While a data source is being refreshed, its last text counts.
+        current = previous | dict(_warning_texts(context.instance, watched))
+        # A data source that is new to the sensor may have an old warning.
+        is_changed = any(previous.get(key) != text for key, text in current.items())
+        for record in context.instance.get_run_records(dg.RunsFilter(job_name=_JOB), limit=1):
+            has_failed = record.dagster_run.status in _RETRIED
+            is_changed |= has_failed and time.time() - (record.end_time or 0) > _RETRY
+        config = {"ops": {set_all.name: {"config": {"texts": current}}}}
         requests = [dg.RunRequest(run_config=config)] if is_changed else []
-        return dg.SensorResult(requests, cursor=json.dumps(now))
+        return dg.SensorResult(requests, cursor=json.dumps(current))
 
     return dg.Definitions(jobs=[job], sensors=[sensor])
 
 
-def _set(
+def _set_warnings(
     site: TableauSite,
     instance: dg.DagsterInstance,
     watched: Mapping[str, PublishedDatasource],
     texts: Mapping[str, str],
 ) -> Iterator[str]:
-    """Set and remove warnings; yield what another try may mend."""
-    # What the sensor saw may name others, if the code location was loaded again since.
+    """Set and remove warnings; yield the errors that another attempt may solve."""
+    # The texts may be for other data sources if the code location was reloaded since.
     for key in sorted(watched.keys() & texts):
         try:
             record = read_history(DagsterJournal(instance, key).records()).recovered.record
@@ -96,23 +98,23 @@ def _set(
                 tag = below(watched[key], tableau_project_root()).tag
                 set_warning(site, record.luid, tag, texts[key] or None)
         except (RefusedError, SignInError) as error:
-            # Such as on a site without the license.
+            # For example, the site has no license for warnings.
             site.log.warning("quality_warning of %s has no effect: %s", key, error)
         except RefreshError as error:
             yield f"{key}: {error}"
 
 
-def _texts(
+def _warning_texts(
     instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
 ) -> Iterator[tuple[str, str]]:
-    """Yield by key what is to stand at a data source, or ""; nothing while it is refreshed."""
+    """Yield keys and texts of warnings, "" for none, except for data sources being refreshed."""
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
     ages = newest_results(instance, checks.values())
-    for key, now in statuses(instance, watched.values()).items():
-        age, last = evaluation(ages.get(checks[key])), now.last
-        if why := _WHY.get(now.state):
+    for key, status in statuses(instance, watched.values()).items():
+        age, last = evaluation(ages.get(checks[key])), status.last
+        if reason := _REASONS.get(status.state):
             when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""
-            yield key, f"{why}: the rows may be out of date.{when}"
-        elif now.state is not Status.RUNNING:
-            said = age.description if age and not age.passed else None
-            yield key, said.partition("\n")[0] if said else ""
+            yield key, f"{reason}: the rows may be out of date.{when}"
+        elif status.state is not Status.RUNNING:
+            text = age.description if age and not age.passed else None
+            yield key, text.partition("\n")[0] if text else ""

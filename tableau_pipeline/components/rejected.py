@@ -1,7 +1,7 @@
-"""Which models have rows that a blocking check rejected, as Dagster has recorded it.
+"""Find models whose newest rows a blocking check has rejected, in Dagster's records.
 
-A check that did not run, or came to no result, rejects nothing: a model may be run without its
-checks, and a check may be younger than the rows.
+A check that did not run, or has no result, rejects nothing: a user may run a model without its
+checks, and a check may be newer than the rows.
 """
 
 from collections import defaultdict
@@ -18,8 +18,8 @@ from tableau_pipeline.dagster_internals import (
     newest_results,
 )
 
-# How many executions of the check of a partitioned model are looked at.
-_LISTED = 1000
+# How many of the newest results of a check are read if its model is partitioned.
+_MAX_RESULTS = 1000
 
 
 def rejected_models(
@@ -27,23 +27,29 @@ def rejected_models(
 ) -> Mapping[str, Sequence[str]]:
     """Return the names of the blocking checks that rejected the newest rows, by model.
 
-    While all checks pass, it takes a few reads however many models there are.
+    While all checks pass, a few reads suffice for any number of models.
     """
     keys = {dg.AssetKey.from_user_string(model) for model in models}
-    checks = {each for each in graph.get_check_keys_for_assets(keys) if graph.get(each).blocking}
-    known = {key for key in keys if graph.has(key)}
-    foreign = {key for key in keys if key not in known or graph.get(key).is_external}
-    checks |= set(_failed_elsewhere(instance, foreign))
+    checks = {
+        candidate
+        for candidate in graph.get_check_keys_for_assets(keys)
+        if graph.get(candidate).blocking
+    }
+    defined = {key for key in keys if graph.has(key)}
+    foreign = {key for key in keys if key not in defined or graph.get(key).is_external}
+    checks |= set(_foreign_failures(instance, foreign))
     results = newest_results(instance, checks)
-    parted = {key for key in known if graph.get(key).is_partitioned}
-    found: dict[str, list[str]] = defaultdict(list)
+    partitioned = {key for key in defined if graph.get(key).is_partitioned}
+    rejections: dict[str, list[str]] = defaultdict(list)
     for check in sorted(checks & results.keys()):
         passed = results[check].status is AssetCheckExecutionRecordStatus.SUCCEEDED
-        # The last execution says nothing of other partitions.
-        is_parted = check.asset_key in parted
-        if (is_parted or not passed) and _rejects(instance, check, is_parted=is_parted):
-            found[check.asset_key.to_user_string()].append(check.name)
-    return found
+        # The last result of a partitioned model is about one of its partitions only.
+        is_partitioned = check.asset_key in partitioned
+        if (is_partitioned or not passed) and _rejects(
+            instance, check, is_partitioned=is_partitioned
+        ):
+            rejections[check.asset_key.to_user_string()].append(check.name)
+    return rejections
 
 
 def rejected_since(
@@ -51,10 +57,10 @@ def rejected_since(
 ) -> Mapping[str, float]:
     """Return when the newest rows of each model were written, in seconds since 1970.
 
-    For a table of a lake that no sensor watches, it is when a check has last looked at it.
+    For a lake table that no sensor watches, it is the time of the last check.
 
     Args:
-        rejected: as `rejected_models` returns them.
+        rejected: the names of checks by model, from `rejected_models`.
     """
     if not rejected:
         return {}
@@ -65,16 +71,16 @@ def rejected_since(
     for record in instance.get_asset_records([*keys]):
         if newest := record.asset_entry.last_materialization_record:
             since[record.asset_entry.asset_key] = newest.timestamp
-    return {key.to_user_string(): at for key, at in since.items()}
+    return {key.to_user_string(): time for key, time in since.items()}
 
 
-def _failed_elsewhere(
+def _foreign_failures(
     instance: dg.DagsterInstance, models: Collection[dg.AssetKey]
 ) -> Iterator[dg.AssetCheckKey]:
-    """Yield the blocking checks in failed runs of models of which this location knows no checks."""
+    """Yield the blocking checks that failed in other locations, from the failed runs of models."""
     records = instance.get_asset_records([*models]) if models else []
-    newest = (each.asset_entry.last_materialization_record for each in records)
-    runs = {each.run_id for each in newest if each and each.run_id}
+    newest = (record.asset_entry.last_materialization_record for record in records)
+    runs = {entry.run_id for entry in newest if entry and entry.run_id}
     if not runs:
         return
     # A failed blocking check fails its run.
@@ -82,46 +88,55 @@ def _failed_elsewhere(
     kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
     for run in instance.get_runs(failed):
         for event in instance.all_logs(run.run_id, of_type=kind):
-            found = event.dagster_event and event.dagster_event.asset_check_evaluation_data
-            if found and found.blocking and found.asset_key in models:
-                yield found.asset_check_key
+            evaluation = event.dagster_event and event.dagster_event.asset_check_evaluation_data
+            if evaluation and evaluation.blocking and evaluation.asset_key in models:
+                yield evaluation.asset_check_key
 
 
-def _rejects(instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_parted: bool) -> bool:
+def _rejects(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_partitioned: bool
+) -> bool:
     """Whether the last result of a check on rows that the model still has is a failure."""
-    results = check_history(instance, check, limit=_LISTED if is_parted else 1)
-    # Most partitioned models have none.
+    results = check_history(instance, check, limit=_MAX_RESULTS if is_partitioned else 1)
+    # Most checks of partitioned models have never failed.
     if not any(map(_is_failure, results)):
         return False
-    held = _held(instance, check.asset_key, is_parted=is_parted)
-    if not held:
-        # A table of a lake that no sensor watches.
+    materializations = _newest_materializations(
+        instance, check.asset_key, is_partitioned=is_partitioned
+    )
+    if not materializations:
+        # The model is a lake table that no sensor watches.
         return _is_failure(results[0])
-    last = (next((e for e in results if _judges(e, rows)), None) for rows in held)
-    return any(each and _is_failure(each) for each in last)
+    results_of_rows = (
+        next((result for result in results if _covers(result, rows)), None)
+        for rows in materializations
+    )
+    return any(last and _is_failure(last) for last in results_of_rows)
 
 
-def _held(
-    instance: dg.DagsterInstance, model: dg.AssetKey, *, is_parted: bool
+def _newest_materializations(
+    instance: dg.DagsterInstance, model: dg.AssetKey, *, is_partitioned: bool
 ) -> Sequence[dg.EventLogRecord]:
     """Return the newest materialization of a model, or of each of its partitions."""
-    if not is_parted:
+    if not is_partitioned:
         records = instance.get_asset_records([model])
-        newest = [each.asset_entry.last_materialization_record for each in records]
-        return [each for each in newest if each]
+        newest = [record.asset_entry.last_materialization_record for record in records]
+        return [materialization for materialization in newest if materialization]
     ids = newest_by_partition(instance, model, dg.DagsterEventType.ASSET_MATERIALIZATION)
-    wanted = dg.AssetRecordsFilter(asset_key=model, storage_ids=[*ids.values()])
-    return instance.fetch_materializations(wanted, limit=len(ids)).records if ids else []
+    filter_ = dg.AssetRecordsFilter(asset_key=model, storage_ids=[*ids.values()])
+    return instance.fetch_materializations(filter_, limit=len(ids)).records if ids else []
 
 
 def _is_failure(result: AssetCheckExecutionRecord) -> bool:
     # A warning stops nothing in Dagster either.
-    found = result.evaluation
-    return bool(found and not found.passed and found.severity is dg.AssetCheckSeverity.ERROR)
+    evaluation = result.evaluation
+    return bool(
+        evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
+    )
 
 
-def _judges(result: AssetCheckExecutionRecord, rows: dg.EventLogRecord) -> bool:
-    """Whether a check looked at what this materialization has written."""
+def _covers(result: AssetCheckExecutionRecord, rows: dg.EventLogRecord) -> bool:
+    """Whether a result is about the rows that a materialization has written."""
     # A check in the step of its model ends before the materialization is recorded.
     if result.run_id and result.run_id == rows.run_id:
         return True

@@ -1,7 +1,7 @@
-"""The checks of a refresh, shown as Dagster's asset checks of the published asset.
+"""The results of a refresh in Dagster: asset checks, materializations, observations and run tags.
 
-They are part of the refresh itself: it stops at a failed check whether the check is selected or
-not.
+The checks are part of the refresh itself: it stops at a failed check even if a run does not select
+that check.
 """
 
 import hashlib
@@ -35,8 +35,8 @@ from tableau_pipeline.refresh.report import (
 )
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
-# The metadata of such a check: what it said when it was reached.
-_SAID_BEFORE = "said before"
+# The metadata key of such a check for its last result.
+_LAST_WORDS = "said before"
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RECONCILIATION, METADATA = "reconciliation", "metadata"
 _TO_SETTLE = (
@@ -44,7 +44,7 @@ _TO_SETTLE = (
     "leaves it and reports it no more"
 )
 _COUNTED = {"server": "server", "download": "downloaded file"}
-_BEFORE = {
+_DESCRIPTIONS = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is published.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
     "nothing is published.",
@@ -54,35 +54,37 @@ _BEFORE = {
 
 
 def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list[dg.AssetCheckSpec]:
-    """Return the checks that a data source always has, and that of a deadline."""
-    described = {check.value: text for check, text in _BEFORE.items()}
+    """Return the checks of a data source; `has_deadline` adds the check of the age of its data."""
+    descriptions = {check.value: text for check, text in _DESCRIPTIONS.items()}
     if declaration.reconcile:
-        described[RECONCILIATION] = "The published data, counted or read back, equals the models."
-    # What models say of their columns is known only once they have run.
-    described[METADATA] = "The server says what is declared; what people changed is listed."
+        descriptions[RECONCILIATION] = (
+            "The published data, counted or read back, equals the models."
+        )
+    # Not only for declared metadata: models bring theirs only once they have run.
+    descriptions[METADATA] = "The server says what is declared; what people changed is listed."
     if has_deadline:
         text = "The published version of every model meets `freshness`, and not only the refresh."
-        described[DATA_AGE] = text
-    published, stopping = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
+        descriptions[DATA_AGE] = text
+    asset_key, blocking = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
     return [
-        dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)
-        for name, text in described.items()
+        dg.AssetCheckSpec(name, asset=asset_key, description=text, blocking=name in blocking)
+        for name, text in descriptions.items()
     ]
 
 
 def check_results(
     instance: dg.DagsterInstance, declaration: Declaration, done: Done
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the results of a refresh that was not stopped, of a dry run, and of a build."""
+    """Yield the check results of a successful refresh, of a dry run, or of a build."""
     if isinstance(done, Planned) and isinstance(done.plan, Refuse):
         # A dry run reports a refusal but does not fail.
         severity = dg.AssetCheckSeverity.WARN
-        yield from _refused(instance, declaration, done.plan.refusals, severity)
+        yield from _refused_checks(instance, declaration, done.plan.refusals, severity)
         return
     for check in Check:
         is_skipped = isinstance(done, Built) and check is not Check.KEYS
         has_rows = isinstance(done, Refreshed) and check is Check.GUARD
-        rows = _rows(declaration, done) if has_rows else None
+        rows = _guard_metadata(declaration, done) if has_rows else None
         problem = _ONLY_BUILT if is_skipped else None
         yield _result(declaration, check.value, problem, metadata=rows)
     if declaration.reconcile:
@@ -110,64 +112,62 @@ def failed_checks(
     """Yield the failed checks that stopped a refresh."""
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, RefusedError):
-        yield from _refused(instance, declaration, error.refusals, severity)
+        yield from _refused_checks(instance, declaration, error.refusals, severity)
     if isinstance(error, ReconciliationError):
         rows = _metadata("rows found", error.found.rows)
         yield _result(declaration, RECONCILIATION, str(error), severity=severity, metadata=rows)
 
 
-def _refused(
+def _refused_checks(
     instance: dg.DagsterInstance,
     declaration: Declaration,
     refusals: Sequence[Refusal],
     severity: dg.AssetCheckSeverity,
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the failed checks of a refusal, and all others as they were.
+    """Report the failed checks.
 
-    It leaves what is published as it was, and for Dagster, a check without a result has failed.
+    Repeat the last result of the others, because Dagster shows a missing result as a failure.
     """
-    found: Mapping[str, str] = {
-        check.value: problem for check, problem in by_check(refusals).items()
-    }
+    problems: Mapping[str, str] = {check.value: text for check, text in by_check(refusals).items()}
     for spec in check_specs(declaration):
-        if problem := found.get(spec.name):
+        if problem := problems.get(spec.name):
             yield _result(declaration, spec.name, problem, severity=severity)
             continue
         last = check_history(instance, spec.key, limit=1)
-        before = evaluation(last[0]) if last else None
-        said = _last_words(before)
-        note = f"{_NOT_REACHED} {said}".strip()
-        # A warning, unless it passed.
-        fails = before is None or not before.passed
-        kept = {_SAID_BEFORE: said}
-        yield _result(declaration, spec.name, note if fails else None, note=note, metadata=kept)
+        previous = evaluation(last[0]) if last else None
+        words = _last_words(previous)
+        note = f"{_NOT_REACHED} {words}".strip()
+        # Passed stays passed; anything else becomes a warning.
+        fails = previous is None or not previous.passed
+        metadata = {_LAST_WORDS: words}
+        yield _result(declaration, spec.name, note if fails else None, note=note, metadata=metadata)
 
 
 def _last_words(before: dg.AssetCheckEvaluation | None) -> str:
-    """Return what a check said when it was last reached."""
+    """Return the words of the last result of a check that was reached; "" if it has none."""
     if before is None:
         return ""
-    kept = before.metadata.get(_SAID_BEFORE)
-    return str(kept.value) if kept else before.description or ""
+    recorded = before.metadata.get(_LAST_WORDS)
+    return str(recorded.value) if recorded else before.description or ""
 
 
 def evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
-    """Return what a check found, if it has come to an end."""
+    """Return the evaluation of a check; None if the check has not ended."""
     event = record.event.dagster_event if record and record.event else None
     is_ended = event and event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
     return event.asset_check_evaluation_data if event and is_ended else None
 
 
 def _reconciliation(declaration: Declaration, done: Refreshed) -> dg.AssetCheckResult:
-    found = done.reconciliation
-    if found is None or found.skipped:
-        why = found.skipped if found else done.checkpoint.unreconciled
-        problem = f"Not checked: {why}" if why else None
+    reconciliation = done.reconciliation
+    if reconciliation is None or reconciliation.skipped:
+        reason = reconciliation.skipped if reconciliation else done.checkpoint.unreconciled
+        problem = f"Not checked: {reason}" if reason else None
         return _result(declaration, RECONCILIATION, problem, note=comparison(done))
-    # A difference never comes this far: it raises an error, which fails the check.
+    # The rows are equal: a difference would have raised an error, which fails the check.
     metadata = {
-        **_metadata("rows found", found.rows),
-        **{f"counted by/{name}": _COUNTED[way] for name, way in found.by.items()},
+        **_metadata("rows found", reconciliation.rows),
+        **{f"counted by/{name}": _COUNTED[way] for name, way in reconciliation.by.items()},
         "seconds": done.seconds.get("compare", 0.0),
     }
     return _result(declaration, RECONCILIATION, metadata=metadata)
@@ -182,7 +182,7 @@ def _result(
     metadata: Mapping[str, Any] | None = None,
     note: str | None = None,
 ) -> dg.AssetCheckResult:
-    """Return the result of a check that passed unless there is a problem."""
+    """Return the result of a check, which has passed unless there is a problem."""
     return dg.AssetCheckResult(
         asset_key=dg.AssetKey.from_user_string(declaration.key),
         check_name=name,
@@ -193,22 +193,22 @@ def _result(
     )
 
 
-def _rows(declaration: Declaration, done: Refreshed) -> dict[str, str]:
-    """Return what the guard looks at: the rows, and their change beside its limit."""
-    found, rows = {}, done.checkpoint.rows
+def _guard_metadata(declaration: Declaration, done: Refreshed) -> dict[str, str]:
+    """Return the number of rows of each table, with its change and the limit of `guard`."""
+    counts, rows = {}, done.checkpoint.rows
     for table in declaration.tables:
         now, before = rows[table.name], done.before.get(table.name)
         limit = f"(limit: {-table.guard.max_shrink:.0%})"
-        found[table.name] = f"{now:,}" + (f", {now / before - 1:+.1%} {limit}" if before else "")
-    return _metadata("rows", found)
+        counts[table.name] = f"{now:,}" + (f", {now / before - 1:+.1%} {limit}" if before else "")
+    return _metadata("rows", counts)
 
 
-def _metadata(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{what}/{name}": each for name, each in found.items()}
+def _metadata(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}/{name}": value for name, value in values.items()}
 
 
 def _column_metadata(declaration: Declaration, done: Refreshed) -> dict[str, Any]:
-    """Return schema and lineage; with several tables, columns are named "table.column"."""
+    """Return column schema and lineage; with several tables, the names are "table.column"."""
     schema, lineage = [], {}
     for table in declaration.tables:
         model = dg.AssetKey.from_user_string(table.model)
@@ -226,33 +226,33 @@ def _column_metadata(declaration: Declaration, done: Refreshed) -> dict[str, Any
 
 
 def _field_table(done: Refreshed | Planned) -> dict[str, Any]:
-    """Return the declared metadata beside what the server held before, if there is any."""
+    """Return the declared metadata and the previous values on the server; {} without metadata."""
     merged, is_sent = done.merged, isinstance(done, Refreshed)
-    if merged is None or not (found := field_rows(done.declared_values, merged)):
+    if merged is None or not (fields := field_rows(done.declared_values, merged)):
         return {}
     rows = [
         [*map(escaped, (*cells, fate.replace("to be ", "") if is_sent else fate))]
-        for *cells, fate in found
+        for *cells, fate in fields
     ]
     return {"fields": markdown_metadata(("", "declared", "on the server before", ""), rows)}
 
 
-def _plan(declaration: Declaration, done: Refreshed | Planned) -> dict[str, Any]:
+def _plan_table(declaration: Declaration, done: Refreshed | Planned) -> dict[str, Any]:
     """Return the decision, its reason, and a row for each table."""
     head, tables = f"**{done.decision}**: {escaped(done.reason)}", done.tables
     if isinstance(done.plan, Refuse):
         return {"plan": dg.MetadataValue.md(head)}
     rows, published = [], done.checkpoint.tables if isinstance(done, Refreshed) else {}
     for table in declaration.tables:
-        known, shipped = published.get(table.name), tables.get(table.name)
+        current, shipped = published.get(table.name), tables.get(table.name)
         changes = (f"{shipped.deleted:,}", f"{shipped.inserted:,}") if shipped else ("", "")
-        count = f"{known.content.rows:,}" if known else ""
-        rows.append((escaped(table.name), count, *changes, _sent(table.name, done)))
+        count = f"{current.content.rows:,}" if current else ""
+        rows.append((escaped(table.name), count, *changes, _sent_rows(table.name, done)))
     heads = ("table", ">rows", ">deleted", ">inserted", "published")
     return {"plan": markdown_metadata(heads, rows, before=f"{head}\n\n")}
 
 
-def _sent(table: str, done: Refreshed | Planned) -> str:
+def _sent_rows(table: str, done: Refreshed | Planned) -> str:
     match done.plan:
         case Publish():
             return "all rows"
@@ -269,13 +269,13 @@ def markdown_metadata(
 ) -> dg.MarkdownMetadataValue:
     """Return a Markdown table; a heading that begins with ">" aligns its column to the right."""
     ruler = ["---:" if head.startswith(">") else "---" for head in heads]
-    cells = ([head.lstrip(">") for head in heads], ruler, *rows)
-    return dg.MetadataValue.md(before + "\n".join(f"| {' | '.join(each)} |" for each in cells))
+    lines = ([head.lstrip(">") for head in heads], ruler, *rows)
+    return dg.MetadataValue.md(before + "\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def escaped(text: str) -> str:
-    """Return a text as it is shown in a cell of a Markdown table."""
-    # The backslash comes first, or it would escape the escapes of the others.
+    """Return a text escaped for a cell of a Markdown table."""
+    # The backslash comes first, so that the other escapes are not escaped again.
     for character in "\\|*_`<[":
         text = text.replace(character, f"\\{character}")
     return text.replace("\n", " ")
@@ -311,25 +311,25 @@ def published_result(
 ) -> dg.MaterializeResult:
     """Return the result for the refreshed data source; the journal records its state.
 
-    Dagster plots each number, so there are only those that a person wants to see as a line, and
-    every refresh has all of them. `details` has what programs read.
+    Dagster plots each number over time. So the metadata has only numbers that are worth a plot, and
+    every refresh has all of them. Programs read `details`.
     """
     checkpoint, remote = done.checkpoint, done.remote
     limit = (checkpoint.size or 0) * declaration.republish.growth
     grown = round(100 * checkpoint.grown / limit, 1) if limit else 0.0
     times = {"content last changed": checkpoint.changed_at, "last compared": checkpoint.compared_at}
-    # The UI keeps this order: what most readers look for comes first, what explains it last.
+    # The UI keeps this order: the results come first, the explanations last.
     metadata: dict[str, Any] = {
         "summary": done.summary,
-        **_plan(declaration, done),
-        "where the time went": _times(context, done),
+        **_plan_table(declaration, done),
+        "where the time went": _time_chart(context, done),
         "dagster/row_count": checkpoint.rows[declaration.fact_table],
         "rows sent": _rows_sent(done),
         "MB sent": _in_megabytes(done.sent),
         "seconds": done.seconds["total"],
         "growth of the file, % of its limit": grown,
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
-        **{name: dg.MetadataValue.timestamp(time) for name, time in times.items() if time},
+        **{name: dg.MetadataValue.timestamp(moment) for name, moment in times.items() if moment},
         "comparison": comparison(done),
         **({"warnings": "\n".join(done.warnings)} if done.warnings else {}),
         **_field_table(done),
@@ -339,8 +339,8 @@ def published_result(
             "full": isinstance(done.plan, Publish),
             "compared": compared(done)[0],
             "rows": dict(checkpoint.rows),
-            "deleted": {name: each.deleted for name, each in done.tables.items()},
-            "inserted": {name: each.inserted for name, each in done.tables.items()},
+            "deleted": {name: counts.deleted for name, counts in done.tables.items()},
+            "inserted": {name: counts.inserted for name, counts in done.tables.items()},
             "seconds": dict(done.seconds),
             "bytes sent": done.sent,
             "bytes of a full publish": checkpoint.size,
@@ -356,28 +356,30 @@ def published_result(
 
 
 def _rows_sent(done: Refreshed) -> int:
-    """Return how many rows a refresh inserted or deleted; a full publish sends them all.
+    """Return how many rows a refresh sent.
 
-    How many of those a full publish has changed, nobody counts.
+    An update counts, for each table, the larger of its inserted and deleted rows. A full publish
+    counts all rows, because the changed ones among them are unknown.
     """
     if isinstance(done.plan, Publish) and done.extract:
         return sum(done.extract.rows.values())
-    return sum(max(each.deleted, each.inserted) for each in done.tables.values())
+    return sum(max(counts.deleted, counts.inserted) for counts in done.tables.values())
 
 
-_WIDTH = 30
+# The characters of the longest possible bar.
+_BAR_WIDTH = 30
 
 
-def _times(
+def _time_chart(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, done: Refreshed
 ) -> dg.MarkdownMetadataValue:
-    """Show where the seconds went, from the request of the run to the end of the refresh."""
+    """Chart the seconds of each phase, from the request of the run to the end of the refresh."""
     seconds, record = done.seconds, context.instance.get_run_record_by_id(context.run.run_id)
     began = time.time() - seconds["total"]
     started = record.start_time or began if record else began
     requested = record.create_timestamp.timestamp() if record else started
-    upload, job, compare = (seconds.get(each, 0.0) for each in ("upload", "job", "compare"))
-    spent = {
+    upload, job, compare = (seconds.get(phase, 0.0) for phase in ("upload", "job", "compare"))
+    parts = {
         "queue of Dagster": max(started - requested, 0.0),
         "models, start": max(began - started, 0.0),
         "plan, build": seconds["total"] - upload - job - compare,
@@ -385,8 +387,11 @@ def _times(
         "job of the server": job,
         "comparison": compare,
     }
-    total = sum(spent.values()) or 1.0
-    rows = [(n, f"{s:.1f} s", "█" * round(_WIDTH * s / total)) for n, s in spent.items()]
+    total = sum(parts.values()) or 1.0
+    rows = [
+        (name, f"{part:.1f} s", "█" * round(_BAR_WIDTH * part / total))
+        for name, part in parts.items()
+    ]
     return markdown_metadata(("", ">", ""), rows)
 
 
@@ -395,7 +400,7 @@ def tag_run(
     declaration: Declaration,
     outcome: Done | RefreshError,
 ) -> None:
-    """Note what became of a data source as a tag of the run, to find its runs by."""
+    """Tag the run with the decision on a data source, so that its runs can be found."""
     is_dry = isinstance(outcome, Planned)
     tags = {run_tag(declaration.key): "dry run: " * is_dry + str(outcome.decision)}
     context.instance.add_run_tags(context.run.run_id, tags)
@@ -403,7 +408,11 @@ def tag_run(
 
 def dry_run_observation(declaration: Declaration, planned: Planned) -> dg.AssetObservation:
     """Return the observation that reports what a refresh would do."""
-    metadata = {"summary": planned.summary, **_plan(declaration, planned), **_decision(planned)}
+    metadata = {
+        "summary": planned.summary,
+        **_plan_table(declaration, planned),
+        **_decision(planned),
+    }
     key = dg.AssetKey.from_user_string(declaration.key)
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
@@ -412,9 +421,9 @@ _LONGEST_TAG = 63
 
 
 def run_tag(key: str) -> str:
-    """Return the run tag that has the decision on a data source, to find its runs by."""
-    # Dagster allows one slash and 63 characters in a tag key. A digest tells keys apart that are
-    # longer, or equal but for a slash.
+    """Return the key of the run tag that holds the decision on a data source."""
+    # Dagster allows one slash and 63 characters in a tag key. A digest distinguishes keys that are
+    # longer, or that differ only in a slash.
     text = key.replace("/", ".")
     if len(text) > _LONGEST_TAG or "." in key:
         text = f"{text[: _LONGEST_TAG - 9]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
@@ -433,6 +442,6 @@ def _in_megabytes(size: int) -> float:
 def _data_version(checkpoint: Checkpoint) -> dg.DataVersion:
     """Return 16 hex digits that are equal for equal published contents."""
     tables = sorted(checkpoint.tables.items())
-    content = [f"{name} {each.columns} {each.content} {each.cutoff}" for name, each in tables]
+    content = [f"{name} {table.columns} {table.content} {table.cutoff}" for name, table in tables]
     text = "\n".join([checkpoint.declaration, *content])
     return dg.DataVersion(hashlib.sha256(text.encode()).hexdigest()[:16])

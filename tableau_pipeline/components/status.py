@@ -1,4 +1,4 @@
-"""How the data sources of a location are, as Dagster has recorded it: in few reads for all."""
+"""The status of every data source, from Dagster's records alone."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,13 +30,13 @@ class Ended:
         decision: one of `outcome.STOPPED` if nothing was refreshed.
         rows: of the fact table; None if nothing was refreshed, like the bytes.
         deleted: rows of all tables that an update has deleted; `inserted` likewise.
-        bytes_saved: those that were not sent, compared with a full publish.
-        compared: how its rows were compared with the models, without why they were not.
-        is_full: it was a full publish.
-        taken_at: see `Checkpoint`; None if that is not recorded.
+        bytes_saved: the bytes that were not sent, compared with a full publish.
+        compared: how its rows were compared with the models; if they were not, without the reason.
+        is_full: whether it was a full publish.
+        taken_at: see `Checkpoint`; None if it is not recorded.
         seconds: by phase.
-        accepts: what a run may accept instead of refusing it.
-        models_first: it did not begin, as a step before it failed.
+        accepts: the values of `accept` with which a run would not be refused.
+        models_first: whether it did not begin because a step before it failed.
     """
 
     at: datetime
@@ -57,23 +57,25 @@ class Ended:
 
     @property
     def rows_at(self) -> datetime:
-        """When its rows were taken from the models, by this refresh or by an earlier one."""
+        """When this refresh or an earlier one took the published rows from the models."""
         return self.taken_at or self.at
 
 
 def ended(event: dg.EventLogEntry | None) -> Ended | None:
-    """Read what `published_result` wrote of a refresh."""
+    """Return the refresh that `published_result` recorded; None without a materialization."""
     materialization = event.asset_materialization if event else None
     if event is None or materialization is None:
         return None
-    metadata: dict[str, Any] = {name: each.value for name, each in materialization.metadata.items()}
+    metadata: dict[str, Any] = {
+        name: value.value for name, value in materialization.metadata.items()
+    }
     details = metadata.get("details", {})
     sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
-    taken = details.get("rows taken at")
+    taken_at = details.get("rows taken at")
     return Ended(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
-        # It was materialized by hand, or by other code.
+        # "unknown" if it was materialized by hand or by other code.
         decision=metadata.get("decision", "unknown"),
         reason=metadata.get("reason", ""),
         rows=metadata.get("dagster/row_count"),
@@ -83,26 +85,27 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
         bytes_saved=max(full - (sent or 0), 0) if full else None,
         compared=details.get("compared", ""),
         is_full=details.get("full", False),
-        taken_at=datetime.fromisoformat(taken) if taken else None,
+        taken_at=datetime.fromisoformat(taken_at) if taken_at else None,
         seconds=details.get("seconds", {}),
     )
 
 
-_LISTED = 20
+# How many refreshes a history lists.
+_MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class DatasourceStatus:
-    """How a data source is, as far as Dagster alone knows.
+    """The status of a data source, from Dagster's records alone.
 
     Attributes:
-        last: the last refresh that ended well.
-        checkpoint: None if the last one is not certain: a request for it is open.
+        last: the last refresh that succeeded.
+        checkpoint: what is published; None if that is uncertain, because a request is open.
         why: what is wrong; "" if nothing is.
-        accepts: what a refresh may accept to go on all the same.
-        models_first: its refresh did not begin, as a step before it failed.
-        run_id: the run that was stopped, or that refreshes it now.
-        of_files: files became this data source; nothing declares it.
+        accepts: the values of `accept` with which a refresh would not be refused.
+        models_first: whether the refresh did not begin because a step before it failed.
+        run_id: the run that failed or was refused, or that is refreshing the data source now.
+        of_files: whether the job `publish_file` publishes it; then it has no declaration.
     """
 
     key: str
@@ -118,7 +121,7 @@ class DatasourceStatus:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a person has to look at it."""
+        """Whether a person has to act."""
         return self.state not in (Status.RUNNING, Status.FRESH)
 
     @property
@@ -127,48 +130,52 @@ class DatasourceStatus:
         if self.of_files and self.needs_attention:
             accept = ", ".join(self.accepts)
             return "publish the file again" + f", with accept: [{accept}]" * bool(accept)
-        look = f"tableau-pipeline diff {self.key}, then " * (self.state is Status.DRIFTED)
-        do = command(self.key, self.accepts, models=self.models_first)
-        return look + do if self.needs_attention else ""
+        preview = f"tableau-pipeline diff {self.key}, then " * (self.state is Status.DRIFTED)
+        refresh = command(self.key, self.accepts, models=self.models_first)
+        return preview + refresh if self.needs_attention else ""
 
 
 def statuses(
     instance: dg.DagsterInstance, datasources: Collection[PublishedDatasource]
 ) -> Mapping[str, DatasourceStatus]:
-    """Return how these data sources are, by asset key.
+    """Return the status of each data source, by asset key; a few reads serve all data sources.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
     """
-    assets = {each.key: dg.AssetKey.from_user_string(each.key) for each in datasources}
-    read = (each.asset_entry for each in instance.get_asset_records([*assets.values()]))
-    entries = {entry.asset_key: entry for entry in read}
-    planned = {
-        each: entry.last_planned_materialization_run_id or entry.last_run_id
-        for each, entry in entries.items()
+    assets = {
+        component.key: dg.AssetKey.from_user_string(component.key) for component in datasources
     }
-    wanted = sorted(filter(None, planned.values()))
-    found = instance.get_run_records(dg.RunsFilter(run_ids=wanted)) if wanted else []
-    runs = {each.dagster_run.run_id: each for each in found}
+    records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
+    entries = {entry.asset_key: entry for entry in records}
+    planned = {
+        asset_key: entry.last_planned_materialization_run_id or entry.last_run_id
+        for asset_key, entry in entries.items()
+    }
+    run_ids = sorted(filter(None, planned.values()))
+    run_records = instance.get_run_records(dg.RunsFilter(run_ids=run_ids)) if run_ids else []
+    runs = {run_record.dagster_run.run_id: run_record for run_record in run_records}
     newest = newest_records(instance)
-    judged = {}
-    for each in datasources:
-        asset, journal = assets[each.key], DagsterJournal(instance, each.key)
+    status_by_key = {}
+    for datasource in datasources:
+        asset, journal = assets[datasource.key], DagsterJournal(instance, datasource.key)
         claim, request = newest.get(journal.key, (None, None))
         last = ended(entries[asset].last_materialization) if asset in entries else None
-        now = DatasourceStatus(each.key, each.name, last, _certain(journal, request))
+        status = DatasourceStatus(
+            datasource.key, datasource.name, last, _certain_checkpoint(journal, request)
+        )
         run = runs.get(planned.get(asset) or "")
         if run and not (last and run.dagster_run.run_id == last.run_id):
-            now = _latest(instance, now, run, claim)
-        if now.state is Status.FRESH and last is None:
-            # The events of an asset can be wiped, which does not touch the journal.
-            why = "its journal has refreshes, but Dagster's events of it are gone"
-            now = replace(now, state=Status.NEVER, why=why if request else "")
-        elif now.state is Status.FRESH and last and each.freshness:
-            why = each.freshness.late(last.at, datetime.now(UTC))
-            now = replace(now, state=Status.LATE, why=why) if why else now
-        judged[each.key] = now
-    return judged
+            status = _with_newest_run(instance, status, run, claim)
+        if status.state is Status.FRESH and last is None:
+            # A user can wipe the events of an asset, which does not affect the journal.
+            reason = "its journal has refreshes, but Dagster's events of it are gone"
+            status = replace(status, state=Status.NEVER, why=reason if request else "")
+        elif status.state is Status.FRESH and last and datasource.freshness:
+            reason = datasource.freshness.late(last.at, datetime.now(UTC))
+            status = replace(status, state=Status.LATE, why=reason) if reason else status
+        status_by_key[datasource.key] = status
+    return status_by_key
 
 
 def with_rejected(
@@ -177,74 +184,76 @@ def with_rejected(
     models: Mapping[str, Collection[str]],
     rejected: Mapping[str, Sequence[str]],
 ) -> list[DatasourceStatus]:
-    """Return data sources as refused whose next refresh is, as a check has rejected its rows.
+    """Set the status to refused where a check has rejected the rows of the next refresh.
 
     Args:
         models: of each data source, by asset key.
         rejected: the checks that rejected the newest rows of a model, by model.
     """
     written = rejected_since(instance, rejected)
-    judged = []
-    for now in statuses:
-        # Rows that a refresh has taken since were accepted.
-        since = now.last.rows_at.timestamp() if now.last else 0.0
-        found = [each for each in models.get(now.key, ()) if written.get(each, 0.0) > since]
-        if found and now.state in (Status.FRESH, Status.LATE, Status.NEVER):
-            why = "; ".join(rejection(each, rejected[each]) for each in found)
-            why = f"its next refresh is refused: {why}"
-            now = replace(now, state=Status.REFUSED, why=why, accepts=(Accept.CHECKS,))
-        judged.append(now)
-    return judged
+    result = []
+    for status in statuses:
+        # Rejected rows that the last refresh has taken were accepted.
+        taken_at = status.last.rows_at.timestamp() if status.last else 0.0
+        rejected_models = [
+            model for model in models.get(status.key, ()) if written.get(model, 0.0) > taken_at
+        ]
+        if rejected_models and status.state in (Status.FRESH, Status.LATE, Status.NEVER):
+            reason = "; ".join(rejection(model, rejected[model]) for model in rejected_models)
+            reason = f"its next refresh is refused: {reason}"
+            status = replace(status, state=Status.REFUSED, why=reason, accepts=(Accept.CHECKS,))
+        result.append(status)
+    return result
 
 
 def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceStatus]:
-    """Return how the data sources are that files became, or were to become, by asset key.
+    """Return the status of each data source that `publish_file` should publish, by asset key.
 
     Raises:
         RefusedError: as `statuses`.
     """
-    found = published_files(instance)
-    newest = newest_records(instance) if found else {}
-    judged = {}
-    for key, (declaration, run) in found.items():
+    published = published_files(instance)
+    newest = newest_records(instance) if published else {}
+    status_by_key = {}
+    for key, (declaration, run) in published.items():
         journal = DagsterJournal(instance, key)
         claim, request = newest.get(journal.key, (None, None))
         last = ended(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
-        certain = _certain(journal, request)
-        now = DatasourceStatus(key, declaration.name, last, certain, of_files=True)
+        checkpoint = _certain_checkpoint(journal, request)
+        status = DatasourceStatus(key, declaration.name, last, checkpoint, of_files=True)
         if not (last and run.dagster_run.run_id == last.run_id):
-            now = _latest(instance, now, run, claim)
-        judged[key] = now
-    return judged
+            status = _with_newest_run(instance, status, run, claim)
+        status_by_key[key] = status
+    return status_by_key
 
 
-def _certain(journal: DagsterJournal, request: Record | None) -> Checkpoint | None:
-    """Return the checkpoint of the newest record about requests, if none of them is open."""
+def _certain_checkpoint(journal: DagsterJournal, request: Record | None) -> Checkpoint | None:
+    """Return the newest checkpoint; None if a request is open."""
     if isinstance(request, ClaimRelease):
         return request.checkpoint
-    past = read_history(journal.records() if request else ())
-    is_open = past.intents or past.recovered.sent or past.recovered.distrust
-    return None if is_open else past.checkpoint
+    recorded = read_history(journal.records() if request else ())
+    is_open = recorded.intents or recorded.recovered.sent or recorded.recovered.distrust
+    return None if is_open else recorded.checkpoint
 
 
 def history(instance: dg.DagsterInstance, key: str) -> Sequence[Ended]:
     """Return the last refreshes of a data source, the newest first."""
-    events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=_LISTED)
-    done = filter(None, (ended(each.event_log_entry) for each in events.records))
-    stops = _stops(instance, key, limit=_LISTED)
-    both = [*done, *(_stopped(instance, key, each) for each in stops)]
-    return sorted(both, key=lambda each: each.at, reverse=True)[:_LISTED]
+    events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=_MAX_LISTED)
+    refreshed = filter(None, (ended(record.event_log_entry) for record in events.records))
+    stopped_runs = _stopped_runs(instance, key, limit=_MAX_LISTED)
+    refreshes = [*refreshed, *(_stopped_refresh(instance, key, run) for run in stopped_runs)]
+    return sorted(refreshes, key=lambda refresh: refresh.at, reverse=True)[:_MAX_LISTED]
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """What the refreshes of a data source have saved in a month, had each been a full publish.
+    """What a data source saved in a month, compared with a full publish in each refresh.
 
     Attributes:
         month: such as "2026-11".
-        full: how many were full publishes.
-        seconds_saved: None if no full publish is known to compare with; `server_seconds_saved` are
-            those of the server's jobs.
+        full: how many refreshes were full publishes.
+        seconds_saved: None if there is no full publish to compare with; `server_seconds_saved`
+            counts the server's jobs only.
     """
 
     month: str
@@ -260,59 +269,69 @@ def savings(instance: dg.DagsterInstance, key: str) -> Sequence[Month]:
     """Return what the newest thousand refreshes of a data source have saved, by month."""
     events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=1000)
     months: dict[str, list[Ended]] = {}
-    for each in reversed([*filter(None, (ended(e.event_log_entry) for e in events.records))]):
-        months.setdefault(f"{each.at:%Y-%m}", []).append(each)
-    full = [each for month in months.values() for each in month if each.is_full]
+    refreshed = filter(None, (ended(record.event_log_entry) for record in events.records))
+    for latest in reversed([*refreshed]):
+        months.setdefault(f"{latest.at:%Y-%m}", []).append(latest)
+    full = [refresh for group in months.values() for refresh in group if refresh.is_full]
 
-    def saved(month: Sequence[Ended], phase: str) -> float | None:
-        usual = sum(each.seconds.get(phase, 0.0) for each in full) / len(full) if full else None
-        others = [usual - e.seconds.get(phase, 0.0) for e in month if usual and not e.is_full]
-        # The sum may be -0.0.
-        return round(sum(others), 1) + 0.0 if full else None
+    def saved(group: Sequence[Ended], phase: str) -> float | None:
+        seconds = [refresh.seconds.get(phase, 0.0) for refresh in full]
+        mean = sum(seconds) / len(full) if full else None
+        differences = [
+            mean - refresh.seconds.get(phase, 0.0)
+            for refresh in group
+            if mean and not refresh.is_full
+        ]
+        # The sum may be -0.0, which becomes 0.0.
+        return round(sum(differences), 1) + 0.0 if full else None
 
     return [
         Month(
             month,
-            len(several),
-            sum(each.is_full for each in several),
-            sum(each.bytes_sent or 0 for each in several),
-            sum(each.bytes_saved or 0 for each in several),
-            saved(several, "total"),
-            saved(several, "job"),
+            len(refreshes),
+            sum(refresh.is_full for refresh in refreshes),
+            sum(refresh.bytes_sent or 0 for refresh in refreshes),
+            sum(refresh.bytes_saved or 0 for refresh in refreshes),
+            saved(refreshes, "total"),
+            saved(refreshes, "job"),
         )
-        for month, several in months.items()
+        for month, refreshes in months.items()
     ]
 
 
-def _stops(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequence[dg.RunRecord]:
+def _stopped_runs(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequence[dg.RunRecord]:
     return instance.get_run_records(dg.RunsFilter(tags={run_tag(key): [*map(str, STOPPED)]}), limit)
 
 
-def _latest(
-    instance: dg.DagsterInstance, now: DatasourceStatus, run: dg.RunRecord, claim: Record | None
+def _with_newest_run(
+    instance: dg.DagsterInstance, status: DatasourceStatus, run: dg.RunRecord, claim: Record | None
 ) -> DatasourceStatus:
-    """Return how a data source is, given the last run that was to refresh it, unlike `last`."""
-    run_id, status = run.dagster_run.run_id, run.dagster_run.status
-    decision = run.dagster_run.tags.get(run_tag(now.key))
+    """Return a status that includes the newest run, which is not the run of the `last` refresh."""
+    run_id, run_status = run.dagster_run.run_id, run.dagster_run.status
+    decision = run.dagster_run.tags.get(run_tag(status.key))
     if not run.dagster_run.is_finished:
         is_owner = isinstance(claim, Claim) and claim.owner.run_id == run_id
-        if is_owner and DagsterJournal(instance, now.key).has_ended(claim.owner):
-            why = "the process of its refresh is gone, and has left no result"
-            return replace(now, state=Status.FAILED, why=why, run_id=run_id)
-        return replace(now, state=Status.RUNNING, run_id=run_id)
+        if is_owner and DagsterJournal(instance, status.key).has_ended(claim.owner):
+            reason = "the process of its refresh is gone, and has left no result"
+            return replace(status, state=Status.FAILED, why=reason, run_id=run_id)
+        return replace(status, state=Status.RUNNING, run_id=run_id)
     stops: Sequence[dg.RunRecord] = [run]
-    if decision not in STOPPED and (decision or status is dg.DagsterRunStatus.SUCCESS):
-        # It was a dry run, or only built a file: what counts is the run before.
-        found = _stops(instance, now.key, limit=1)
-        stops = [e for e in found if now.last is None or e.create_timestamp > now.last.at]
-    for stop in (_stopped(instance, now.key, each) for each in stops):
+    if decision not in STOPPED and (decision or run_status is dg.DagsterRunStatus.SUCCESS):
+        # The run was a dry run or only built a file: a run before it may have been stopped.
+        stopped = _stopped_runs(instance, status.key, limit=1)
+        stops = [
+            record
+            for record in stopped
+            if status.last is None or record.create_timestamp > status.last.at
+        ]
+    for stop in (_stopped_refresh(instance, status.key, record) for record in stops):
         state = Status.REFUSED if stop.decision == Status.REFUSED else Status.FAILED
-        why = {"why": stop.reason, "accepts": stop.accepts, "models_first": stop.models_first}
-        return replace(now, state=state, run_id=stop.run_id, **why)
-    return now
+        fields = {"why": stop.reason, "accepts": stop.accepts, "models_first": stop.models_first}
+        return replace(status, state=state, run_id=stop.run_id, **fields)
+    return status
 
 
-def _stopped(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended:
+def _stopped_refresh(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended:
     run_id, when = run.dagster_run.run_id, run.end_time or run.start_time
     failure = failure_of(instance, run_id, key)
     return Ended(
@@ -330,12 +349,12 @@ _INTERRUPTED = DagsterExecutionInterruptedError.__name__
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """Why the step of a data source failed, or the first one before it.
+    """Why the step of a data source failed, or else the first failed step before it.
 
     Attributes:
-        text: "" if none did.
-        accepts: what a run may accept to go on all the same.
-        is_before: it was a step before that of the data source.
+        text: "" if no step failed.
+        accepts: the values of `accept` with which a run would not be refused.
+        is_before: whether a step before that of the data source failed.
     """
 
     text: str = ""
@@ -344,21 +363,22 @@ class StepFailure:
 
 
 def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> StepFailure:
-    """Return why a run has not refreshed a data source."""
+    """Return why a run did not refresh a data source."""
     step = STEP if key.startswith(FILES) else step_name(key)
     log = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    events = [each.event_log_entry.dagster_event for each in log.records]
-    failed = {str(each.step_key): each.step_failure_data for each in events if each}
+    events = [record.event_log_entry.dagster_event for record in log.records]
+    failed = {str(event.step_key): event.step_failure_data for event in events if event}
     for name, data in sorted(failed.items(), key=lambda item: item[0] != step):
-        said = data.user_failure_data.description if data.user_failure_data else None
+        description = data.user_failure_data.description if data.user_failure_data else None
         error = data.error.cause or data.error if data.error else None
         if data.error and data.error.cls_name == _INTERRUPTED:
-            said = "It was interrupted, by Ctrl-C or by the end of its host. Run it again"
-        text = said or (error.message.strip() if error else "") or "no reason was recorded"
+            description = "It was interrupted, by Ctrl-C or by the end of its host. Run it again"
+        text = description or (error.message.strip() if error else "") or "no reason was recorded"
         if name != step:
-            return StepFailure(f"the step {name} failed before it: {text}", is_before=True)
+            words = f"the step {name}, which comes before it, failed: {text}"
+            return StepFailure(words, is_before=True)
         metadata = data.user_failure_data.metadata if data.user_failure_data else {}
         refusals = metadata.get(REFUSALS)
         recorded: Any = refusals.value if refusals else ()
-        return StepFailure(text, accepts_of(Refusal.of_json(each) for each in recorded))
+        return StepFailure(text, accepts_of(Refusal.of_json(refusal) for refusal in recorded))
     return StepFailure()

@@ -1,4 +1,4 @@
-"""What refreshes data sources automatically."""
+"""Triggers: what starts the refreshes of a data source automatically."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -24,7 +24,7 @@ class AfterTrigger:
     )
 
 
-def _schedule(cron: str) -> str:
+def _check_cron(cron: str) -> str:
     if not is_valid_cron_schedule(cron):
         raise ValueError(
             f'"{cron}" is not a cron schedule: write minute, hour, day of the month, month and '
@@ -33,7 +33,7 @@ def _schedule(cron: str) -> str:
     return cron
 
 
-Cron = Annotated[str, AfterValidator(_schedule)]
+Cron = Annotated[str, AfterValidator(_check_cron)]
 
 
 @keyed
@@ -54,8 +54,8 @@ class CronTrigger:
 _CLASSES = {"after": AfterTrigger, "cron": CronTrigger, "dbt": DbtTrigger}
 
 
-def _trigger(value: Any) -> Any:
-    """Read a trigger by the class that its one key names; a union would report all classes."""
+def _read_trigger(value: Any) -> Any:
+    """Read a trigger as the class that its key names; a union would report errors of each class."""
     if isinstance(value, AfterTrigger | CronTrigger | DbtTrigger):
         return value
     names = [name for name in _CLASSES if name in value] if isinstance(value, dict) else []
@@ -74,7 +74,7 @@ def _trigger(value: Any) -> Any:
 
 Trigger = Annotated[
     AfterTrigger | CronTrigger | DbtTrigger,
-    BeforeValidator(_trigger, json_schema_input_type=AfterTrigger | CronTrigger | DbtTrigger),
+    BeforeValidator(_read_trigger, json_schema_input_type=AfterTrigger | CronTrigger | DbtTrigger),
 ]
 
 
@@ -83,8 +83,8 @@ def automation_conditions(
 ) -> tuple[dg.AutomationCondition | None, dg.AutomationCondition | None]:
     """Return the conditions of the extract and of the published asset, which share a step.
 
-    A data source with such a trigger follows its models; None for other triggers. It also retries a
-    failed refresh every half hour.
+    They follow the models, and retry a failed refresh every half hour. Both are None for triggers
+    other than `after`.
     """
     if not isinstance(trigger, AfterTrigger):
         return None, None
@@ -95,9 +95,9 @@ def automation_conditions(
     # refresh may have missed that model. After a refresh by hand this costs one extra refresh
     # without changes. Unlike with eager(), nothing waits for missing partitions: one day that never
     # arrives must not block all.
-    each = [is_.asset_matches(model, updated) for model in models]
-    news = each if trigger.after == "all" else [is_.any_deps_match(updated)]
-    new = reduce(and_, (condition.since(is_.newly_requested()) for condition in news))
+    updates = [is_.asset_matches(model, updated) for model in models]
+    events = updates if trigger.after == "all" else [is_.any_deps_match(updated)]
+    new = reduce(and_, (condition.since(is_.newly_requested()) for condition in events))
     failed = is_.execution_failed() & is_.cron_tick_passed(RETRY_CRON)
     extract = (
         (new | failed).with_label("refresh after models")

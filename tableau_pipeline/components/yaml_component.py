@@ -46,7 +46,7 @@ class YamlComponent(dg.Component, dg.Resolvable):
             @classmethod
             def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
                 schema = component.json_schema(*arguments, **options)
-                return _plain(schema, schema.get("$defs", {}))
+                return _without_unions(schema, schema.get("$defs", {}))
 
         return Keys
 
@@ -55,10 +55,10 @@ class YamlComponent(dg.Component, dg.Resolvable):
         """Fill in templates such as `{{ env.X }}`, and check the keys.
 
         Raises:
-            DeclarationError: keys are wrong; a line for each names its place in the file. Or the
-                file repeats a key, such as a second trigger, or Dagster would skip models beside
-                it.
-            pydantic.ValidationError: keys are wrong that are in no file.
+            DeclarationError: keys are wrong; the message has a line for each, with its place in the
+                file. Or the file repeats a key, such as a second trigger, or Dagster would skip
+                models in the same folder.
+            pydantic.ValidationError: keys are wrong, and they come from no file.
         """
         keys = model.model_dump()
         # Most files have no template, and Dagster's resolution visits every key.
@@ -77,16 +77,18 @@ class YamlComponent(dg.Component, dg.Resolvable):
                 return TypeAdapter(cls).validate_python(keys)
         except ValidationError as error:
             problems = []
-            for each in error.errors():
-                # Dagster has put the place in the file into it.
-                key, _, place = str(each["loc"][0]).partition(" at ")
-                problem = _WORDS.get(each["type"]) or each["msg"].removeprefix("Value error, ")
+            for detail in error.errors():
+                # Dagster has added the place in the file to the key.
+                key, _, place = str(detail["loc"][0]).partition(" at ")
+                problem = _MESSAGES.get(detail["type"]) or detail["msg"].removeprefix(
+                    "Value error, "
+                )
                 problems.append(": ".join(filter(None, (place, key, problem))))
             raise DeclarationError("\n".join(problems)) from None
 
 
 # Replacements for pydantic's messages that do not state what to write.
-_WORDS = MappingProxyType(
+_MESSAGES = MappingProxyType(
     {
         "missing": "this key is missing",
         "dataclass_type": "this key takes nested keys: write them under it, or {}",
@@ -98,28 +100,28 @@ _WORDS = MappingProxyType(
 
 
 def _reject_unloaded_modules(file: Path, text: str) -> None:
-    """Refuse Python files beside a `defs.yaml` that does not load the files of its folder."""
+    """Refuse a `defs.yaml` that does not load the Python files of its folder."""
     if _FOLDER.search(text):
         return
     # Modules that the file itself refers to: `template_vars_module: .vars`, `type: .local.Own`.
     named = re.findall(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", text, re.MULTILINE)
-    found = [
-        str(each.relative_to(file.parent))
-        for each in sorted(file.parent.rglob("*.py"))
+    skipped = [
+        str(module.relative_to(file.parent))
+        for module in sorted(file.parent.rglob("*.py"))
         # A module that does not mention Dagster has no definitions to lose.
-        if each.stem not in named and "dagster" in each.read_text("utf-8", errors="replace")
+        if module.stem not in named and "dagster" in module.read_text("utf-8", errors="replace")
     ]
-    if found:
+    if skipped:
         raise DeclarationError(
-            f"{file}:1: Dagster skips {', '.join(found)} beside this file: put "
+            f"{file}:1: Dagster skips {', '.join(skipped)} beside this file: put "
             "`type: dagster.DefsFolderComponent` and a line `---` at its top"
         )
 
 
-# Each component in a file checks it, and a file may declare hundreds.
+# Cached: each component checks its whole file, and a file may declare hundreds.
 @lru_cache(maxsize=1)
 def _reject_repeated_keys(file: Path, text: str) -> None:
-    """Refuse a key that its mapping has twice: YAML's reader would take the last one."""
+    """Refuse a key that occurs twice in a mapping: the YAML reader would take the last one."""
     nodes: list[Any] = [*yaml.compose_all(text, Loader=_Loader)]
     while nodes:
         node = nodes.pop(0)
@@ -137,20 +139,20 @@ def _reject_repeated_keys(file: Path, text: str) -> None:
             nodes += node.value
 
 
-def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
+def _without_unions(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return a JSON schema with each union replaced by all keys of its members.
 
-    It takes other keys too, and requires none. A JSON schema validator can only report that a value
-    is "not valid under any of the given schemas", that an unknown key "was unexpected", or of a
-    mistyped one that the right one "is a required property". The keys still serve completion in
-    editors, and the component's own validators report what is wrong, and what was perhaps meant.
+    The result allows other keys, and requires none. Of a strict schema, a validator could only
+    report that a value is "not valid under any of the given schemas", that an unknown key "was
+    unexpected", or that the right spelling of a mistyped key "is a required property". Editors can
+    still complete the keys, and the component's own validators report what is wrong, with a guess.
     """
     if isinstance(schema, list):
-        return [_plain(each, definitions) for each in schema]
+        return [_without_unions(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
     plain = {
-        name: _plain(value, definitions)
+        name: _without_unions(value, definitions)
         for name, value in schema.items()
         if name not in ("anyOf", "oneOf", "discriminator", "additionalProperties", "required")
         or isinstance(value, dict)
@@ -161,14 +163,14 @@ def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
         plain["type"] = [form["type"] for form in forms]
     elif forms:
         properties = [form.get("properties", {}) for form in forms]
-        plain["properties"] = _plain(dict(ChainMap(*properties[::-1])), definitions)
+        plain["properties"] = _without_unions(dict(ChainMap(*properties[::-1])), definitions)
     return plain
 
 
 def _forms(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
     """Return all members of a union, including those of nested unions."""
-    found = []
+    forms = []
     for form in [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
-        named = definitions[form["$ref"].rpartition("/")[2]] if "$ref" in form else form
-        found += _forms(named, definitions) or [named]
-    return found
+        member = definitions[form["$ref"].rpartition("/")[2]] if "$ref" in form else form
+        forms += _forms(member, definitions) or [member]
+    return forms

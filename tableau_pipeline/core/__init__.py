@@ -1,1 +1,1 @@
-"""The values of a refresh, and the protocols through which it uses a server and a journal."""
+"""The data types of a refresh, and the protocols of its journal and snapshots."""

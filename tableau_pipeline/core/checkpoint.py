@@ -1,4 +1,4 @@
-"""A checkpoint: what is known to be published."""
+"""The checkpoint: what a refresh has recorded of the published data source."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -76,14 +76,14 @@ def columns_of(tables: Mapping[str, TableContent]) -> Mapping[str, tuple[Column,
 
 
 class NoUpdates(Frozen):
-    """The server did not take the last update: the data source was published in full instead.
+    """The server refused or failed the last update, so the data source was published in full.
 
     Attributes:
-        why: its refusal, or what it says of the job.
-        is_final: there is no use in another try before something changes.
-        since: when it was tried.
-        declaration: the digest of the declared tables then, like in `Checkpoint`.
-        version: of the server's REST API then.
+        why: the server's refusal, or its notes about the job.
+        is_final: another update is pointless until something changes.
+        since: when the update was attempted.
+        declaration: the digest of the declared tables at that time, as in `Checkpoint`.
+        version: the version of the server's REST API at that time.
     """
 
     why: str
@@ -94,10 +94,10 @@ class NoUpdates(Frozen):
 
 
 class Held(Frozen):
-    """The `.tds` on the server, as it was read last.
+    """The `.tds` that was last read from the server.
 
     Attributes:
-        digest: see `Metadata`, like `source`.
+        digest: as in `Metadata`, like `source`.
     """
 
     digest: str
@@ -105,12 +105,12 @@ class Held(Frozen):
 
 
 class SavedWork(Frozen):
-    """What people made of a column or calculation that went.
+    """Users' edits of a column or calculation that was removed.
 
     Attributes:
         path: the first parts of the paths of its values.
-        work: what it was, in words.
-        file: where the data source was saved before.
+        work: the edits, in words.
+        file: where the data source was saved before the removal.
     """
 
     path: tuple[str, ...]
@@ -119,36 +119,36 @@ class SavedWork(Frozen):
 
 
 class Checkpoint(Frozen):
-    """What is published, as far as known; valid only for this server, site and LUID.
+    """What is published, as far as is known; valid only for this server, site and LUID.
 
     Attributes:
-        refresh: the number of the refresh that left it; the highest counts.
+        refresh: the number of the refresh that recorded it; the highest number counts.
         project: as declared, like `name`.
         luid: None only in an intent to create a data source.
         updated_at: as the server reported it after the refresh, like `revision`, which is None
             if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
-        metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
-        held: the `.tds` that goes with `updated_at` and `revision`; None if it is to be read again.
-        adopted: `metadata` of the user whose data source was taken over, until they were seen to
-            have been kept.
-        owner: the LUID of the user who owned it before a publish, until the publisher has given it
-            back.
-        written: names the values of metadata that the declaration has set; the newest first, if it
-            is not known whether a publish took effect.
-        saved: the work of people on what is gone, until that is back.
+        metadata: the digest of the `.tds` after our last publish; users' edits change it.
+        held: the `.tds` at `updated_at` and `revision`; None if it must be read again.
+        adopted: digest of the adopted metadata; cleared once a refresh has confirmed that it
+            survived.
+        owner: the LUID of the owner before a publish; cleared once that owner is restored.
+        written: the names of the stored values of metadata that the declaration has set; several,
+            the newest first, if it is unknown whether a publish took effect.
+        saved: users' edits of removed columns and calculations, until these return.
         late_window: start and end of the job of our last update, if the time stamp had not moved
-            by then: where that happens late, it may move still.
+            when the refresh looked; on some sites it moves later.
         updates: the number of updates since the last full publish.
-        size: bytes of the file then.
-        grown: bytes of the payloads since then.
+        size: the bytes of the file at the last full publish.
+        grown: the bytes of all payloads since then.
         changed_at: when a refresh last changed the published rows.
-        taken_at: when a refresh last made them equal to the models of that time, also if nothing
-            had changed; refreshes of the metadata alone do not.
-        compared_at: when they were last found to equal those of the models.
-        no_updates: why the next change is published in full; None if an update may do.
+        taken_at: when a refresh last made the published rows equal to the models, even if nothing
+            had changed; a refresh of the metadata alone does not count.
+        compared_at: when the published rows were last found equal to those of the models.
+        no_updates: why the next change is published in full; None if an update may suffice.
         unreconciled: why the published rows were not compared with those of the models.
-        distrust: why the contents must be compared before an update builds on this; None if not.
+        distrust: why the contents must be compared before an update builds on this; None if an
+            update may build on it.
     """
 
     refresh: int
@@ -180,7 +180,7 @@ class Checkpoint(Frozen):
 
     @property
     def reached(self) -> "Checkpoint":
-        """The same, once it is certain that its request has taken effect."""
+        """This checkpoint, once its request has certainly taken effect."""
         return self.model_copy(update={"written": self.written[:1]})
 
     @property
@@ -189,19 +189,19 @@ class Checkpoint(Frozen):
         return ((table.model, table.version) for table in self.tables.values())
 
     def target(self, table: str) -> TableName:
-        """Return where the rows of a table are in the published file."""
+        """Return the table of the published file that holds the rows of a declared table."""
         return TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if len(self.tables) == 1 else table)
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """The published rows by table."""
+        """The number of published rows by table."""
         return {name: table.content.rows for name, table in self.tables.items()}
 
 
 class Outcome(StrEnum):
     """How a request ended. Only DONE has any effect.
 
-    REFUSED: the server refused before it began. LOST: the outcome can no longer be determined.
+    REFUSED: the server refused to start it. LOST: the outcome can no longer be determined.
     """
 
     DONE = "done"

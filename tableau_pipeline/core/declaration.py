@@ -1,4 +1,4 @@
-"""A declared data source: the values, the keys that hold them in YAML, and what follows from it."""
+"""The declaration of a data source: its settings in Python and in YAML, and their validation."""
 
 import hashlib
 import json
@@ -123,7 +123,7 @@ Policy = ReplaceAll | Diff | Append | Partitions
 
 @keyed
 class _Refresh:
-    """The forms of the key `refresh`, of which it has one."""
+    """The key `refresh`, which has exactly one of these forms."""
 
     diff: Diff | None = Field(default=None, description="Send the rows that differ.")
     append: Append | None = Field(
@@ -140,9 +140,9 @@ def _policy(value: Any) -> Any:
     if value == "replace":
         return ReplaceAll()
     keys = list(value) if isinstance(value, dict) else []
-    wrong = [str(key) for key in keys if key not in ("diff", "append", "partitions")]
-    if wrong or len(keys) != 1:
-        given = ", ".join(wrong) or ("several of them" if keys else value)
+    unknown = [str(key) for key in keys if key not in ("diff", "append", "partitions")]
+    if unknown or len(keys) != 1:
+        given = ", ".join(unknown) or ("several of them" if keys else value)
         raise ValueError(
             "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
             f"{{partitions: {{column: ...}}}}; not {given}"
@@ -183,7 +183,7 @@ class Retain:
 class Table:
     """One table of the data source."""
 
-    # In YAML, it is the key that holds the table.
+    # In YAML, the key above the table.
     name: SkipJsonSchema[str] = ""
     model: str = Field(
         default="",
@@ -214,7 +214,7 @@ class Table:
     )
     contract: Annotated[
         tuple[Column, ...],
-        written_as(dict[str, str], lambda found: tuple(starmap(Column, found.items()))),
+        written_as(dict[str, str], lambda types: tuple(starmap(Column, types.items()))),
     ] = Field(
         default=(),
         description="The exact columns of the model, by name and Spark type. Default: any columns.",
@@ -227,10 +227,10 @@ class Table:
     @model_validator(mode="after")
     def _known_fields(self) -> Self:
         known = [column.name for column in self.contract]
-        for each in self.fields:
-            if known and each.name not in known:
-                listed = f"{guess(each.name, known)}The columns are {', '.join(known)}"
-                raise mistake(("fields", each.name), f"not a column of the contract: {listed}")
+        for field in self.fields:
+            if known and field.name not in known:
+                listed = f"{guess(field.name, known)}The columns are {', '.join(known)}"
+                raise mistake(("fields", field.name), f"not a column of the contract: {listed}")
         return self
 
     @model_validator(mode="after")
@@ -457,7 +457,7 @@ class Declaration(Properties):
         if all(table.contract for table in self.tables):
             try:
                 self.declared_values(
-                    {e.name: [one.name for one in e.contract] for e in self.tables}
+                    {each.name: [column.name for column in each.contract] for each in self.tables}
                 )
             except FieldError as error:
                 raise mistake(error.at, str(error)) from None
@@ -466,7 +466,7 @@ class Declaration(Properties):
     def declared_values(
         self, columns: Mapping[str, Sequence[str]], inherited: Inherited = NOT_INHERITED
     ) -> Values:
-        """Return the declared metadata: see `metadata.fields.wanted`, which takes its parts."""
+        """Return the values of the declared metadata; see `core.fields.declared_values`."""
         return declared_values(
             fields={table.name: table.fields for table in self.tables},
             calculations=self.calculations,
@@ -494,7 +494,7 @@ class Declaration(Properties):
 
     @property
     def needs_counts(self) -> bool:
-        """Whether only the server's counts may be compared with the models."""
+        """Whether reconciliation must use the server's counts."""
         return self.reconcile is not None and self.reconcile.by == "server"
 
     @property
@@ -512,11 +512,11 @@ class Declaration(Properties):
     def models(self) -> tuple[str, ...]:
         """The asset keys of all models that a refresh reads, including change feeds."""
         policies = [table.policy for table in self.tables]
-        feeds = [each.feed.model for each in policies if isinstance(each, Diff) and each.feed]
+        feeds = [diff.feed.model for diff in policies if isinstance(diff, Diff) and diff.feed]
         return tuple(dict.fromkeys([*(table.model for table in self.tables), *feeds]))
 
     def target(self, table: str) -> TableName:
-        """Return where the rows of a table are in the published file."""
+        """Return the table of the published file that holds the rows of a declared table."""
         return TableName(EXTRACT_SCHEMA, self.published_name(table))
 
     def published_name(self, table: str) -> str:
@@ -524,9 +524,9 @@ class Declaration(Properties):
         return EXTRACT_SCHEMA if len(self.tables) == 1 else table
 
     def digest(self) -> str:
-        """Return a digest that changes only if the published file must have another structure."""
-        # Sorted, because tidying up a YAML file must not cost an overwrite.
-        edges = sorted([each.many, each.one, *sorted(each.on)] for each in self.relationships)
+        """Return a digest of the structure of the published file: its tables and relationships."""
+        # Sorted, because reordering a YAML file must not cause an overwrite.
+        edges = sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships)
         shape = [sorted(table.name for table in self.tables), edges]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
 
@@ -537,7 +537,7 @@ def project_path(project: Project) -> str:
 
 
 def below(declaration: Declaration, root: str) -> Declaration:
-    """Return a declaration in the environment below a root, "" for none."""
+    """Return the declaration for the environment below a root project; "" is no root."""
     if not root:
         return declaration
     if problem := long_tag(f"{TAG_PREFIX}{key_below(declaration.key, root)}"):
@@ -549,6 +549,6 @@ def below(declaration: Declaration, root: str) -> Declaration:
         "key": key_below(declaration.key, root),
         "create_project": True,
     }
-    # A component is more than a declaration, and its key has no environment.
-    values = {each.name: getattr(declaration, each.name) for each in fields(Declaration)}
-    return Declaration(**values | placed)
+    # Not `replace`: a component is a subclass with more fields, and its key has no environment.
+    settings = {field.name: getattr(declaration, field.name) for field in fields(Declaration)}
+    return Declaration(**settings | placed)

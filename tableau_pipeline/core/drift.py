@@ -1,6 +1,6 @@
-"""What a server reports of data sources and jobs, and whether a change is our own, or drift.
+"""The state of data sources and jobs on the server, and whether a change is ours or drift.
 
-Drift is the work of another user.
+Drift is a change by another user.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,7 +25,7 @@ class RemoteDatasource:
     Attributes:
         revision: the number of the newest revision; None if the site keeps none, or this user
             may not see them.
-        published: who published that revision, and when, in words; None like `revision`.
+        published: who published that revision, and when, in words; None where `revision` is.
         megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
         link: the URL of its page.
         certification: the note of its certification; None if it is not certified.
@@ -47,12 +47,12 @@ class RemoteDatasource:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of the pipelines that publish it, by its tags."""
+        """The asset keys under which pipelines publish it, from its tags."""
         return _after(TAG_PREFIX, self.tags)
 
     @property
     def instances(self) -> frozenset[str]:
-        """The deployments that publish it, by its tags."""
+        """The deployments that publish it, from its tags."""
         return _after(INSTANCE_TAG_PREFIX, self.tags)
 
     @property
@@ -77,7 +77,7 @@ def other_instance(remote: RemoteDatasource, tags: frozenset[str]) -> str | None
 
 
 def other_key(remote: RemoteDatasource, tags: frozenset[str]) -> str | None:
-    """Return another key of this deployment that publishes it; None if none does."""
+    """Return another asset key under which this deployment publishes it; None if none does."""
     if other_instance(remote, tags) or not tags & remote.tags:
         return None
     return min(remote.keys - _after(TAG_PREFIX, tags), default=None)
@@ -92,8 +92,8 @@ class Job:
     """A job of the server; `outcome` is None while it waits or runs.
 
     Attributes:
-        kind: None for a job that was requested by its id, or is listed under an unknown word.
-        notes: the server's own message about the job; it may be empty.
+        kind: None if the job was requested by its id, or is listed under an unknown kind.
+        notes: the server's message about the job; may be empty.
         created_at: by the server's clock, like `started_at` and `completed_at`.
         datasource: the LUID of the data source, if the server names it.
     """
@@ -109,10 +109,10 @@ class Job:
 
 
 class NoJob(StrEnum):
-    """Why a server tells nothing of a job.
+    """Why a server does not show a job.
 
-    GONE: it no longer knows it; servers remove finished jobs, some of them at once. HIDDEN: this
-    user may not ask; Tableau's reference names administrators alone.
+    GONE: it no longer knows the job; servers remove finished jobs, some of them at once. HIDDEN:
+    this user may not query jobs; Tableau's reference permits it to administrators only.
     """
 
     GONE = "gone"
@@ -127,9 +127,9 @@ class Timeouts:
         claim: for another refresh of the same data source to end.
         job: for a job of the server to end, from its start.
         queue: for a job of the server to start.
-        timestamp: until an update shows in the time stamp of the data source.
-        listing: until the server's lists show what was just created.
-        first_poll: between the first looks at a job, as most are short; the pause grows up to
+        timestamp: for the time stamp of the data source to show an update.
+        listing: for the server's lists to show a data source that was just created.
+        first_poll: between the first queries of a job, as most are short; the pause grows up to
             `longest_poll`.
     """
 
@@ -142,40 +142,41 @@ class Timeouts:
     longest_poll: float = 60
 
 
-# Seconds. A time stamp that moves later than this after a job is not taken for the job's own.
+# In seconds. A time stamp that moves more than this after our job is attributed to someone else.
 LONGEST_LAG = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time in which a change of ours took effect, by the server's clock."""
+    """The time window in which our change took effect, by the server's clock."""
 
     start: datetime
     end: datetime
 
     @classmethod
     def of(cls, job: Job) -> "Window | None":
-        """The time from the start of a job to its end; None if the server does not show it."""
+        """Return the window from the start of a job to its end; None if the server hides them."""
         if job.completed_at and (start := job.started_at or job.created_at):
             return cls(start, job.completed_at)
         return None
 
     def covers(self, stamp: datetime, *, lag: float) -> bool:
-        """Whether a time stamp, in whole seconds, falls into the window."""
+        """Whether a time stamp, in whole seconds, falls into the window plus `lag` seconds."""
         start = self.start.replace(microsecond=0)
         return start <= stamp <= self.end + timedelta(seconds=lag)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of ours, and what the server showed of it.
+    """Our change of a data source, and its traces on the server.
 
     Attributes:
+        window: when the change took effect; None if that is unknown, or we changed nothing.
         before: the stamp of the data source right before the change; None if it was created.
         after: its current stamp.
-        revisions: the possible numbers of revisions that the change made.
-        lag: the seconds by which the time stamp may follow the window at most.
-        seen: time stamps that the data source had meanwhile.
+        revisions: how many revisions our change may have made.
+        lag: the most seconds by which the time stamp may follow the window.
+        seen: time stamps that the data source had between the two.
         published: who published the newest revision, and when, in words.
     """
 
@@ -189,52 +190,52 @@ class Change:
 
     @classmethod
     def since(cls, record: Checkpoint, after: RemoteDatasource) -> "Change":
-        """The change since a record after which we have sent nothing."""
+        """Return the change since a checkpoint after which we have sent nothing."""
         before = (record.updated_at, record.revision) if record.updated_at else None
         window = Window(*record.late_window) if record.late_window else None
-        # Every new revision is another user's.
+        # We have published nothing since, so every new revision is another user's.
         return cls(
             window, before, after.stamp, revisions=(0,), lag=LONGEST_LAG, published=after.published
         )
 
     @property
     def unexplained(self) -> Distrust | None:
-        """The part of the change that was not ours, as far as the server shows; None if all was."""
-        why = self._unexplained
-        return Distrust(Doubt.OTHERS, why) if why else None
+        """Why part of the change is another user's, by the server's traces; None if all is ours."""
+        detail = self._unexplained
+        return Distrust(Doubt.OTHERS, detail) if detail else None
 
     @property
     def _unexplained(self) -> str | None:
         is_theirs = self.made is not None and self.made not in self.revisions
-        by = f" ({self.published})" if is_theirs and self.published else ""
+        user = f" ({self.published})" if is_theirs and self.published else ""
         before = self.before[0] if self.before else None
-        # Each stamp counts, as our own may have covered one that another user left before it.
+        # Check each stamp, as our own may have overwritten an earlier one of another user.
         for stamp in dict.fromkeys([*self.seen, self.after[0]]):
             if stamp == before:
                 continue
-            shown = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
+            words = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:
-                return f"{shown}{by}, and that was not this pipeline, as far as its records show"
+                return f"{words}{user}, and that was not this pipeline, as far as its records show"
             if not self.window.covers(stamp, lag=self.lag):
                 start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
-                return f"{shown}{by}, and our change took effect from {start} to {end}"
-        # A publish in the second of our job shares its stamp, but shows as one more revision.
+                return f"{words}{user}, and our change took effect from {start} to {end}"
+        # A publish within the same second as our job shares its stamp, but adds a revision.
         if is_theirs:
-            return f"another user published: it has {self.made} new revisions{by}"
+            return f"another user published: it has {self.made} new revisions{user}"
         return None
 
     @property
     def made(self) -> int | None:
-        """The number of revisions that were made meanwhile; None if they cannot be counted."""
-        # What we have just created had no revision before.
+        """The number of new revisions; None if they cannot be counted."""
+        # A data source that we have just created had no revision before.
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
     @property
     def lateness(self) -> float | None:
-        """The seconds by which the time stamps follow our change; None if another user moved one.
+        """The seconds by which the time stamp follows our change; None if another user moved it.
 
-        Whoever moves one soon after us is not told from a site that is late.
+        A user who moves it soon after us cannot be distinguished from a site that is late.
         """
         ours = replace(self, revisions=(self.made,), lag=LONGEST_LAG)
         if self.window is None or ours.unexplained:

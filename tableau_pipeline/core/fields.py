@@ -1,4 +1,4 @@
-"""What a declaration says of fields and of the data source itself: the values that YAML holds."""
+"""Declared metadata: of fields, hierarchies and folders, and of the data source as a whole."""
 
 import json
 from collections import defaultdict
@@ -34,7 +34,7 @@ from tableau_pipeline.metadata.merge import (
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.yaml_keys import NO_TEXT, guess, keyed, mistake, written_as
 
-# What Tableau's REST API calls the capabilities of data sources.
+# The capabilities of data sources, as Tableau's REST API calls them.
 Capability = Literal[
     "Read",
     "Connect",
@@ -80,7 +80,7 @@ def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 @keyed
 class Properties:
-    """The keys of a data source that are about all of it."""
+    """The settings of a data source as a whole."""
 
     _: KW_ONLY
     description: str | None = Field(
@@ -121,19 +121,19 @@ class Properties:
     def _about_is_consistent(self) -> Self:
         if self.certification_note and not self.certify:
             raise mistake(("certification_note",), "it needs certify: after_reconcile")
-        named = [each.group for each in self.permissions]
-        for number, group in enumerate(named):
-            if group in named[:number]:
+        groups = [permission.group for permission in self.permissions]
+        for number, group in enumerate(groups):
+            if group in groups[:number]:
                 problem = f'group "{group}" is named before, too: write one list'
                 raise mistake(("permissions", number), problem)
         return self
 
     def declared_properties(self, *, lineage: str, certified: bool) -> Values:
-        """Return the values that are declared of the data source itself.
+        """Return the declared values of the data source itself.
 
         Args:
-            lineage: where the data source comes from, which is added to its description.
-            certified: whether it is to be certified by now, if that is declared.
+            lineage: the origin of the data source, which is added to its description.
+            certified: whether to certify it now, if the declaration asks for it.
         """
         values: dict[FieldPath, str] = {}
         if self.description is not None:
@@ -144,8 +144,8 @@ class Properties:
             values[CERTIFIED] = "yes"
             values |= {NOTE: self.certification_note} if self.certification_note else {}
         values |= {("tag", tag): "yes" for tag in self.tags}
-        for each in self.permissions:
-            values |= {("permission", each.group, name): "Allow" for name in each.allow}
+        for permission in self.permissions:
+            values |= {("permission", permission.group, name): "Allow" for name in permission.allow}
         return values
 
 
@@ -165,7 +165,7 @@ Aggregation = Literal[
     "attr",
 ]
 DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
-# Tableau's own words, where they are not ours with a capital.
+# Tableau's names of aggregations, where they are not ours with a capital letter.
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
 _FORMAT = (
@@ -181,10 +181,10 @@ def _known_format(text: str) -> str:
 
 
 @keyed
-class _Shown:
-    """What Tableau shows of any field."""
+class _DisplaySettings:
+    """How Tableau shows a field, be it a column or a calculation."""
 
-    # In YAML, it is the key that holds the field; of a calculation, its caption, too.
+    # In YAML, the key above the field; for a calculation, also its caption.
     name: SkipJsonSchema[str] = ""
     description: str = Field(
         default="", description="Shown when people point at the field. Default: none."
@@ -198,8 +198,8 @@ class _Shown:
 
 
 @keyed
-class FieldMetadata(_Shown):
-    """What Tableau shows of a column."""
+class FieldMetadata(_DisplaySettings):
+    """How Tableau shows a column."""
 
     caption: str = Field(default="", description="The name that people see. Default: the column's.")
     aggregation: Aggregation | None = Field(
@@ -208,8 +208,8 @@ class FieldMetadata(_Shown):
 
 
 @keyed
-class Calculation(_Shown):
-    """A calculated field. A field of this name that somebody else made stays as it is."""
+class Calculation(_DisplaySettings):
+    """A calculated field. Another user's field of the same name stays unchanged."""
 
     _: KW_ONLY
     formula: str = Field(
@@ -228,7 +228,7 @@ class Calculation(_Shown):
 
 @keyed
 class Members:
-    """Fields under a name: those of a hierarchy, from its top down, or of a folder."""
+    """The fields of a hierarchy, from the top down, or of a folder."""
 
     name: SkipJsonSchema[str]
     fields: tuple[str, ...] = Field(min_length=1)
@@ -236,7 +236,7 @@ class Members:
 
 @keyed
 class MetadataPolicy:
-    """What happens to metadata that people edited."""
+    """How to treat metadata that users have edited."""
 
     on_conflict: OnConflict = Field(
         default="keep",
@@ -248,17 +248,17 @@ class MetadataPolicy:
 
 
 def by_name(kind: Any) -> BeforeValidator:
-    """Return a validator of values that have a name, which in YAML is the key of each."""
+    """Return a validator for values with names; in YAML, the name is the key above the value."""
     return written_as(
         dict[str, kind],
-        lambda found: tuple(replace(each, name=name) for name, each in found.items()),
+        lambda values: tuple(replace(value, name=name) for name, value in values.items()),
     )
 
 
-# In YAML, lists of fields by name.
+# Validates hierarchies and folders; in YAML, lists of fields by name.
 MEMBERS = written_as(
     dict[str, Annotated[list[str], Field(min_length=1)]],
-    lambda found: tuple(Members(name=name, fields=tuple(each)) for name, each in found.items()),
+    lambda lists: tuple(Members(name=name, fields=tuple(fields)) for name, fields in lists.items()),
 )
 
 
@@ -266,7 +266,7 @@ class FieldError(RefusedError):
     """The declaration names a field that does not exist, or contradicts itself.
 
     Attributes:
-        at: the keys in YAML where it does.
+        at: the keys in YAML that lead to the error.
     """
 
     code = Code.DECLARATION
@@ -276,7 +276,7 @@ class FieldError(RefusedError):
         self.at = at
 
 
-# What models say of their columns already, by table and column.
+# Metadata that the models themselves have for their columns, by table and column.
 Inherited = Mapping[tuple[str, str], FieldMetadata]
 NOT_INHERITED: Inherited = MappingProxyType({})
 
@@ -291,67 +291,68 @@ def declared_values(
     published: Callable[[str], str],
     inherited: Inherited = NOT_INHERITED,
 ) -> Values:
-    """Return the values that a declaration asks for; `Declaration.wanted` calls it with its parts.
+    """Return the values of declared metadata; `Declaration.declared_values` passes its parts.
 
     Args:
         columns: all columns of each table.
         published: returns the name of a table in the file.
-        inherited: what is declared beats it, value by value.
+        inherited: metadata of the models, which each declared value overrides.
 
     Raises:
         FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
     """
-    names = _Names(columns, published, fields, calculations)
+    names = _FieldNames(columns, published, fields, calculations)
     values: dict[FieldPath, str] = {}
-    for (table, column), each in inherited.items():
+    for (table, column), inherited_field in inherited.items():
         if column in columns.get(table, ()):
-            values |= _parts(("field", published(table), column), each)
+            values |= _field_values(("field", published(table), column), inherited_field)
     for table, declared in fields.items():
-        for each in declared:
-            values |= _parts(("field", published(table), each.name), each)
-    for each in calculations:
-        at = ("calculations", each.name, "formula")
-        formula = names.translated(each.formula, at)
-        path = ("calculation", each.name)
-        values |= _parts(path, each) | {(*path, "caption"): each.name, (*path, "formula"): formula}
-    _check_rings(names, calculations)
+        for field in declared:
+            values |= _field_values(("field", published(table), field.name), field)
+    for calculation in calculations:
+        name, path = calculation.name, ("calculation", calculation.name)
+        formula = names.translated(calculation.formula, ("calculations", name, "formula"))
+        values |= _field_values(path, calculation)
+        values |= {(*path, "caption"): name, (*path, "formula"): formula}
+    _check_cycles(names, calculations)
     members: dict[str, Sequence[FieldPath]] = {}
-    for each in hierarchies:
-        members[each.name] = [names.path(one, ("hierarchies", each.name)) for one in each.fields]
-        shown = [names.shown(path) for path in members[each.name]]
-        values["hierarchy", each.name, "fields"] = json.dumps(shown, ensure_ascii=False)
-    for each in folders:
-        for one in each.fields:
-            path = (*names.path(one, ("folders", each.name)), "folder")
+    for hierarchy in hierarchies:
+        at = ("hierarchies", hierarchy.name)
+        members[hierarchy.name] = [names.path(member, at) for member in hierarchy.fields]
+        shown = [names.shown(path) for path in members[hierarchy.name]]
+        values["hierarchy", hierarchy.name, "fields"] = json.dumps(shown, ensure_ascii=False)
+    for folder in folders:
+        for member in folder.fields:
+            path = (*names.path(member, ("folders", folder.name)), "folder")
             if other := values.get(path):
-                problem = f'"{one}" is in the folder "{other}", too: a field has one'
-                raise FieldError(("folders", each.name), problem)
-            values[path] = each.name
+                problem = f'"{member}" is in the folder "{other}", too: a field has one'
+                raise FieldError(("folders", folder.name), problem)
+            values[path] = folder.name
     clean = {path: NO_TEXT.sub("", value).strip() for path, value in values.items()}
     _check_names(clean, columns, published, calculations)
-    return _in_one_folder({path: value for path, value in clean.items() if value}, members)
+    return _with_folders({path: value for path, value in clean.items() if value}, members)
 
 
-def _in_one_folder(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]) -> Values:
-    """The values, with a folder for all fields of a hierarchy, of which one has a folder.
+def _with_folders(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]) -> Values:
+    """Return the values with the folder of one field of a hierarchy given to all its fields.
 
     Tableau puts a hierarchy into a folder as a whole.
     """
-    found = dict(values)
-    # As often as there are some, since they may have fields in common.
+    completed = dict(values)
+    # Repeated for each hierarchy, as hierarchies with common fields pass folders on.
     for name, fields in [*hierarchies.items()] * len(hierarchies):
         paths = [(*path, "folder") for path in fields]
-        folders = {found[path]: path for path in paths if path in found}
+        folders = {completed[path]: path for path in paths if path in completed}
         if len(folders) > 1:
             listed = ", ".join(f'"{path[-2]}" in "{folder}"' for folder, path in folders.items())
             problem = f"Tableau shows a hierarchy in one folder, and of its fields are {listed}"
             raise FieldError(("hierarchies", name), problem)
-        found |= {path: folder for folder in folders for path in paths}
-    return found
+        completed |= {path: folder for folder in folders for path in paths}
+    return completed
 
 
-def _parts(path: FieldPath, declared: FieldMetadata | Calculation) -> dict[FieldPath, str]:
-    """The values of a field."""
+def _field_values(path: FieldPath, declared: FieldMetadata | Calculation) -> dict[FieldPath, str]:
+    """Return the declared values of a field, by path."""
     parts = {
         "description": declared.description,
         "format": tableau_format(declared.format),
@@ -374,19 +375,21 @@ def _check_names(
     published: Callable[[str], str],
     calculations: Sequence[Calculation],
 ) -> None:
-    """Check that people see each name once, wherever it is declared."""
+    """Check that no two fields have the same visible name, be it a caption or their own name."""
     shown: dict[str, str] = {}
     captions: list[tuple[str, str, tuple[str, ...]]] = []
-    for each in calculations:
-        caption = values["calculation", each.name, "caption"]
-        captions.append((caption, f'the calculation "{each.name}"', ("calculations", each.name)))
-    for table, column in ((name, each) for name, listed in columns.items() for each in listed):
-        what = f"{table}.{column}"
-        if caption := values.get(("field", published(table), column, "caption")):
-            captions.append((caption, what, ("tables", table, "fields", column, "caption")))
-        else:
-            # Of columns of one name in several tables, Tableau shows the table, too.
-            shown.setdefault(column, what)
+    for calculation in calculations:
+        name = calculation.name
+        caption = values["calculation", name, "caption"]
+        captions.append((caption, f'the calculation "{name}"', ("calculations", name)))
+    for table, listed in columns.items():
+        for column in listed:
+            what = f"{table}.{column}"
+            if caption := values.get(("field", published(table), column, "caption")):
+                captions.append((caption, what, ("tables", table, "fields", column, "caption")))
+            else:
+                # If several tables have a column of this name, Tableau shows the table, too.
+                shown.setdefault(column, what)
     for caption, what, at in captions:
         if caption in shown:
             problem = f'{what} has the name "{caption}", which {shown[caption]} has, too: '
@@ -394,28 +397,30 @@ def _check_names(
         shown[caption] = what
 
 
-def _check_rings(names: "_Names", calculations: Sequence[Calculation]) -> None:
-    """Check that no calculation uses itself, by whatever others."""
-    uses = {each.name: names.calculations_in(each.formula) for each in calculations}
+def _check_cycles(names: "_FieldNames", calculations: Sequence[Calculation]) -> None:
+    """Check that no calculation uses itself, directly or through others."""
+    uses = {
+        calculation.name: names.calculations_in(calculation.formula) for calculation in calculations
+    }
     try:
         TopologicalSorter(uses).prepare()
     except CycleError as error:
-        ring = error.args[1][:0:-1]
-        first = ring.index(min(ring))
-        listed = ", ".join([*ring[first:], *ring[: first + 1]])
+        cycle = error.args[1][:0:-1]
+        first = cycle.index(min(cycle))
+        listed = ", ".join([*cycle[first:], *cycle[: first + 1]])
         problem = f"it uses itself ({listed}): let one of them use columns alone"
-        raise FieldError(("calculations", ring[first], "formula"), problem) from None
+        raise FieldError(("calculations", cycle[first], "formula"), problem) from None
 
 
-def _check(table: str, field: FieldMetadata, columns: Sequence[str]) -> None:
+def _check_is_column(table: str, field: FieldMetadata, columns: Sequence[str]) -> None:
     if field.name not in columns:
         problem = f'"{field.name}" is not a column of the table "{table}": '
         problem += f"{guess(field.name, columns)}Its columns are {', '.join(columns)}"
         raise FieldError(("tables", table, "fields", field.name), problem)
 
 
-class _Names:
-    """What each name in a formula, a hierarchy or a folder means."""
+class _FieldNames:
+    """Resolves the names of fields in formulas, hierarchies and folders."""
 
     def __init__(
         self,
@@ -425,53 +430,58 @@ class _Names:
         calculations: Sequence[Calculation],
     ) -> None:
         self._single = len(columns) == 1
-        self._found: dict[str, list[FieldPath]] = defaultdict(list)
-        for table, listed in columns.items():
-            for column in listed:
+        self._paths: dict[str, list[FieldPath]] = defaultdict(list)
+        for table, table_columns in columns.items():
+            for column in table_columns:
                 for name in (f"{table}.{column}", column):
-                    self._found[name].append(("field", published(table), column))
-        for each in calculations:
-            if each.name in self._found:
-                problem = f'a column is named "{each.name}": give the calculation another name'
-                raise FieldError(("calculations", each.name), problem)
-        self._found |= {each.name: [("calculation", each.name)] for each in calculations}
+                    self._paths[name].append(("field", published(table), column))
+        for calculation in calculations:
+            if calculation.name in self._paths:
+                problem = (
+                    f'a column is named "{calculation.name}": give the calculation another name'
+                )
+                raise FieldError(("calculations", calculation.name), problem)
+        self._paths |= {
+            calculation.name: [("calculation", calculation.name)] for calculation in calculations
+        }
         for table, declared in fields.items():
-            for each in declared:
-                _check(table, each, columns[table])
-                if each.caption:
-                    # A name beats a caption.
-                    self._found.setdefault(each.caption, [("field", published(table), each.name)])
+            for field in declared:
+                _check_is_column(table, field, columns[table])
+                if field.caption:
+                    # A column or calculation of the same name takes precedence over a caption.
+                    path = ("field", published(table), field.name)
+                    self._paths.setdefault(field.caption, [path])
 
     def path(self, name: str, at: tuple[str, ...]) -> FieldPath:
-        """The path of a field by its name.
+        """Return the path of a field by its name.
 
         Raises:
-            FieldError: there is no such field, or several.
+            FieldError: no field has this name, or several have it.
         """
-        found = self._found.get(name, [])
-        if not found:
+        paths = self._paths.get(name, [])
+        if not paths:
             problem = f'"{name}" is neither a column nor a calculation: '
-            problem += f"{guess(name, self._found)}The known fields are {', '.join(self._found)}"
+            problem += f"{guess(name, self._paths)}The known fields are {', '.join(self._paths)}"
             raise FieldError(at, problem)
-        if len(found) > 1:
-            listed = " or ".join(f"{path[1]}.{name}" for path in found)
+        if len(paths) > 1:
+            listed = " or ".join(f"{path[1]}.{name}" for path in paths)
             raise FieldError(at, f'several tables have a column "{name}": write {listed}')
-        return found[0]
+        return paths[0]
 
     def calculations_in(self, formula: str) -> list[str]:
-        """The declared calculations that a formula uses, all of whose names are known."""
-        found = (self.path(unbracketed(each), ()) for each in fields_in(formula))
-        return [path[1] for path in found if path[0] == "calculation"]
+        """Return the declared calculations that a formula uses; the formula is already checked."""
+        paths = (self.path(unbracketed(name), ()) for name in fields_in(formula))
+        return [path[1] for path in paths if path[0] == "calculation"]
 
     def shown(self, path: FieldPath) -> str:
-        """The name of a field in formulas and hierarchies."""
+        """Return the name of a field, as formulas and hierarchies use it."""
         return field_name(path, single=self._single)
 
     def translated(self, formula: str, at: tuple[str, ...]) -> str:
-        """The formula with the fields' own names.
+        """Return the formula with the fields' own names in place of captions.
 
         Raises:
-            FieldError: it means nothing, or there is no such field, or several.
+            FieldError: the formula is malformed, or a name fits no field, or several.
         """
         if fault := fault_in(NO_TEXT.sub("", formula)):
             raise FieldError(at, f'the formula "{formula.strip()}" means nothing: {fault}')

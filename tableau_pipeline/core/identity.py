@@ -1,4 +1,4 @@
-"""Whose a data source is: the keys, tags and file names by which pipelines know their own."""
+"""The identity of a data source: the asset key, tags and file names that mark it as ours."""
 
 import re
 
@@ -15,7 +15,7 @@ def asset_key_of(name: str) -> str:
 
 
 def tags_of(key: str, instance: str) -> frozenset[str]:
-    """Return the tags of the data source with this asset key that a deployment publishes."""
+    """Return the tags by which a deployment marks the data source with this asset key."""
     return frozenset({f"{TAG_PREFIX}{key}", f"{INSTANCE_TAG_PREFIX}{instance}"})
 
 
@@ -24,14 +24,14 @@ def file_name(key: str) -> str:
     return key.replace("/", ".")
 
 
-# TABLEAU_PROJECT_ROOT names the project below which an environment has all its data sources; for
-# production there is none. Key, records, tags and files name the root, so that no environment finds
-# what belongs to another one, even if they share an instance and a site.
+# TABLEAU_PROJECT_ROOT names the project below which an environment keeps all its data sources;
+# production has none. Keys, records, tags and files contain the root, so that environments stay
+# apart even if they share an instance and a site.
 def root_from(value: str) -> str:
-    """Return the root in the value of the variable, "" for none.
+    """Return the root project from the value of TABLEAU_PROJECT_ROOT, "" for none.
 
     Raises:
-        RefusedError: a part of the path is empty.
+        SettingError: a part of the path is empty.
     """
     names = [name.strip() for name in value.split("/")] if value else []
     if not all(names):
@@ -48,5 +48,5 @@ def key_below(key: str, root: str) -> str:
 
 
 def root_of(key: str) -> str:
-    """Return the root in such a key, "" for none."""
+    """Return the root in the key of a data source, "" for none."""
     return key.partition("@")[2]

@@ -1,4 +1,4 @@
-"""The journal: a refresh reads there what earlier ones recorded, and records its own work."""
+"""The journal: the append-only records by which refreshes of a data source know of each other."""
 
 import json
 from collections.abc import Generator, Sequence
@@ -19,7 +19,7 @@ from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Code, Distrust, Doubt
 
-# The format of the records of this release. Whatever changes what a record means changes it.
+# The format of the records of this release. Any change of the meaning of a record increments it.
 FORMAT = 4
 RELEASE = version("tableau_pipeline")
 
@@ -34,8 +34,8 @@ class Owner(Frozen):
     """The owner of a refresh: a step of a run, and the process that executes it.
 
     Attributes:
-        boot: the id of the machine's boot. With `namespace` it shows where `pid` is this
-            process.
+        boot: the id of the machine's boot. Together with `namespace`, it determines where `pid`
+            identifies this process.
     """
 
     run_id: str
@@ -50,7 +50,7 @@ class JournalRecord(Frozen):
     """A record in the journal of a data source.
 
     Attributes:
-        release: the release that wrote it, to be named by one that does not understand it.
+        release: the release that wrote it, for the error of a release that cannot read it.
     """
 
     format: Literal[4] = FORMAT
@@ -58,7 +58,7 @@ class JournalRecord(Frozen):
 
 
 class Claim(JournalRecord):
-    """The claim of a refresh to be the only one of the data source."""
+    """The claim of a refresh to be the only one that changes the data source."""
 
     kind: Literal["claim"] = "claim"
     refresh: int
@@ -68,26 +68,26 @@ class Claim(JournalRecord):
 
 
 class Intent(JournalRecord):
-    """What a refresh is about to send. It is recorded before, and again when more is known.
+    """A request that a refresh is about to send; recorded before, and again when more is known.
 
     Attributes:
         refresh: the number of the refresh; `step` counts its requests.
-        request_id: identifies the request; the record that knows most about it counts.
+        request_id: identifies the request; the record with the most information counts.
         recorded_at: by the server's clock.
         mode: the mode of a whole file; None for an update of the published data.
-        keeps_work: the file brings along the metadata that the server held, in which people may
-            have worked.
+        keeps_work: whether the file contains the server's metadata, with users' edits if any.
         user: the LUID of the user who sends it.
         name: the name of the data source on the server.
-        luid: the LUID of the data source that is changed; None for one to be created.
-        before: the time stamp of the data source right before, like `before_revision`.
-        target: the checkpoint once the request has taken effect; None if it is not a whole
-            refresh.
-        distrust: why no update can build on it even if it is done: it is one part of a split
-            update, it was written by hand, or another user changed the data source at the same
-            time.
-        job_id: the id of the server's job, as soon as it is known.
-        outcome: None while it is open, that is, while it may or may not have taken effect.
+        luid: the LUID of the data source to change; None to create one.
+        before: the time stamp of the data source right before the request.
+        before_revision: its newest revision at that time.
+        target: the checkpoint once the request has taken effect; None if the request does not
+            complete the refresh.
+        distrust: why no update can build on the request even if it succeeds: it is one part of a
+            split update, it was written by hand, or another user changed the data source at the
+            same time.
+        job_id: the id of the server's job, once it is known.
+        outcome: None while it is unknown whether the request has taken effect.
     """
 
     kind: Literal["intent"] = "intent"
@@ -112,17 +112,17 @@ class Intent(JournalRecord):
 
     @property
     def brings_metadata(self) -> bool:
-        """Whether its file brings metadata along."""
+        """Whether its file contains metadata."""
         return self.mode in NEW_METADATA
 
     @property
     def brings_ours(self) -> bool:
-        """Whether its file brings metadata in which nobody else has worked."""
+        """Whether its file contains metadata without edits by other users."""
         return self.brings_metadata and not self.keeps_work
 
     @property
     def job_kind(self) -> JobKind:
-        """The kind of job that the server makes of it."""
+        """The kind of job that the server runs for it."""
         return "publish" if self.mode else "update"
 
     @property
@@ -135,7 +135,7 @@ class ClaimRelease(JournalRecord):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-        withdrawn: another claim was there first, and nothing was done.
+        withdrawn: whether the refresh gave up at once, because another claim was earlier.
     """
 
     kind: Literal["closing"] = "closing"
@@ -148,24 +148,24 @@ class ClaimRelease(JournalRecord):
 
 
 class Recovered(JournalRecord):
-    """What the records add up to, once every request has its outcome.
+    """The state that follows from all earlier records, once every request has its outcome.
 
-    A refresh records it before it sends anything, so that later ones need not read the requests
-    that it has accounted for, however many refreshes fail one after another.
+    A refresh records it before it sends anything. Later refreshes then need not read the requests
+    before it, however many refreshes fail in a row.
 
     Attributes:
         refresh: the number of the refresh that recorded it.
-        through: the requests of all refreshes up to this number are accounted for.
+        through: the state includes the requests of all refreshes up to this number.
         record: the newest checkpoint that the server may hold.
-        pending: the content of the newest request that may have taken effect or not; None if
+        pending: the target of the newest request that may or may not have taken effect; None if
             that is `record`.
         distrust: why no update may build on `record`; None if one may.
         sent: the request that led to `record`, without its target, if no refresh has observed
             its result yet.
         creating: the request, without its target, that may have created the data source, before
             its LUID was recorded.
-        rows: the largest number of rows that each table may have, by all records.
-        left: digests of the metadata that our refreshes left or found.
+        rows: by table, the largest number of rows that may be published, by all records.
+        left: digests of the metadata that our refreshes have published or found.
     """
 
     kind: Literal["recovered"] = "recovered"
@@ -181,7 +181,7 @@ class Recovered(JournalRecord):
 
     @classmethod
     def at(cls, checkpoint: Checkpoint) -> "Recovered":
-        """Return the state after a refresh that was completed."""
+        """Return the state after a completed refresh."""
         number = checkpoint.refresh
         return cls(refresh=number, through=number).holding(checkpoint)
 
@@ -193,45 +193,47 @@ class Recovered(JournalRecord):
     @property
     def published(self) -> tuple[Checkpoint, ...]:
         """The contents that the server may hold, the newest first."""
-        return tuple(each for each in (self.pending, self.record) if each)
+        return tuple(checkpoint for checkpoint in (self.pending, self.record) if checkpoint)
 
     def after(self, intent: Intent) -> "Recovered":
-        """Return this state with one more request taken into account."""
-        target, is_new = intent.target, intent.mode in NEW_METADATA
+        """Return the state after one more request."""
+        target, has_metadata = intent.target, intent.mode in NEW_METADATA
         bare = intent.model_copy(update={"target": None})
-        now = self._with(creating=bare) if intent.luid is None else self
+        state = self._with(creating=bare) if intent.luid is None else self
         match intent.outcome:
             case Outcome.DONE if target:
-                # A publish replaces all content, and with it whatever was distrusted.
-                target = target.reached if is_new else target
-                now = now._with(rows={}, pending=None).holding(target)
-                return now._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
+                # A publish replaces all content, including any that was distrusted.
+                target = target.reached if has_metadata else target
+                state = state._with(rows={}, pending=None).holding(target)
+                return state._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
-                return now._with(distrust=intent.distrust or _IN_PART)
+                return state._with(distrust=intent.distrust or _IN_PART)
             case Outcome.FAILED:
-                # It left no trace, but the same update would only fail again; a whole file helps.
-                why = intent.note or "without a note"
-                why = f"the last {intent.action} failed on the server ({why})"
-                return self._with(distrust=Distrust(Doubt.FAILED, why))
+                # It changed nothing, but the same update would fail again; a full publish helps.
+                detail = intent.note or "without a note"
+                detail = f"the last {intent.action} failed on the server ({detail})"
+                return self._with(distrust=Distrust(Doubt.FAILED, detail))
             case Outcome.LOST | None:
                 # If the server took the rows, their snapshots are still needed.
                 pending = target or self.pending
                 if intent.luid and intent.luid != self.luid:
-                    # A request that may never have happened does not make a data source ours.
+                    # An uncertain request does not make the data source ours.
                     return self._with(pending=pending)
-                held = now.holding(target) if target else now
-                # Replace keeps the schema in the record, but may drop what was written.
-                record = held.record if is_new or self.record is None else self.record
+                uncertain = state.holding(target) if target else state
+                # Replace keeps the recorded schema, but may drop the metadata that we had set.
+                record = uncertain.record if has_metadata or self.record is None else self.record
                 if record and target and intent.mode is PublishMode.REPLACE:
                     record = record.model_copy(update={"written": target.written})
-                return held._with(record=record, pending=pending, distrust=_INTERRUPTED, sent=None)
-            # It was cancelled or refused, so the server still holds what it held before.
+                return uncertain._with(
+                    record=record, pending=pending, distrust=_INTERRUPTED, sent=None
+                )
+            # It was cancelled or refused, so nothing on the server has changed.
             case _:
                 return self
 
     def holding(self, target: Checkpoint) -> "Recovered":
-        """Return this state, given that the server may hold the content of this checkpoint."""
-        # A request that may not have landed must not lower the bar for guard.max_shrink.
+        """Return this state if the server may hold the content of a checkpoint."""
+        # Keep the largest counts: an uncertain request must not weaken guard.max_shrink.
         rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
         return self._with(
             record=target.model_copy(update={"luid": target.luid or self.luid}),
@@ -244,7 +246,7 @@ class Recovered(JournalRecord):
         return self._with(distrust=why)
 
     def recorded_by(self, refresh: int) -> "Recovered":
-        """Return this state as a refresh records it, which has accounted for all earlier ones."""
+        """Return this state as recorded by a refresh that has processed all earlier refreshes."""
         return self._with(refresh=refresh, through=refresh - 1)
 
     def _with(self, **changes: object) -> "Recovered":
@@ -259,11 +261,11 @@ def read_record(stored: object, *, repair: str) -> Record:
     """Read a record from its JSON value.
 
     Args:
-        repair: what a user can do about a damaged one.
+        repair: what a user can do about a damaged record.
 
     Raises:
-        RefusedError: this release does not understand it. It must not be skipped, as it may be a
-            claim, or a request that may still take effect.
+        RefusedError: this release cannot read it. It must not be skipped, as it may be a claim,
+            or a request that may still take effect.
     """
     text = json.dumps(stored)
     try:
@@ -273,35 +275,36 @@ def read_record(stored: object, *, repair: str) -> Record:
 
 
 def not_understood(text: str | bytes, error: ValidationError, *, repair: str) -> str:
-    """Return why a record, or a file of them, cannot be read, and the remedy."""
-    written: object = None
+    """Return why a record, or a file of records, cannot be read, and the remedy."""
+    stored: object = None
     with suppress(ValueError):
-        written = json.loads(text)
-    written = written if isinstance(written, dict) else {}
-    found = written.get("format")
-    if isinstance(found, int) and found > FORMAT:
+        stored = json.loads(text)
+    stored = stored if isinstance(stored, dict) else {}
+    number = stored.get("format")
+    if isinstance(number, int) and number > FORMAT:
         return (
-            f"release {written.get('release', 'unknown')} of tableau_pipeline wrote it (format "
-            f"{found}), and this is release {RELEASE} (format {FORMAT}). "
+            f"release {stored.get('release', 'unknown')} of tableau_pipeline wrote it (format "
+            f"{number}), and this is release {RELEASE} (format {FORMAT}). "
             "Upgrade this deployment: only one release may refresh a data source"
         )
-    if isinstance(found, int) and found < FORMAT:
+    if isinstance(number, int) and number < FORMAT:
         return (
-            f"an earlier release of tableau_pipeline wrote it (format {found}), which this release "
-            f"{RELEASE} (format {FORMAT}) does not read. {repair}"
+            f"an earlier release of tableau_pipeline wrote it (format {number}), which this "
+            f"release {RELEASE} (format {FORMAT}) does not read. {repair}"
         )
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or "all of it"
     return f"it is damaged, or not a record ({where}: {first['msg']}). {repair}"
 
 
-# How many of the newest claims and their ends count. A claim that holds is never deeper: no other
-# refresh stores one while it is to be seen.
+# How many of the newest claims and releases count. A valid claim is always among them, as other
+# refreshes store no further claims once they see it.
 CLAIMS = 50
-# A process that was paused may store a checkpoint on top of newer ones, but never that many.
+# A paused process may store an old checkpoint after newer ones, but never after this many.
 LATE = 25
 
-# Unknown outcomes belong here: if the server took the rows, their snapshots are still needed.
+# Outcomes after which the rows may be published. Unknown ones count: if the server took the rows,
+# their snapshots are still needed.
 _LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
@@ -312,10 +315,10 @@ class History:
     Attributes:
         number: the highest number of any refresh.
         claims: the newest claims that were not withdrawn.
-        open_claims: those of them that have not ended.
-        recovered: what is known of all requests up to some refresh, in whatever order their
+        open_claims: those among them that have not ended.
+        recovered: the state after all requests up to some refresh, in whatever order their
             records were stored.
-        intents: the later requests, oldest first; of each, the record that knows most.
+        intents: the later requests, oldest first; of each, the record with the most information.
     """
 
     number: int
@@ -330,93 +333,98 @@ class History:
         return self.recovered.record
 
     def published_version(self, model: str) -> int | None:
-        """The newest version of a model that may be published; None if no record names one."""
-        versions = (each for checkpoint in self._published for each in checkpoint.versions)
-        return next((number for known, number in versions if known == model), None)
+        """Return the newest version of a model that may be published; None if none is recorded."""
+        versions = (version for checkpoint in self._published for version in checkpoint.versions)
+        return next((number for name, number in versions if name == model), None)
 
     @property
     def versions(self) -> set[tuple[str, int]]:
-        """All snapshots that a refresh may have to compare with, by model and number."""
+        """All snapshots that a refresh may need for comparisons, by model and number."""
         return {version for checkpoint in self._published for version in checkpoint.versions}
 
     @property
     def written(self) -> set[str]:
-        """The names of all values of metadata that a refresh may have to merge with."""
+        """The names of all stored values of metadata that a refresh may need for merging."""
         return {name for checkpoint in self._published for name in checkpoint.written}
 
     @property
     def _published(self) -> list[Checkpoint]:
         """The checkpoints that the server may hold, the newest first."""
-        landed = [each.target for each in reversed(self.intents) if each.outcome in _LANDED]
-        return [each for each in (*landed, *self.recovered.published) if each]
+        targets = [intent.target for intent in reversed(self.intents) if intent.outcome in _LANDED]
+        return [checkpoint for checkpoint in (*targets, *self.recovered.published) if checkpoint]
 
 
 def read_history(records: Sequence[Record]) -> History:
-    """Order records, independent of the order in which they were stored."""
-    closings = [each for each in records if isinstance(each, ClaimRelease)]
-    withdrawn = {each.claim for each in closings if each.withdrawn}
+    """Interpret records, independent of the order in which they were stored."""
+    releases = [release for release in records if isinstance(release, ClaimRelease)]
+    withdrawn = {release.claim for release in releases if release.withdrawn}
     recovered = newest_recovered(records)
     intents: dict[str, Intent] = {}
-    for each in records:
-        # It accounts for all earlier requests, even those whose records were stored later.
-        if not isinstance(each, Intent) or each.refresh <= recovered.through:
+    for record in records:
+        # `recovered` includes all earlier requests, even those whose records were stored later.
+        if not isinstance(record, Intent) or record.refresh <= recovered.through:
             continue
-        known = intents.setdefault(each.request_id, each)
-        # Of two outcomes, the one with a job was read from the server, the other only given up.
-        if (each.outcome is not None, each.job_id is not None) >= (
-            known.outcome is not None,
-            known.job_id is not None,
+        previous = intents.setdefault(record.request_id, record)
+        # Of two outcomes, prefer the one with a job: it was read from the server, not assumed.
+        if (record.outcome is not None, record.job_id is not None) >= (
+            previous.outcome is not None,
+            previous.job_id is not None,
         ):
-            intents[each.request_id] = each
-    claims = [each for each in records if isinstance(each, Claim) and each.id not in withdrawn]
-    # The end of a refresh that was completed is not among the newest claims and their ends.
-    completed = max((each.refresh for each in closings if each.checkpoint), default=0)
-    closed = {each.claim for each in closings}
+            intents[record.request_id] = record
+    claims = [claim for claim in records if isinstance(claim, Claim) and claim.id not in withdrawn]
+    # The release with a checkpoint is not read with the claims; it also ends all earlier claims.
+    completed = max((release.refresh for release in releases if release.checkpoint), default=0)
+    closed = {release.claim for release in releases}
     return History(
-        number=max((each.refresh for each in records), default=0),
+        number=max((record.refresh for record in records), default=0),
         claims=tuple(claims),
-        open_claims=[e for e in claims if e.refresh > completed and e.id not in closed],
+        open_claims=[
+            claim for claim in claims if claim.refresh > completed and claim.id not in closed
+        ],
         recovered=recovered,
-        intents=tuple(sorted(intents.values(), key=lambda each: (each.refresh, each.step))),
+        intents=tuple(sorted(intents.values(), key=lambda intent: (intent.refresh, intent.step))),
     )
 
 
 def is_claim(record: Record) -> bool:
-    """Whether a record is a claim, or its end without a result; the others are about requests."""
+    """Whether a record is a claim, or its release without a checkpoint; others concern requests."""
     return isinstance(record, Claim) or (isinstance(record, ClaimRelease) and not record.checkpoint)
 
 
 def is_complete(requests: Sequence[Record]) -> bool:
-    """Whether older records cannot change what these records about requests add up to.
+    """Whether these records determine the state, so that older ones need not be read.
 
     Args:
-        requests: all but claims, newest first.
+        requests: records other than claims, newest first.
     """
-    return any(not isinstance(each, Intent) for each in requests[:-LATE])
+    return any(not isinstance(record, Intent) for record in requests[:-LATE])
 
 
 def needed(records: Sequence[Record]) -> list[Record]:
-    """Return the records that may still matter, in the same order: oldest first."""
+    """Return the records that may still matter, in their order: oldest first."""
     recovered = newest_recovered(records)
-    claims = [each for each in records if is_claim(each)][-CLAIMS:]
-    accounts = [each for each in records if not is_claim(each) and not isinstance(each, Intent)]
-    kept = {id(each) for each in (*claims, *accounts[-LATE:])}
+    claims = [record for record in records if is_claim(record)][-CLAIMS:]
+    states = [
+        record for record in records if not is_claim(record) and not isinstance(record, Intent)
+    ]
+    kept = {id(record) for record in (*claims, *states[-LATE:])}
     return [
-        each
-        for each in records
-        if id(each) in kept or (isinstance(each, Intent) and each.refresh >= recovered.refresh)
+        record
+        for record in records
+        if id(record) in kept
+        or (isinstance(record, Intent) and record.refresh >= recovered.refresh)
     ]
 
 
 def newest_recovered(records: Sequence[Record]) -> Recovered:
-    """Return what accounts for most requests; an empty one if nothing was ever recorded."""
-    known = [each for each in records if isinstance(each, Recovered)]
-    known += [
-        Recovered.at(each.checkpoint)
-        for each in records
-        if isinstance(each, ClaimRelease) and each.checkpoint
+    """Return the state that includes the most requests; an empty one without any records."""
+    states = [record for record in records if isinstance(record, Recovered)]
+    states += [
+        Recovered.at(record.checkpoint)
+        for record in records
+        if isinstance(record, ClaimRelease) and record.checkpoint
     ]
-    return max(known, key=lambda each: (each.through, each.refresh), default=Recovered())
+    return max(states, key=lambda state: (state.through, state.refresh), default=Recovered())
 
 
 class Journal(Protocol):
@@ -436,17 +444,17 @@ class Journal(Protocol):
         The order is not defined: a record that was stored late may come before others.
 
         Raises:
-            RefusedError: another release wrote one that this release does not understand.
+            RefusedError: another release wrote a record that this release cannot read.
         """
 
     def append(self, record: Record) -> None:
         """Store a record; it is durable once this returns."""
 
     def has_ended(self, owner: Owner) -> bool:
-        """Whether an owner is known not to run any more."""
+        """Whether an owner has certainly stopped running."""
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
-        """Hold a lock during the block, where records alone do not keep refreshes apart.
+        """Hold a lock during the block, if records alone cannot keep refreshes apart.
 
         Raises:
             RefreshError: another process has held it for more than `timeout` seconds.
@@ -455,7 +463,7 @@ class Journal(Protocol):
 
 @contextmanager
 def held(lock: FileLock, *, by: str, timeout: float) -> Generator[None]:
-    """Hold a lock file during the block, as `Journal.lock` promises it.
+    """Hold a lock file during the block, as `Journal.lock` specifies.
 
     Args:
         by: who else may hold it, for messages.

@@ -1,4 +1,4 @@
-"""A table of a lake as it is declared."""
+"""The declaration of a lake table: a Delta or Iceberg table that serves as a model."""
 
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
@@ -75,10 +75,10 @@ class LakeTable:
             raise ValueError(_LAKES)
         if isinstance(location := self.location, str):
             try:
-                known = is_url(location, setting="source") or location.startswith("/")
+                is_valid = is_url(location, setting="source") or location.startswith("/")
             except RefusedError as error:
                 raise ValueError(str(error)) from None
-            if not known:
+            if not is_valid:
                 raise ValueError(
                     f'"{location}" is neither an absolute path, such as /lake/orders, nor a URL, '
                     "such as s3://lake/orders"
@@ -92,7 +92,7 @@ class LakeTable:
 
     @property
     def location(self) -> str | InCatalog:
-        """Where it is: a path or URL without a slash at its end, or a table of a catalog."""
+        """The location: a path or URL without a trailing slash, or a table of a catalog."""
         where = self.delta or self.iceberg or ""
         if isinstance(where, InCatalog):
             return where

@@ -1,13 +1,13 @@
-"""What Tableau takes of names, texts and payloads; it would refuse all else only later."""
+"""Tableau's limits on texts, tags and payloads, checked before Tableau would reject them."""
 
 from typing import Any
 
 from tableau_pipeline.yaml_keys import mistake, not_for_tableau, texts_in
 
-# The largest payload of an update that any server takes: 100 MB, less 5 %, as Tableau does not
-# document what a megabyte is here, nor whether the limit itself is allowed.
+# The largest payload of an update that any server accepts, in bytes: 100 MB, less 5 %, as Tableau
+# does not document what a megabyte is here, nor whether the limit itself is allowed.
 LARGEST_PAYLOAD = 95 * 10**6
-# Characters of a tag.
+# In characters.
 _LONGEST_TAG = 200
 
 
@@ -15,20 +15,20 @@ def check_texts(declared: Any, tag: str) -> None:
     """Check all texts of a declaration.
 
     Args:
-        tag: the one by which a refresh finds its data source; it has the key.
+        tag: the tag by which a refresh finds the data source; it contains the key.
 
     Raises:
-        ValidationError: one has a character that Tableau cannot hold, or the tag is too long.
+        ValidationError: a text has a character that Tableau cannot hold, or the tag is too long.
     """
     for at, text in texts_in(declared):
-        if found := not_for_tableau(text):
-            raise mistake(at, f"{text!r} has the character {found}, which Tableau cannot hold")
+        if character := not_for_tableau(text):
+            raise mistake(at, f"{text!r} has the character {character}, which Tableau cannot hold")
     if problem := long_tag(tag):
         raise mistake(("key",), problem)
 
 
 def long_tag(tag: str) -> str | None:
-    """Say that the tag of a data source is too long; None if it is not."""
+    """Return why the tag of a data source is too long; None if it is not."""
     if len(tag) <= _LONGEST_TAG:
         return None
     return f'its tag "{tag}" has more than {_LONGEST_TAG} characters: set a shorter `key`'

@@ -1,4 +1,4 @@
-"""What a site was seen to do, where Tableau's documents leave it open or contradict each other."""
+"""The record of how a site behaves where Tableau's documents are unclear or contradictory."""
 
 import hashlib
 import json
@@ -17,25 +17,26 @@ from tableau_pipeline.objects.stores import StoreError, store_at, store_errors
 
 
 class SiteFacts(Frozen):
-    """What is known of a site; None where nothing was seen yet.
+    """The observed behaviour of a site; None where nothing was observed yet.
 
     Attributes:
-        release: of the server, when it was learnt. Another release may do other things.
-        learnt_at: when the last of it was learnt.
+        release: the server's release at the time; another release may behave differently.
+        learnt_at: when a fact was last added.
         replaces: whether the publish mode Replace works.
-        takes_bare_stars: whether it takes a `.hyper` file of several tables without a `.tds`.
-        loses_jobs: whether it was seen to know nothing of a job after its end.
-        updates_move_stamp: whether `updatedAt` moves on a data update.
-        stamp_lag: the seconds by which it was seen to follow jobs, more than once.
-        noted_lags: the seconds by which it followed the last job of a kind, if it did; or another
-            user changed something then.
-        update_revisions: the number of revisions that data updates make, as seen more than once.
-        noted_revisions: the number that the last one made; or another user published then.
-        reads_jobs: by the LUID of a user, whether this user may ask for jobs.
-        lists_jobs: by the LUID of a user, whether this user may list them.
-        refused_others: by the LUID of a user, when an update of a data source was refused that
-            this user does not own.
-        job_words: the words for kinds of jobs in its lists.
+        takes_bare_stars: whether it accepts a `.hyper` file of several tables without a `.tds`.
+        loses_jobs: whether it has forgotten a job right after its end.
+        updates_move_stamp: whether a data update moves the time stamp `updatedAt`.
+        stamp_lag: the seconds by which the time stamp follows a job, observed more than once.
+        noted_lags: by the kind of job, the seconds by which it followed the last one, observed
+            once: another user may have caused it.
+        update_revisions: the number of revisions that a data update makes, observed more than once.
+        noted_revisions: the number that the last update made, observed once: another user may have
+            published.
+        reads_jobs: by the LUID of a user, whether this user may query jobs.
+        lists_jobs: by the LUID of a user, whether this user may list jobs.
+        refused_others: by the LUID of a user, when the server refused this user an update because
+            another user owns the data source.
+        job_words: the kinds of jobs, by the words for them in the site's lists.
     """
 
     release: str = ""
@@ -54,13 +55,13 @@ class SiteFacts(Frozen):
     job_words: Mapping[str, JobKind] = Field(default_factory=dict)
 
     def revisions_of(self, *, is_update: bool) -> Collection[int]:
-        """The possible numbers of revisions of a change of ours."""
+        """Return how many revisions our change may make, as the set of possible numbers."""
         return {0, self.update_revisions} if is_update else {1}
 
     @property
     def peculiarities(self) -> Sequence[str]:
-        """What refreshes do in another way here than on most sites, in sentences."""
-        told = {
+        """How this site differs from most, in phrases."""
+        phrases = {
             "Replace does not keep metadata: they are published again": self.replaces is False,
             "several tables are published with a model": self.takes_bare_stars is False,
             "jobs are gone after their end": self.loses_jobs,
@@ -71,19 +72,20 @@ class SiteFacts(Frozen):
             "a user may not ask for jobs": False in self.reads_jobs.values(),
             "a user may not list jobs": False in self.lists_jobs.values(),
         }
-        return [text for text, is_so in told.items() if is_so]
+        return [phrase for phrase, is_so in phrases.items() if is_so]
 
 
 class SiteRecord:
-    """The file of a site's facts, which all refreshes in this store share.
+    """The file with the facts about a site, which all refreshes in this store share.
 
-    It saves attempts, and proves nothing: what is lost of it, or overwritten by another refresh at
-    the same time, is learnt again.
+    It only saves attempts: facts that are lost, or overwritten by a concurrent refresh, are learnt
+    again.
 
     Args:
         place: the folder of such files, or its URL in an object store.
-        server: the URL of the server, and the site's content URL.
-        release: that the server has now.
+        server: the URL of the server.
+        site: the content URL of the site.
+        release: the current release of the server.
     """
 
     def __init__(self, place: Path | str, *, server: str, site: str, release: str) -> None:
@@ -100,27 +102,27 @@ class SiteRecord:
             facts = SiteFacts.model_validate_json(content)
             if facts.release == self._release:
                 return facts
-        # An upgrade may have changed all of it.
+        # An upgrade may have changed any of the facts.
         return SiteFacts(release=self._release)
 
     def forget_noted(self, kind: JobKind) -> None:
-        """Forget what was odd about the last job of a kind: it was not the site."""
+        """Forget oddities of the last job of a kind, since the site does not repeat them."""
         if self.facts.noted_lags.get(kind):
             self.learn(noted_lags={kind: 0})
         if kind == "update" and self.facts.noted_revisions:
             self.learn(noted_revisions=0)
 
     def learn(self, **seen: Any) -> None:
-        """Add facts; those in mappings are added to what these hold."""
-        known = self.facts.model_dump()
-        if all(_holds(known[name], value) for name, value in seen.items()):
+        """Add facts and store them; a mapping adds to the stored one."""
+        facts = self.facts.model_dump()
+        if all(_holds(facts[name], value) for name, value in seen.items()):
             return
-        # Others may have learnt something else meanwhile.
-        known = self._read().model_dump()
+        # Another refresh may have stored other facts meanwhile.
+        facts = self._read().model_dump()
         for name, value in seen.items():
-            known[name] = {**known[name], **value} if isinstance(value, Mapping) else value
-        known["learnt_at"] = datetime.now(UTC)
-        self.facts = SiteFacts.model_validate(known)
+            facts[name] = {**facts[name], **value} if isinstance(value, Mapping) else value
+        facts["learnt_at"] = datetime.now(UTC)
+        self.facts = SiteFacts.model_validate(facts)
         with suppress(StoreError), store_errors("Writing", f"{self._place}/{self._file}"):
             text = json.dumps(self.facts.model_dump(mode="json"), indent=1)
             obstore.put(store_at(self._place), self._file, text.encode())

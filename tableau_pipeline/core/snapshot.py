@@ -1,4 +1,4 @@
-"""A snapshot: one immutable, numbered version of a model."""
+"""The snapshot: an immutable, numbered version of the rows of a model."""
 
 import hashlib
 import json
@@ -17,20 +17,20 @@ from tableau_pipeline.outcome import Code
 
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
-# The name of what identifies the rows of a lake table: its files, and how they hold its columns.
+# The name of the "algorithm" for a lake table, whose rows are identified by its files and layout.
 FILES_DIGEST = "digest of the files"
 
 # Sums of 64-bit hashes exceed 2^53, where JSON parsers in browsers lose digits.
 BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
-# Stored in UTC: in a zone, an instant in the repeated hour would not equal itself after a JSON
-# round trip.
+# In UTC, since in another zone, an instant in the repeated hour would not equal itself after a
+# JSON round trip.
 Instant = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
 class Frozen(BaseModel):
-    """A plain value that converts to JSON and back; unknown fields are an error."""
+    """An immutable value that converts to JSON and back; unknown fields are an error."""
 
-    # An older release must refuse what a newer one recorded, not ignore a part of it.
+    # An older release must refuse the record of a newer one, not ignore a part of it.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -43,18 +43,18 @@ class Fingerprint(Frozen):
 
     @property
     def is_additive(self) -> bool:
-        """Whether it is a sum over rows, so that those of parts add up to that of the whole."""
+        """Whether the fingerprints of parts add up to that of the whole."""
         return self.algorithm != FILES_DIGEST
 
     def __add__(self, other: Self) -> Self:
         """Return the fingerprint of both sets of rows together."""
-        # A sum over several algorithms carries the name of none, and so equals no other sum.
+        # Joined names: a sum over several algorithms must not equal a sum over one of them.
         names = dict.fromkeys((self.algorithm, other.algorithm))
         rows, hash_sum = self.rows + other.rows, self.hash_sum + other.hash_sum
         return type(self)(rows=rows, hash_sum=hash_sum, algorithm=" and ".join(names))
 
     def __sub__(self, part: Self) -> Self:
-        """Return the fingerprint of the rows that remain without a part of them."""
+        """Return the fingerprint of the rows without those of a part."""
         return self.model_copy(
             update={"rows": self.rows - part.rows, "hash_sum": self.hash_sum - part.hash_sum}
         )
@@ -66,8 +66,8 @@ class DataFile(Frozen):
     Attributes:
         name: its path, relative to the folder of its model or absolute.
         size: in bytes.
-        layout: how it holds the columns of its table; None if each by its own name and type, with
-            the hash of each row.
+        layout: how it stores the columns of its table; None if each has its own name and type,
+            and the file has the hash of each row.
     """
 
     name: str
@@ -80,8 +80,7 @@ class Span(Frozen):
     """The time that a partition covers: `start` inclusive, `end` exclusive.
 
     Attributes:
-        zone: the time zone in which partitions begin and end; the instants themselves are in
-            UTC.
+        zone: the time zone in which partitions begin and end; the instants are in UTC.
     """
 
     start: Instant
@@ -93,12 +92,11 @@ class Part(Frozen):
     """The rows of one partition; for a model without partitions, all rows.
 
     Attributes:
-        partition: the partition key. For a static partition, it is also the value that its rows
-            share.
+        partition: the partition key; for a static partition, also the value that its rows share.
         span: the time that a partition covers; None if it is not a time partition.
         version: the number of the version that wrote these files.
         columns: None if they are those of the snapshot.
-        digest: SHA-256 of the file that the rows were read from; None for rows of a model's
+        digest: SHA-256 of the file from which the rows were read; None for rows of a model's
             code.
     """
 
@@ -117,12 +115,12 @@ class Snapshot(Frozen):
     Versions share the files of partitions that did not change between them.
 
     Attributes:
-        folder: where the files are. It is not in the manifest, so that the data folder can
+        folder: the folder of the files. It is not in the manifest, so that the data folder can
             move.
         asset_key: the asset key of the model, "a/b" for a key of two parts.
         number: the number of the version; the store counts from 1 for each model.
         columns: the columns of the newest write of the model.
-        comments: the comments of columns; they are not part of the data.
+        comments: the comments of columns, by name; they are not part of the data.
         parts: one for each partition, by key; exactly one for a model without partitions.
     """
 
@@ -167,15 +165,15 @@ class Snapshot(Frozen):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where hyperd finds the files that have rows."""
+        """The paths at which hyperd finds the files that have rows."""
         return self.paths_of(self.files)
 
     def paths_of(self, files: Iterable[DataFile]) -> tuple[str, ...]:
-        """Return where hyperd finds files of this version; they are fetched if need be."""
+        """Return the paths at which hyperd finds files of this version; fetch them if necessary."""
         return self.folder.paths([file.name for file in files])
 
     def missing(self) -> list[str]:
-        """Return the files that have rows but do not exist, by their full names."""
+        """Return the full names of the files that have rows but do not exist."""
         return self.folder.missing([file.name for file in self.files])
 
     @property
@@ -183,9 +181,9 @@ class Snapshot(Frozen):
         """A digest of the schema and the fingerprints; equal for equal contents."""
 
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
-            return [[each.name, each.type] for each in columns] if columns else None
+            return [[column.name, column.type] for column in columns] if columns else None
 
-        # Version and file names are left out: the same rows written again must not start any work
+        # Without version and file names: writing the same rows again must not trigger anything
         # downstream.
         parts = [
             [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]
@@ -196,7 +194,7 @@ class Snapshot(Frozen):
 
     def manifest(self) -> str:
         """Return the text of the manifest, which commits the version."""
-        # Includes default values, as a later release may have other defaults.
+        # Default values are included, as a later release may have other defaults.
         return self.model_dump_json(exclude={"folder"}, exclude_none=True)
 
     def with_types(self, types: TypePolicy) -> Self:
@@ -220,9 +218,9 @@ class Snapshot(Frozen):
         return {str(part.partition): self._of([part]) for part in self.parts}
 
     def _of(self, parts: Sequence[Part]) -> Self:
-        """Return these parts with their own columns, if they share them."""
-        # Old partitions that share their columns are complete by themselves, even if the newest
-        # write has others.
+        """Return a version of these parts, with their own columns if all share them."""
+        # Old partitions that share their columns are consistent, even if the newest write has
+        # other columns.
         shared = {part.columns or self.columns for part in parts}
         if len(shared) != 1:
             return self.model_copy(update={"parts": tuple(parts)})
@@ -230,11 +228,11 @@ class Snapshot(Frozen):
         return self.model_copy(update={"columns": shared.pop(), "parts": alike})
 
     def column_problem(self) -> str | None:
-        """Return which partition has other columns than the newest write; None if none has."""
+        """Describe a partition with other columns than the newest write; None if all match."""
         for part in self.parts:
             if part.columns is not None and part.columns != self.columns:
                 differing = set(part.columns) ^ set(self.columns)
-                names = ", ".join(sorted(f"{each.name} ({each.type})" for each in differing))
+                names = ", ".join(sorted(f"{column.name} ({column.type})" for column in differing))
                 return (
                     f'Model "{self.asset_key}": its partition {part.partition} differs from the '
                     f"newest one in its columns: {names or 'their order'}. Materialize "

@@ -21,7 +21,7 @@ def main() -> int:
             from tableau_pipeline.definitions import defs
 
             _write("Loading the code location, which takes some seconds\n")
-            # Runs in this home are the ones that the web UI of `make dev` shows.
+            # The web UI of `make dev` shows the runs in this DAGSTER_HOME.
             definitions, instance = defs(), dg.DagsterInstance.get()
             from_the_start()
             lines: list[Line] = []

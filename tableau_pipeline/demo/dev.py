@@ -14,15 +14,15 @@ _ROOT = Path(__file__).parents[2]
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; `PORT` and `SANDBOX_PORT` choose other ports."""
-    # Before any process is started: a child of a background job would inherit that SIGINT is
-    # ignored.
+    # Do this before any process is started: the children of a background job would inherit that
+    # SIGINT is ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     port = os.environ.get("PORT") or "3000"
     try:
         # Dagster would report only after half a minute that a port is in use.
         with socket() as probe:
-            # As web servers do: a port whose last connections are still closing counts as free.
+            # Like web servers, treat a port as free while its last connections are still closing.
             probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", int(port)))
     except (OSError, ValueError, OverflowError) as error:
@@ -42,8 +42,8 @@ def main() -> int:
                 [*command, "--host", "127.0.0.1", "--port", port],
                 cwd=_ROOT,
                 env={**os.environ, **environment},
-                # A session of its own, so that Ctrl-C does not also reach its children: it stops
-                # them itself.
+                # A session of its own, so that Ctrl-C does not reach its children: the process
+                # stops them itself.
                 start_new_session=True,
             )
             try:

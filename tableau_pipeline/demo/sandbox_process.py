@@ -1,4 +1,4 @@
-"""A sandbox in its own process, which ends with ours."""
+"""Start a sandbox in its own process, and stop it when this process ends."""
 
 import os
 import re
@@ -17,10 +17,10 @@ _PORT = "8765"
 def local_sandbox() -> AbstractContextManager[dict[str, str]]:
     """Start the sandbox of `make demo` and `make dev`: one folder, and the port SANDBOX_PORT.
 
-    Both use the same sandbox data and port, so links in Dagster stay valid.
+    Both commands use the same sandbox data and port, so links in Dagster stay valid.
 
     Raises:
-        RuntimeError: it did not start; the message names the remedy.
+        RuntimeError: the sandbox did not start; the message names the remedy.
     """
     port = os.environ.get("SANDBOX_PORT") or _PORT
     if not port.isdecimal():
@@ -39,7 +39,7 @@ def sandbox_process(
         options: further options of the command.
 
     Raises:
-        RuntimeError: it did not start; the message is the sandbox's own.
+        RuntimeError: the sandbox did not start; the message contains its output and the remedy.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
     # Quiet, because only the first line of its output is read.
@@ -49,10 +49,10 @@ def sandbox_process(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # The pipeline signs in with the well-known token, whatever a sandbox of one's own uses.
+        # Drop the settings of the user's own sandbox, so that this one has the default token.
         env={n: v for n, v in os.environ.items() if not n.startswith("TABLEAU_SANDBOX_")},
-        # Ctrl-C in a terminal must reach only this process, which stops the sandbox after its
-        # users.
+        # Ctrl-C in a terminal must reach only this process, which stops the sandbox after the
+        # processes that use it.
         start_new_session=True,
     )
     try:
@@ -64,7 +64,7 @@ def sandbox_process(
                 "demo` or `make dev` already runs, stop it, or choose another port for both with "
                 "SANDBOX_PORT=8766"
             )
-        # The token is one that every sandbox has.
+        # Every sandbox has this token.
         yield {
             "TABLEAU_SERVER_URL": url[0],
             "TABLEAU_SITE": "",

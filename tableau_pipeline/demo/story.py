@@ -1,4 +1,4 @@
-"""The demo: a year of flights, from Spark to a published data source, in four refreshes."""
+"""The chapters of the demo: four refreshes of the flights, from Spark to a data source."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Chapter:
     """One refresh of everything, with the data as of one day.
 
     Attributes:
-        corrected: the day whose records were corrected in between.
+        corrected: the day whose records have been corrected since the chapter before.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Chapter:
 
     @property
     def run_config(self) -> dict[str, Any]:
-        """The run config of its run."""
+        """The run config for the run of this chapter."""
         config = {"as_of": self.as_of, "corrected": self.corrected}
         return {"ops": {"raw_flights": {"config": config}}}
 
@@ -73,9 +73,9 @@ class Line:
 
 
 def from_the_start() -> None:
-    """Remove what an earlier run of the demo published: the first publish would be an update."""
-    with dg.build_resources(resources_from_env()) as found, found.tableau.session() as site:
-        names = {each.name for each in datasources()}
+    """Delete what an earlier demo published; otherwise the first publish would be an update."""
+    with dg.build_resources(resources_from_env()) as resources, resources.tableau.session() as site:
+        names = {datasource.name for datasource in datasources()}
         for published in [*TSC.Pager(site.tsc.datasources)]:
             if published.name in names:
                 site.tsc.datasources.delete(str(published.id))
@@ -89,8 +89,8 @@ def refresh(
     Raises:
         RuntimeError: the run failed; the message states why.
     """
-    shown = LogLines(Output(as_json=False), lambda _: True)
-    loggers = {"progress": dg.LoggerDefinition(lambda _: shown)}
+    log_lines = LogLines(Output(as_json=False), lambda _: True)
+    loggers = {"progress": dg.LoggerDefinition(lambda _: log_lines)}
     with_progress = dg.Definitions.merge(definitions, dg.Definitions(loggers=loggers))
     result = with_progress.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
@@ -104,19 +104,23 @@ def refresh(
         ]
         raise RuntimeError("\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log")
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
-    # A user may declare a data source while the demo runs, which does not know it.
-    return lines(chapter, [e for e in datasources() if dg.AssetKey(e.key) in keys], instance)
+    # A user may have declared a data source since the definitions were loaded: leave it out.
+    return lines(
+        chapter,
+        [datasource for datasource in datasources() if dg.AssetKey(datasource.key) in keys],
+        instance,
+    )
 
 
 def lines(
     chapter: Chapter, published: Sequence[PublishedDatasource], instance: dg.DagsterInstance
 ) -> list[Line]:
-    """Compare the data on Tableau with the models, after a run that has published all of these."""
-    found = statuses(instance, published)
+    """Compare the data on Tableau with the models, after a run that refreshed all of these."""
+    status_of = statuses(instance, published)
     return [
-        Line(chapter, each.name, ended, _differences(each, instance))
-        for each in published
-        if (ended := found[each.key].last)
+        Line(chapter, datasource.name, ended, _differences(datasource, instance))
+        for datasource in published
+        if (ended := status_of[datasource.key].last)
     ]
 
 
@@ -131,34 +135,44 @@ def _differences(datasource: PublishedDatasource, instance: dg.DagsterInstance) 
         )
         with resources.tableau.session() as site:
             layout, tables = diff(setup, site, samples=0, tell=lambda *_: None)
-    rows = {name: (e.only_published, e.only_model, e.both - e.equal) for name, e in tables.items()}
-    told = "{}: {:,} rows only published, {:,} only in the model, {:,} with other values"
-    return [*layout, *(told.format(name, *each) for name, each in rows.items() if any(each))]
+    rows = {
+        table: (
+            differences.only_published,
+            differences.only_model,
+            differences.both - differences.equal,
+        )
+        for table, differences in tables.items()
+    }
+    sentence = "{}: {:,} rows only published, {:,} only in the model, {:,} with other values"
+    return [
+        *layout,
+        *(sentence.format(table, *counts) for table, counts in rows.items() if any(counts)),
+    ]
 
 
 def datasources() -> list[PublishedDatasource]:
     """Return the declarations in `defs/flights/defs.yaml`, sorted by name in descending order."""
     tree = dg.ComponentTree.for_project(Path(__file__))
-    found = tree.get_all_components(of_type=PublishedDatasource)
-    return sorted(found, key=lambda each: each.name, reverse=True)
+    components = tree.get_all_components(of_type=PublishedDatasource)
+    return sorted(components, key=lambda datasource: datasource.name, reverse=True)
 
 
 def table(told: Sequence[Line]) -> str:
-    """Return a row for each chapter and data source, and then what differs."""
+    """Return a table with a row for each chapter and data source, and then the differences."""
     text = ["", _row(_COLUMNS), _row(["-" * width for width in _COLUMNS.values()])]
     for line in told:
-        done = line.ended
+        ended = line.ended
         cells = (
-            *(line.chapter.title, line.datasource, done.decision, f"{done.rows:,}"),
-            *(f"{done.deleted:,}", f"{done.inserted:,}", f"{(done.bytes_sent or 0) / 1e6:.2f}"),
-            f"{done.seconds['total']:.1f}",
-            done.compared.removeprefix("equal ").partition(",")[0],
+            *(line.chapter.title, line.datasource, ended.decision, f"{ended.rows:,}"),
+            *(f"{ended.deleted:,}", f"{ended.inserted:,}", f"{(ended.bytes_sent or 0) / 1e6:.2f}"),
+            f"{ended.seconds['total']:.1f}",
+            ended.compared.removeprefix("equal ").partition(",")[0],
             "DIFFERS" if line.differences else "equal",
         )
-        text += [_row(cells), f"    why: {done.reason}"]
+        text += [_row(cells), f"    why: {ended.reason}"]
     for line in told:
         where = f"DIFFERS: {line.datasource}, {line.chapter.title}"
-        text += [f"{where}: {each}" for each in line.differences]
+        text += [f"{where}: {difference}" for difference in line.differences]
     return "\n".join(text)
 
 

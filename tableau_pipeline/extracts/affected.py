@@ -1,8 +1,8 @@
-"""The affected rows of a table: an update deletes them and inserts their current version.
+"""Find the affected rows of a table: an update deletes them and inserts their current version.
 
 Small tables of the payload, the key tables, identify them: a row is affected if it matches a row of
 any key table. Keys, windows and cutoffs are sent as tables because constants in a batch cannot be
-decimals or dates, and have milliseconds only.
+decimals or dates, and have no more than milliseconds.
 """
 
 import math
@@ -38,8 +38,8 @@ from tableau_pipeline.extracts.content import (
     type_of,
 )
 from tableau_pipeline.hyper.build import NEW, create_table
+from tableau_pipeline.hyper.messages import is_out_of_memory
 from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
-from tableau_pipeline.hyper.process import is_out_of_memory
 from tableau_pipeline.hyper.types import ROW_HASH, Column, is_moment, zone_of
 from tableau_pipeline.rendering import megabytes
 
@@ -49,7 +49,7 @@ _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
 
 class NotProvedError(Exception):
-    """No delta can be proved to be sufficient; the reason is a phrase."""
+    """No delta can be proved to be sufficient; the message is a phrase with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class TableVersion:
     cutoff: Cutoff | None
 
     def select_sql(self, files: Iterable[DataFile] | None = None) -> str:
-        """Return its rows with their hashes, as SQL; those of some files, or all."""
+        """Return SQL for its rows with their hashes, from some files or from all."""
         return select_sql(table_source("", self.snapshot, self.cutoff, hashed=True, files=files))
 
 
@@ -69,13 +69,13 @@ class TableVersion:
 class TableChange:
     """One table of an update: its published version and its desired version.
 
-    Versions share the files of partitions that were not written again between them, if both read
-    them alike. Their rows need not be compared, and mostly need not be read.
+    Both versions share the files of partitions that were not rewritten in between, if they read
+    these files alike. The rows of shared files need not be compared, and mostly need not be read.
 
     Attributes:
         old: None if the published rows are not available; then the whole table is sent.
         published_rows: the number of published rows.
-        whole: why the whole table is sent; None if less may do.
+        whole: why the whole table is sent; None if a smaller update may be enough.
     """
 
     table: Table
@@ -91,16 +91,20 @@ class TableChange:
 
     @property
     def published(self) -> TableVersion:
-        """The published version; a NotProvedError if its rows are not available."""
+        """The published version.
+
+        Raises:
+            NotProvedError: its rows are not available.
+        """
         if self.old is None:
             raise NotProvedError("the snapshot that is published is gone")
         return self.old
 
     @property
     def shared(self) -> tuple[DataFile, ...]:
-        """The files of both versions, if the new cutoff drops all that the published one drops."""
+        """The files of both versions; () unless the new cutoff drops all that the old one drops."""
         old, new = self.published.cutoff, self.new.cutoff
-        # As texts, dates and time stamps are in the order of time.
+        # The texts of dates and time stamps sort in the order of time.
         cut_as_late = (
             old is None
             or old == new
@@ -110,7 +114,7 @@ class TableChange:
         return tuple(file for file in self.new.snapshot.files if file in published)
 
     def unshared(self, version: TableVersion) -> tuple[DataFile, ...]:
-        """Return the other files of a version."""
+        """Return the files of a version that are not shared."""
         shared = {*self.shared}
         return tuple(file for file in version.snapshot.files if file not in shared)
 
@@ -119,11 +123,11 @@ class TableChange:
         return table_source(self.table.name, self.new.snapshot, self.new.cutoff, files=files)
 
     def added_sql(self) -> str:
-        """Return the rows of files not shared that the new version has."""
+        """Return SQL for the rows of the new version in files that are not shared."""
         return self.new.select_sql(self.unshared(self.new))
 
     def surviving_sql(self) -> str:
-        """Return the published rows of files not shared that the new cutoff keeps."""
+        """Return SQL for the published rows in unshared files that the new cutoff keeps."""
         unshared = self.published.select_sql(self.unshared(self.published))
         # Expired rows are deleted by the cutoff; here they would count as changed as well.
         if self.new.cutoff in (None, self.published.cutoff):
@@ -158,7 +162,7 @@ class KeyTable:
         return in_payload(self.kind, self.change)
 
     def fill(self, connection: Connection, select: str) -> None:
-        """Create it in the payload from the rows of a query."""
+        """Create the table in the payload from the rows of a query."""
         types = {match.by: self.change.type(match.column) for match in self.matches}
         create_table(connection, self.unfinished, types)
         connection.execute_command(f"INSERT INTO {self.unfinished} {select}")
@@ -174,7 +178,7 @@ class KeyTable:
 
     def delete(self, published: TableName) -> Delete:
         """Return the action that deletes the matching rows."""
-        matches = [_OPERATORS[each](target(name), source(by)) for name, each, by in self.matches]
+        matches = [_OPERATORS[sign](target(name), source(by)) for name, sign, by in self.matches]
         finished = TableName(self.kind, self.change.table.name)
         return Delete(target=published, source=finished, where=all_of(matches))
 
@@ -186,7 +190,7 @@ def in_payload(schema: str, change: TableChange) -> TableName:
 
 def affected(keys: Sequence[KeyTable]) -> str:
     """Return SQL that is true for the affected rows of the relation `source`."""
-    return f"({' OR '.join(each.affects for each in keys) or 'FALSE'})"
+    return f"({' OR '.join(table.affects for table in keys) or 'FALSE'})"
 
 
 def find_affected(
@@ -198,11 +202,11 @@ def find_affected(
         memory: the bytes that hyperd may use.
 
     Returns:
-        the key tables; and the number of pairs of rows, one of either version, whose columns are
-        all equal, in the files that the versions do not share: None if they were not compared.
+        the key tables; and the number of pairs of rows, one of each version, that are equal in all
+        columns, from files that the versions do not share; None if columns were not compared.
 
     Raises:
-        NotProvedError: the policy cannot determine them.
+        NotProvedError: the policy cannot determine the affected rows.
     """
     equal = None
     match policy:
@@ -228,34 +232,37 @@ def find_affected(
 
 
 def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: Snapshot) -> None:
+    """Fill a key table with the keys in a feed of changes."""
     # The feed may have the key in another type, but the server compares equal types only.
-    of_feed = dict(feed.columns)
-    columns = [of_feed.get(name, name) for name in keys.columns]
+    feed_columns = dict(feed.columns)
+    columns = [feed_columns.get(name, name) for name in keys.columns]
     types = map(keys.change.type, keys.columns)
     values = ", ".join(
-        f"CAST({escape_name(each)} AS {type_})" for each, type_ in zip(columns, types, strict=True)
+        f"CAST({escape_name(column)} AS {type_})"
+        for column, type_ in zip(columns, types, strict=True)
     )
-    named = select_sql(table_source(feed.model, changes, only=columns))
-    where = _complete(columns)
+    feed_rows = select_sql(table_source(feed.model, changes, only=columns))
+    where = _without_nulls(columns)
     try:
-        keys.fill(connection, f"SELECT DISTINCT {values} FROM {named} feed WHERE {where}")  # noqa: S608
+        keys.fill(connection, f"SELECT DISTINCT {values} FROM {feed_rows} feed WHERE {where}")  # noqa: S608
     except HyperException as error:
-        # An empty text, say, where the table has numbers. hyperd cannot skip it: its TRY_CAST fails
-        # for most types, too.
-        why = str(error).splitlines()[0].rstrip(": ")
+        # The feed may have an empty text, say, where the table has numbers. hyperd cannot skip it:
+        # its TRY_CAST fails for most types, too.
+        reason = str(error).splitlines()[0].rstrip(": ")
         raise NotProvedError(
-            f'the feed "{feed.model}" has keys that are none of the table ({why})'
+            f'the feed "{feed.model}" has keys that are none of the table ({reason})'
         ) from error
 
 
-def _complete(key: Sequence[str]) -> str:
-    """Return a condition: a key with a NULL matches no row on the server, so it names nothing."""
+def _without_nulls(key: Sequence[str]) -> str:
+    """Return SQL that is true for keys without NULL; others match no row on the server."""
     return " AND ".join(f"{escape_name(name)} IS NOT NULL" for name in key)
 
 
 def _from_cursor(
     connection: Connection, change: TableChange, cursor: str, lookback: int | str | None
 ) -> KeyTable:
+    """Return the key table of an append: the last published cursor, less the lookback."""
     keys = KeyTable(change, "keys", (KeyMatch(cursor, ">=", "start"),))
     last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {change.published.select_sql()} old)"  # noqa: S608
     if connection.execute_scalar_query(f"SELECT last IS NULL FROM {last} ends"):  # noqa: S608
@@ -269,45 +276,47 @@ def _from_cursor(
 
 def _changed_partitions(connection: Connection, change: TableChange, column: str) -> list[KeyTable]:
     """Return the windows or values of the partitions that changed, vanished or are new."""
-    before, now = (
-        {part.partition: part for part in each.snapshot.parts}
-        for each in (change.published, change.new)
+    old_parts, new_parts = (
+        {part.partition: part for part in version.snapshot.parts}
+        for version in (change.published, change.new)
     )
-    if None in before:
+    if None in old_parts:
         raise NotProvedError("its model was not partitioned at the last refresh")
     changed = [
         # The window of a partition that vanished is still needed, to delete its rows.
-        now.get(key) or before[key]
-        for key in before.keys() | now.keys()
-        if key not in before or key not in now or before[key].fingerprint != now[key].fingerprint
+        new_parts.get(key) or old_parts[key]
+        for key in old_parts.keys() | new_parts.keys()
+        if key not in old_parts
+        or key not in new_parts
+        or old_parts[key].fingerprint != new_parts[key].fingerprint
     ]
-    spans = [each.span for each in changed if each.span]
-    values = sorted(str(each.partition) for each in changed if not each.span)
-    type_, found = change.type(column), list[tuple[KeyTable, list[str]]]()
+    spans = [part.span for part in changed if part.span]
+    values = sorted(str(part.partition) for part in changed if not part.span)
+    type_, key_tables = change.type(column), list[tuple[KeyTable, list[str]]]()
     if spans:
         matches = KeyMatch(column, ">=", "start"), KeyMatch(column, "<", "end")
-        (cut,) = (each for each in change.columns if each.name == column)
-        windows = _merged(spans, cut)
+        (partition_column,) = (other for other in change.columns if other.name == column)
+        windows = _merged_windows(spans, partition_column)
         rows = [f"({literal(start, type_)}, {literal(end, type_)})" for start, end in windows]
-        found.append((KeyTable(change, "keys", matches), rows))
+        key_tables.append((KeyTable(change, "keys", matches), rows))
     if values:
         rows = [f"({literal(value, type_)})" for value in values]
-        found.append((KeyTable(change, "values", (KeyMatch(column, "=", "value"),)), rows))
-    for keys, rows in found:
+        key_tables.append((KeyTable(change, "values", (KeyMatch(column, "=", "value"),)), rows))
+    for table, rows in key_tables:
         try:
-            keys.fill(connection, f"VALUES {', '.join(rows)}")
+            table.fill(connection, f"VALUES {', '.join(rows)}")
         except HyperException as error:
-            why = str(error).splitlines()[0].rstrip(": ")
+            reason = str(error).splitlines()[0].rstrip(": ")
             raise NotProvedError(
-                f'partitions of its model are no values of "{column}" ({type_}): {why}'
+                f'partitions of its model are no values of "{column}" ({type_}): {reason}'
             ) from error
-    return [keys for keys, _ in found]
+    return [table for table, _ in key_tables]
 
 
-def _merged(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
-    """Merge adjacent windows, which leaves the server fewer comparisons; yield their edges as text.
+def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
+    """Merge adjacent windows, so that the server compares less; yield their edges as text.
 
-    An instant is written by its column's zone, all else by the partitions' zone.
+    The text is in the zone of the column if it holds instants, otherwise in that of the partitions.
     """
     merged: list[Span] = []
     for span in sorted(spans, key=attrgetter("start")):
@@ -316,82 +325,84 @@ def _merged(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
         merged.append(span)
     zones = [ZoneInfo(zone_of(column) or span.zone) for span in merged]
     edges = [
-        tuple(each.astimezone(zone) for each in (span.start, span.end))
+        tuple(edge.astimezone(zone) for edge in (span.start, span.end))
         for span, zone in zip(merged, zones, strict=True)
     ]
     form = "%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S"
-    if all(each.time() == time() for pair in edges for each in pair) and not is_moment(column):
-        # Days as the keys of star schemas often are: 20240101. Whether they are, the proof tells.
+    if all(edge.time() == time() for pair in edges for edge in pair) and not is_moment(column):
+        # In star schemas, keys of days are often numbers: 20240101. If not here, the proof fails.
         form = "%Y%m%d" if column.type in ("int", "bigint") else "%Y-%m-%d"
     for pair in edges:
-        yield tuple(each.strftime(form) for each in pair)
+        yield tuple(edge.strftime(form) for edge in pair)
 
 
-# Two versions of many rows are compared in little memory: in slices of their hashes.
+# To need little memory, two versions of many rows are compared in slices of their hashes.
 
-# The bytes that hyperd needs to join two relations, for a row of the larger one (measured), and for
-# each column of it that is compared, beside one hash.
-_ROW, _COLUMN = 70, 14
+# The bytes (measured) that hyperd needs to join two relations: for each row of the larger one, and
+# for each column of such a row that is compared in addition to one hash.
+_ROW_BYTES, _COLUMN_BYTES = 70, 14
 # The share of hyperd's memory that a comparison may take.
-_SHARE = 0.6
-_MOST_SLICES = 256
+_MEMORY_SHARE = 0.6
+_MAX_SLICES = 256
 # The only name that no column of a model can have.
 _HASH = _DIFFERS = _EQUAL = escape_name(ROW_HASH)
-# A temporary table: what a failed comparison has found must leave no gaps in the payload.
-_FOUND = escape_name("differing keys")
+# A temporary table: in the payload, the keys of a failed comparison would leave gaps.
+_DIFFERING = escape_name("differing keys")
 
 
 def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int | None:
     """Fill a key table with the keys of the rows that only one of two versions has.
 
-    Rows of shared files are in both. Those that have the key of a changed row are found by the
-    proof. Returns the number of equal pairs, as `find_affected`.
+    Rows of shared files are in both versions; the proof finds those with the key of a changed row.
+    Return the number of equal pairs, as `find_affected` does.
     """
     change = keys.change
     sides = (change.unshared(change.new), change.unshared(change.published))
     rows = max(sum(file.rows for file in files) for files in sides)
-    needed = rows * (_ROW + _COLUMN * len(change.columns))
-    # Otherwise the hashes of rows would have to be computed, from all columns.
-    by_columns = not change.new.content.is_additive and needed <= memory * _SHARE
+    needed = rows * (_ROW_BYTES + _COLUMN_BYTES * len(change.columns))
+    # Without stored hashes, this saves computing them from all columns.
+    by_columns = not change.new.content.is_additive and needed <= memory * _MEMORY_SHARE
 
     def compare(slices: int) -> int | None:
-        # A comparison that failed for want of memory may have left either.
-        for table in (_FOUND, keys.unfinished):
+        # An earlier comparison that ran out of memory may have left either table.
+        for table in (_DIFFERING, keys.unfinished):
             connection.execute_command(f"DROP TABLE IF EXISTS {table}")
         columns = ", ".join(f"{escape_name(name)} {change.type(name)}" for name in keys.columns)
-        connection.execute_command(f"CREATE TEMPORARY TABLE {_FOUND} ({columns}, {_EQUAL} BIGINT)")
-        # More than one slice only if the memory was not enough.
+        connection.execute_command(
+            f"CREATE TEMPORARY TABLE {_DIFFERING} ({columns}, {_EQUAL} BIGINT)"
+        )
+        # There is more than one slice only if the memory was not enough.
         if compares_columns := by_columns and slices == 1:
             selects = [_by_columns(change, keys.columns)]
         else:
             selects = [_by_hash(change, keys.columns, index, slices) for index in range(slices)]
         for select in selects:
-            connection.execute_command(f"INSERT INTO {_FOUND} {select}")
-        equal = connection.execute_scalar_query(f"SELECT SUM({_EQUAL}) FROM {_FOUND}")  # noqa: S608
+            connection.execute_command(f"INSERT INTO {_DIFFERING} {select}")
+        equal = connection.execute_scalar_query(f"SELECT SUM({_EQUAL}) FROM {_DIFFERING}")  # noqa: S608
         # A changed row has another hash, so its key may be found in two slices.
-        key, where = names(keys.columns), _complete(keys.columns)
-        keys.fill(connection, f"SELECT DISTINCT {key} FROM {_FOUND} WHERE {where}")  # noqa: S608
-        connection.execute_command(f"DROP TABLE {_FOUND}")
+        key, where = names(keys.columns), _without_nulls(keys.columns)
+        keys.fill(connection, f"SELECT DISTINCT {key} FROM {_DIFFERING} WHERE {where}")  # noqa: S608
+        connection.execute_command(f"DROP TABLE {_DIFFERING}")
         return int(str(equal or 0)) if compares_columns else None
 
     return in_slices(compare, rows=rows, memory=memory)
 
 
 def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: int = 0) -> _T:
-    """Compare in as many slices as the memory asks for, and in more if it fails nonetheless.
+    """Compare in as many slices as the memory requires, and in more if it still runs out.
 
     Args:
         compare: is given the number of slices, a power of two; its result is returned.
         rows: the number of rows of the larger side.
-        columns: those that are compared, beside one hash.
+        columns: the number of columns that are compared in addition to one hash.
         memory: the bytes that hyperd may use.
 
     Raises:
         NotProvedError: the memory is not enough for any number of slices.
     """
-    needed = max(1.0, rows * (_ROW + _COLUMN * columns) / (memory * _SHARE))
+    needed = max(1.0, rows * (_ROW_BYTES + _COLUMN_BYTES * columns) / (memory * _MEMORY_SHARE))
     number = 2 ** math.ceil(math.log2(needed))
-    while number <= _MOST_SLICES:
+    while number <= _MAX_SLICES:
         try:
             return compare(number)
         except HyperException as error:
@@ -405,7 +416,7 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
 
 
 def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -> str:
-    """Return SQL for the keys of rows that only one version has."""
+    """Return SQL for the keys of the rows that only one version has, in one slice of the hashes."""
     # hyperd joins all rows faster if no condition misleads its estimate of their number.
     where = f"({_HASH} & {slices - 1}) = {index}" if slices > 1 else "TRUE"
     new, old = (
@@ -415,7 +426,7 @@ def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -
     # Equal row hashes imply equal keys, and joining on one number is faster than on a composite
     # key. If hashes of different rows ever collide, the fingerprints do not add up.
     return (
-        f"SELECT DISTINCT {_either(key)}, 0 "  # noqa: S608
+        f"SELECT DISTINCT {_pair_key(key)}, 0 "  # noqa: S608
         f"FROM {new} n FULL JOIN {old} o ON n.{_HASH} = o.{_HASH} "
         f"WHERE n.{_HASH} IS NULL OR o.{_HASH} IS NULL"
     )
@@ -432,11 +443,12 @@ def _by_columns(change: TableChange, key: Sequence[str]) -> str:
     keys = ", ".join(f"CASE WHEN {_DIFFERS} THEN {name} END" for name in map(escape_name, key))
     return (
         f"SELECT {keys}, SUM(CASE WHEN {_DIFFERS} THEN 0 ELSE 1 END) "  # noqa: S608
-        f"FROM (SELECT {_either(key)}, {differs} AS {_DIFFERS} FROM {change.added_sql()} n "
+        f"FROM (SELECT {_pair_key(key)}, {differs} AS {_DIFFERS} FROM {change.added_sql()} n "
         f"FULL JOIN {change.surviving_sql()} o ON {same_key}) pairs "
         f"GROUP BY {', '.join(str(number) for number, _ in enumerate(key, 1))}"
     )
 
 
-def _either(key: Sequence[str]) -> str:
+def _pair_key(key: Sequence[str]) -> str:
+    """Return SQL for the key of a joined pair, in which one of the rows may be missing."""
     return ", ".join(f"COALESCE(n.{name}, o.{name}) AS {name}" for name in map(escape_name, key))

@@ -17,8 +17,9 @@ from tableau_pipeline.extracts.checks import check_rows, damage
 from tableau_pipeline.extracts.content import Models, desired_table, table_source
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
 from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.hyper.messages import is_out_of_memory
 from tableau_pipeline.hyper.parquet import TableSource
-from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
+from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.rendering import megabytes
 
@@ -27,7 +28,7 @@ from tableau_pipeline.rendering import megabytes
 class Builder:
     """Builds files in one folder; the newest ones stay there until the next refresh.
 
-    All that read the rows of a model raise a RefusedError if they cannot be published.
+    Methods that read the rows of a model raise a RefusedError if the rows cannot be published.
     """
 
     declaration: Declaration
@@ -41,45 +42,45 @@ class Builder:
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
     def desired(self, checkpoint: Checkpoint | None) -> Mapping[str, TableContent]:
-        """Return the desired content of each table; open files only if no checkpoint has it."""
-        known, now = checkpoint.tables if checkpoint else {}, self.now()
+        """Return the desired content of each table; open files only for what no checkpoint has."""
+        recorded, now = checkpoint.tables if checkpoint else {}, self.now()
         return {
-            each.name: desired_table(
-                self.hyper, each, self.models[each.model], known=known.get(each.name), now=now
+            table.name: desired_table(
+                self.hyper, table, self.models[table.model], known=recorded.get(table.name), now=now
             )
-            for each in self.declaration.tables
+            for table in self.declaration.tables
         }
 
     def pinned(self, checkpoint: Checkpoint | None) -> tuple["Builder", Mapping[str, TableContent]]:
-        """Return the builder of what a checkpoint says is published, and that content.
+        """Return a builder of the rows that a checkpoint records as published, and their content.
 
         Raises:
-            RefusedError: it is not known, or no longer there.
+            RefusedError: the published rows are not known, or no longer there.
         """
         tables, models = checkpoint.tables if checkpoint else {}, {**self.models}
         for table in self.declaration.tables:
-            known = tables.get(table.name)
-            found = self.snapshots.version(table.model, known.version) if known else None
-            rows = (known.columns, known.all_rows) if known else None
-            if not found or (found.columns, found.fingerprint) != rows:
+            recorded = tables.get(table.name)
+            snapshot = self.snapshots.version(table.model, recorded.version) if recorded else None
+            expected = (recorded.columns, recorded.all_rows) if recorded else None
+            if not snapshot or (snapshot.columns, snapshot.fingerprint) != expected:
                 raise RefusedError(
                     f'The metadata of "{self.declaration.name}" cannot be published alone: the '
                     f'rows of table "{table.name}" that the last refresh published are not known, '
                     "or no longer there. Refresh without metadata_only",
                     code=Code.PUBLISHED_VERSION,
                 )
-            models[table.model] = found
+            models[table.model] = snapshot
         return replace(self, models=models), tables
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """Build the whole data source."""
-        # Checked first: a refused refresh must leave the last file there to be looked at.
+        # Check first: a refused refresh must leave the last file in place for inspection.
         self.check(desired)
         name_of = self.declaration.published_name
         sources = self._sources(desired, desired).items()
         extract = build_extract(
             self.hyper(),
-            self._new(),
+            self._new_path(),
             tables=[replace(source, name=name_of(name)) for name, source in sources],
             relationships=self.declaration.relationships,
         )
@@ -126,24 +127,30 @@ class Builder:
         changes = {
             name: self._change(name, desired[name], checkpoint.tables[name]) for name in tables
         }
-        known = {
+        checked = {
             name: change
             for name, change in changes.items()
             if _is_checked(desired[name], checkpoint.tables[name])
         }
-        check_rows(hyper, declaration, self._sources(desired, tables), known=known)
+        check_rows(hyper, declaration, self._sources(desired, tables), known=checked)
         delta = build_delta(
             hyper,
-            self._new(),
+            self._new_path(),
             changes=[*changes.values()],
             targets={name: declaration.target(name) for name in tables},
             models=self.models,
         )
-        # Grouping all rows by key is slower than finding the changed ones, so known keys were
-        # skipped.
-        identified = {each.change.table.name for each in delta.tables if each.is_identified}
-        if doubtful := {name for name in known if name not in identified and desired[name].key}:
-            check_rows(hyper, declaration, self._sources(desired, doubtful))
+        # Tables with checked keys were skipped above, because grouping all rows by key is slower
+        # than finding the changed ones. Check those whose new rows the key may not identify.
+        identified = {
+            table_delta.change.table.name
+            for table_delta in delta.tables
+            if table_delta.is_identified
+        }
+        if unidentified := {
+            name for name in checked if name not in identified and desired[name].key
+        }:
+            check_rows(hyper, declaration, self._sources(desired, unidentified))
         payload = delta.extract
         self.log.info("Built the payload %s (%s)", payload.path, megabytes(payload.size))
         return delta
@@ -152,13 +159,13 @@ class Builder:
         """Split an update into several with at most `limit` bytes each; [] if impossible."""
         return split_delta(self.hyper(), delta, limit)
 
-    def _new(self) -> Path:
+    def _new_path(self) -> Path:
         """Remove the files of earlier refreshes; return the path of a new one."""
         # Unlike in a shell, this also finds the half-built files, whose names begin with a dot.
         for file in self.folder.glob("*"):
             file.unlink()
         # No name is used twice: a refresh that was overtaken must find its file missing, and not
-        # send the newer one instead.
+        # send the newer file instead.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _sources(
@@ -166,14 +173,16 @@ class Builder:
     ) -> dict[str, TableSource]:
         """Return the desired rows of some tables."""
         return {
-            each.name: table_source(each.name, self.models[each.model], desired[each.name].cutoff)
-            for each in self.declaration.tables
-            if each.name in tables
+            table.name: table_source(
+                table.name, self.models[table.model], desired[table.name].cutoff
+            )
+            for table in self.declaration.tables
+            if table.name in tables
         }
 
     def _change(self, name: str, now: TableContent, before: TableContent) -> TableChange:
         table = next(table for table in self.declaration.tables if table.name == name)
-        old, whole = self._published(before)
+        old, whole = self._published_snapshot(before)
         return TableChange(
             table=table,
             columns=now.columns,
@@ -183,38 +192,38 @@ class Builder:
             whole=whole,
         )
 
-    def _published(self, table: TableContent) -> tuple[Snapshot | None, str | None]:
-        """Return the published version of a table; None, and why, if it is not available."""
+    def _published_snapshot(self, table: TableContent) -> tuple[Snapshot | None, str | None]:
+        """Return the published version of a table; if it is not available, None and the reason."""
         if reason := self._damaged.get((table.model, table.version)):
             return None, reason
         try:
-            found = self.snapshots.version(table.model, table.version)
+            snapshot = self.snapshots.version(table.model, table.version)
         except DamagedSnapshotError as error:
             return None, f"the snapshot that is published cannot be read ({error})"
-        if found is None:
+        if snapshot is None:
             return None, "the snapshot that is published is gone"
-        # A lake numbers its own versions: another table may have this one, too. The version of a
-        # partitioned model may be recorded without some of its partitions.
-        is_summed = found.fingerprint.is_additive and table.all_rows.is_additive
-        if found.fingerprint != table.all_rows and not is_summed:
+        # A lake numbers its own versions: another table may have a version of this number, too.
+        # The record of a partitioned model may lack some of its partitions.
+        is_summed = snapshot.fingerprint.is_additive and table.all_rows.is_additive
+        if snapshot.fingerprint != table.all_rows and not is_summed:
             return None, (
                 "the table of the lake that is published has been replaced by another one, or its "
                 "name mapping has changed"
             )
-        if missing := found.missing():
+        if missing := snapshot.missing():
             return None, f"a file of the snapshot that is published is gone ({missing[0]})"
-        return found, None
+        return snapshot, None
 
     def _find_damage(self, tables: Collection[str], checkpoint: Checkpoint) -> bool:
-        """Take note of the published versions that cannot be read; return whether there is one."""
-        found = False
+        """Remember the published versions that cannot be read; return whether there are any."""
+        is_any_damaged = False
         for table in (checkpoint.tables[name] for name in tables):
-            old, _ = self._published(table)
+            old, _ = self._published_snapshot(table)
             if old and (problem := damage(self.hyper, old)):
                 reason = f"a file of the snapshot that is published cannot be read ({problem})"
                 self._damaged[table.model, table.version] = reason
-                found = True
-        return found
+                is_any_damaged = True
+        return is_any_damaged
 
 
 def _is_checked(desired: TableContent, published: TableContent) -> bool:

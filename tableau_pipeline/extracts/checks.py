@@ -1,4 +1,4 @@
-"""The checks of models and of their rows before anything is sent."""
+"""Check models and their rows before anything is sent."""
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -13,8 +13,9 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange
 from tableau_pipeline.extracts.content import Models, table_source
 from tableau_pipeline.hyper.build import key_problem, null_problem
+from tableau_pipeline.hyper.messages import is_out_of_memory, may_be_damaged
 from tableau_pipeline.hyper.parquet import TableSource, select_sql, unreadable_columns
-from tableau_pipeline.hyper.process import Hyperd, connect, is_out_of_memory
+from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import (
     PRODUCTS,
@@ -64,29 +65,29 @@ class TypedSnapshots:
 
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none."""
-        found = self.snapshots.newest(asset_key)
-        return found and found.with_types(self.types)
+        snapshot = self.snapshots.newest(asset_key)
+        return snapshot and snapshot.with_types(self.types)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed."""
-        found = self.snapshots.version(asset_key, number)
-        return found and found.with_types(self.types)
+        snapshot = self.snapshots.version(asset_key, number)
+        return snapshot and snapshot.with_types(self.types)
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
-    """Return the models of a declaration if they can be published, before any file is opened.
+    """Return the models of a declaration if they can be published; no file is opened.
 
-    All problems are refused at once.
+    One error reports all problems.
 
     Raises:
         RefusedError: names each table, its model or column, and the remedy.
     """
-    models = {model: each for model, each in found.items() if each and each.parts}
+    models = {model: snapshot for model, snapshot in found.items() if snapshot and snapshot.parts}
     tables = {table.name: table for table in declaration.tables if table.model in models}
     readers = {table.model: f'Table "{table.name}"' for table in reversed(declaration.tables)}
-    known = {name: _types(models[table.model]) for name, table in tables.items()}
+    types = {name: _types(models[table.model]) for name, table in tables.items()}
     # Where no model exists yet, there is no schema that could have failed its check.
-    check = Check.SCHEMA if known else None
+    check = Check.SCHEMA if types else None
     refusals = [
         Refusal(
             f'{readers.get(model, "Feed of changes")}: model "{model}" has no snapshot. '
@@ -99,20 +100,24 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
         if model not in models
     ]
     problems: list[tuple[str | None, str]] = [
-        (None, problem) for each in models.values() if (problem := each.column_problem())
+        (None, problem) for snapshot in models.values() if (problem := snapshot.column_problem())
     ]
     for edge in declaration.relationships:
-        problems += ((None, each) for each in _relationship_problems(edge, known))
+        problems += ((None, text) for text in _relationship_problems(edge, types))
     for table in tables.values():
         columns = models[table.model].columns
-        problems += ((table.name, e) for e in _type_problems(declaration, table.name, columns))
-        problems += ((table.name, e) for e in contract_problems(table, columns, declaration.types))
+        problems += (
+            (table.name, text) for text in _type_problems(declaration, table.name, columns)
+        )
+        problems += (
+            (table.name, text) for text in contract_problems(table, columns, declaration.types)
+        )
     # Policies can be checked only against models that exist.
     if not problems and not refusals:
         for table in tables.values():
-            told = (f'Table "{table.name}": {each}' for each in _policy_problems(table, models))
-            problems += ((table.name, each) for each in told)
-    refusals += (Refusal(e, Code.MODEL, check=check, table=table) for table, e in problems)
+            texts = (f'Table "{table.name}": {text}' for text in _policy_problems(table, models))
+            problems += ((table.name, text) for text in texts)
+    refusals += (Refusal(text, Code.MODEL, check=check, table=name) for name, text in problems)
     if refusals:
         raise RefusedError(*refusals)
     return models
@@ -128,7 +133,7 @@ def _relationship_problems(
     for left, right in edge.on:
         types = []
         for table, column in ((edge.many, left), (edge.one, right)):
-            # Of a model without a snapshot, no column is known to be missing.
+            # Nothing is known of the columns of a model without a snapshot.
             if table in known and column not in known[table]:
                 yield (
                     f'Relationship {edge}: table "{table}" has no column "{column}"; it has '
@@ -146,12 +151,12 @@ def _relationship_problems(
 def _type_problems(
     declaration: Declaration, table: str, columns: Sequence[Column]
 ) -> Iterator[str]:
-    """Yield the columns with types that Tableau, or a product that shall open the file, lacks."""
+    """Yield a sentence for each column that Tableau, or a product to open the file, cannot hold."""
     limit = declaration.max_database_version
     for column in columns:
-        if found := not_for_tableau(column.name):
+        if sign := not_for_tableau(column.name):
             yield (
-                f'Table "{table}": column {column.name!r} has the character {found} in its name, '
+                f'Table "{table}": column {column.name!r} has the character {sign} in its name, '
                 "which Tableau cannot hold: rename it in its model"
             )
         try:
@@ -178,15 +183,15 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
         return
     contract = [Column(column.name, spark_name(column.type)) for column in table.contract]
     promised = {column.name: types.apply(column).type for column in contract}
-    found = {column.name: column.type for column in columns}
+    actual = {column.name: column.type for column in columns}
     differences = [
-        *(f"{name} ({type_}) is missing" for name, type_ in promised.items() if name not in found),
+        *(f"{name} ({type_}) is missing" for name, type_ in promised.items() if name not in actual),
         *(
-            f"{name} is {found[name]}, not {type_}"
+            f"{name} is {actual[name]}, not {type_}"
             for name, type_ in promised.items()
-            if name in found and found[name] != type_
+            if name in actual and actual[name] != type_
         ),
-        *(f"{name} ({found[name]}) is not in it" for name in found if name not in promised),
+        *(f"{name} ({actual[name]}) is not in it" for name in actual if name not in promised),
     ]
     if differences:
         yield (
@@ -196,7 +201,7 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
 
 
 def _policy_problems(table: Table, models: Models) -> Iterator[str]:
-    """Yield the columns that `retain` and the policy name, but that the model cannot serve."""
+    """Yield what keeps a model from serving the columns that `retain` and the policy name."""
     snapshot = models[table.model]
     types = _types(snapshot)
     if table.retain:
@@ -211,10 +216,10 @@ def _policy_problems(table: Table, models: Models) -> Iterator[str]:
         case Diff(key, feed):
             yield from _missing("refresh: diff: key", key, types)
             if feed:
-                of_feed = dict(feed.columns)
-                what = f'refresh: diff: changes: columns (feed "{feed.model}")'
-                columns = [of_feed.get(name, name) for name in key]
-                yield from _missing(what, columns, _types(models[feed.model]))
+                feed_columns = dict(feed.columns)
+                setting = f'refresh: diff: changes: columns (feed "{feed.model}")'
+                columns = [feed_columns.get(name, name) for name in key]
+                yield from _missing(setting, columns, _types(models[feed.model]))
         case Append(cursor, lookback):
             yield from _missing("refresh: append: cursor", [cursor], types)
             if cursor in types:
@@ -254,7 +259,7 @@ def _cursor_problems(cursor: Column, lookback: int | str | None) -> Iterator[str
 
 
 def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
-    """Return the first file that cannot be read, and why; None if there is none. Reads all."""
+    """Read all files; return the first that cannot be read, and why, or None."""
     for file in snapshot.files:
         table = table_source("", snapshot, hashed=True, files=[file])
         # A plain count need not read the values.
@@ -269,10 +274,6 @@ def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
                 reason = str(error.main_message).partition(": ")[0]
                 return f"{snapshot.folder.full_name(file.name)}: {reason}"
     return None
-
-
-# What hyperd says of files, and not of their values.
-_DAMAGED = ("not a Parquet file", "probably corrupt")
 
 
 @contextmanager
@@ -293,11 +294,12 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
-        # To find damage, each file is read; values that hyperd cannot hold look like it there.
-        may_be_damaged = any(words in str(error) for words in _DAMAGED)
+        # Search for damage only if the message suggests it: the search reads each file, and takes
+        # values that hyperd cannot hold for damage.
+        is_suspect = may_be_damaged(error)
         for model, snapshot in models.items():
             gone = [f"{file}: the file is gone" for file in snapshot.missing()[:1]]
-            if problem := "".join(gone) or (may_be_damaged and damage(hyper, snapshot)):
+            if problem := "".join(gone) or (is_suspect and damage(hyper, snapshot)):
                 raise RefusedError(
                     f'The model "{model}" cannot be read: {problem}. Materialize it again, or '
                     "restore the file.",
@@ -354,7 +356,7 @@ def check_rows(
                 hyper, table, tables[table.name], known.get(table.name)
             )
     if problems:
-        raise RefusedError(*(Refusal(each, Code.KEYS, check=Check.KEYS) for each in problems))
+        raise RefusedError(*(Refusal(text, Code.KEYS, check=Check.KEYS) for text in problems))
 
 
 def _policy_key_problems(

@@ -1,4 +1,4 @@
-"""What each table is to hold: the rows of its model that `retain` keeps."""
+"""Determine the desired content of each table: the rows of its model that `retain` keeps."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ def table_source(
         only: the columns to include; None for all.
         files: the files to read, of those of the snapshot; None for all.
     """
-    columns = tuple(each for each in snapshot.columns if only is None or each.name in only)
+    columns = tuple(column for column in snapshot.columns if only is None or column.name in only)
     files = snapshot.files if files is None else tuple(files)
     layouts: dict[Layout, list[str]] = {}
     for file in files:
@@ -54,7 +54,7 @@ def table_source(
 def retained(columns: Sequence[Column], cutoff: Cutoff) -> str:
     """Return SQL that is true for the rows that a cutoff keeps."""
     column = escape_name(cutoff.column)
-    # A row without a date never gets old.
+    # A row without a date never expires.
     return f"({column} >= {cutoff_value(columns, cutoff)} OR {column} IS NULL)"
 
 
@@ -67,10 +67,10 @@ def fingerprint(connection: Connection, relation: str) -> Fingerprint:
     """Return the fingerprint of a relation, named `source` in the SQL, with row hashes."""
     # A sum of bigints would overflow.
     hashes = f"SUM(CAST({escape_name(ROW_HASH)} AS NUMERIC(38,0)))"
-    (found,) = connection.execute_list_query(f"SELECT COUNT(*), {hashes} FROM {relation}")  # noqa: S608
-    row_count, hash_sum = found
+    (result,) = connection.execute_list_query(f"SELECT COUNT(*), {hashes} FROM {relation}")  # noqa: S608
+    count, hash_sum = result
     # In hyperd, the sum over no rows is NULL.
-    return Fingerprint.model_validate({"rows": row_count, "hash_sum": hash_sum or 0})
+    return Fingerprint.model_validate({"rows": count, "hash_sum": hash_sum or 0})
 
 
 def row_count(connection: Connection, relation: str) -> Fingerprint:
@@ -101,7 +101,7 @@ def desired_table(
         columns=snapshot.columns,
         all_rows=snapshot.fingerprint,
         content=snapshot.fingerprint,
-        # Both are checked before the record is written.
+        # The rows are checked for both before the record is written.
         key=table.policy.key if isinstance(table.policy, Diff) else (),
         cursor=table.policy.cursor if isinstance(table.policy, Append) else None,
     )
@@ -115,15 +115,15 @@ def desired_table(
         return whole
     if known and known.cutoff == cutoff:
         return whole.model_copy(update={"cutoff": cutoff, "content": known.content})
-    rows, is_additive = snapshot.fingerprint, snapshot.fingerprint.is_additive
-    retained = select_sql(table_source(table.name, snapshot, cutoff, hashed=is_additive))
+    all_rows, is_additive = snapshot.fingerprint, snapshot.fingerprint.is_additive
+    retained_rows = select_sql(table_source(table.name, snapshot, cutoff, hashed=is_additive))
     with connect(hyper()) as connection:
-        content = (fingerprint if is_additive else row_count)(connection, f"{retained} source")
+        content = (fingerprint if is_additive else row_count)(connection, f"{retained_rows} source")
     if not is_additive:
-        # Of the same files, two cutoffs of one column that keep equally many rows keep the same.
-        digest = hashlib.sha256(f"{rows.hash_sum} {cutoff.column}".encode()).hexdigest()
+        # Two cutoffs of a column that keep equally many rows of the same files keep the same ones.
+        digest = hashlib.sha256(f"{all_rows.hash_sum} {cutoff.column}".encode()).hexdigest()
         update = {"rows": content.rows, "hash_sum": int(digest[:16], 16)}
-        content = rows.model_copy(update=update)
+        content = all_rows.model_copy(update=update)
     return whole.model_copy(update={"cutoff": cutoff, "content": content})
 
 

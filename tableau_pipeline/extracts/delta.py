@@ -46,8 +46,8 @@ class TableDelta:
     """The part of a delta for one table: its counts and its key tables.
 
     Attributes:
-        is_identified: the key of a `diff` identifies every new row if it identified the old
-            ones.
+        is_identified: whether the key of a `diff` identifies every new row, provided that it
+            identified the old ones.
     """
 
     change: TableChange
@@ -78,18 +78,18 @@ class Delta:
     @classmethod
     def of(cls, path: Path, tables: Sequence[TableDelta], *, version: int) -> "Delta":
         """Return the delta whose payload was written to `path`."""
-        rows = {each.change.table.name: each.counts.inserted for each in tables}
+        rows = {table.change.table.name: table.counts.inserted for table in tables}
         return cls(Extract(path, rows, path.stat().st_size, version), tables)
 
     @property
     def counts(self) -> Mapping[str, RowCounts]:
         """The row counts by table."""
-        return {each.change.table.name: each.counts for each in self.tables}
+        return {table.change.table.name: table.counts for table in self.tables}
 
     @property
     def batch(self) -> Batch:
         """All actions in one batch."""
-        return Batch([action for each in self.tables for action in each.actions])
+        return Batch([action for table in self.tables for action in table.actions])
 
 
 def build_delta(
@@ -113,19 +113,21 @@ def build_delta(
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
         tables = [
-            _table(connection, change, targets[change.table.name], models, memory=hyper.memory)
+            _table_delta(
+                connection, change, targets[change.table.name], models, memory=hyper.memory
+            )
             for change in changes
         ]
     return Delta.of(path, tables, version=version)
 
 
-def _table(
+def _table_delta(
     connection: Connection, change: TableChange, target: TableName, models: Models, *, memory: int
 ) -> TableDelta:
     """Write the delta of a table by its policy; the whole table if no smaller one is proved."""
     policies, reasons = [change.table.policy], []
     if isinstance(policies[0], Diff) and policies[0].feed:
-        # A feed may miss a key. Then all rows are compared.
+        # A feed may lack a key. Then all rows are compared.
         policies.append(Diff(policies[0].key))
     if change.whole:
         policies, reasons = [], [change.whole]
@@ -135,12 +137,12 @@ def _table(
             deleted, inserted, shared = prove(connection, change, keys, equal=equal)
         except NotProvedError as error:
             reasons.append(str(error))
-            # The payload must not keep what an attempt without a proof has left.
+            # The payload must not keep the key tables of an attempt without a proof.
             for kind in get_args(MatchKind):
                 connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
             continue
         if inserted:
-            # All columns of a file are read, so shared files are left out if they have no such row.
+            # This reads all columns of a file, so leave out shared files without an affected row.
             relations = [change.new.select_sql(change.shared)] if shared else []
             _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
         counts, is_identified = RowCounts(deleted, inserted), isinstance(policy, Diff)
@@ -164,43 +166,44 @@ def prove(
         equal: the number of pairs of equal rows, as `find_affected` returns it.
 
     Returns:
-        how many affected rows are published, how many are desired, and how many of the desired ones
-        are in shared files.
+        the numbers of published affected rows, of desired affected rows, and of those desired ones
+        that are in shared files.
 
     Raises:
-        NotProvedError: they are not.
+        NotProvedError: they are not the same.
     """
     new, old = change.new, change.published
-    here = affected(keys)
+    where = affected(keys)
     # Counts are enough where all columns were compared: a key is in one pair of equal rows at most,
     # so if either version has as many unaffected rows as there are pairs, these are the same rows.
     measure = fingerprint if equal is None else row_count
 
-    def of_shared(version: TableVersion) -> Fingerprint:
+    def shared_rows(version: TableVersion) -> Fingerprint:
+        """Return the fingerprint of the affected rows in shared files."""
         # This reads the columns that the key tables name, and the hash if it is stored.
         measure = fingerprint if version.content.is_additive else row_count
-        return measure(connection, f"{version.select_sql(change.shared)} source WHERE {here}")
+        return measure(connection, f"{version.select_sql(change.shared)} source WHERE {where}")
 
-    def divided(version: TableVersion, shared: Fingerprint) -> tuple[int, Fingerprint]:
+    def count_rows(version: TableVersion, shared: Fingerprint) -> tuple[int, Fingerprint]:
         """Return the number of affected rows, and the fingerprint of the others."""
         rows = f"{version.select_sql(change.unshared(version))} source"
-        affected_here = measure(connection, f"{rows} WHERE {here}")
+        affected_rows = measure(connection, f"{rows} WHERE {where}")
         if version.content.is_additive:
-            left = version.content - shared
+            others = version.content - shared
         else:
-            # Shared files hold the same rows, so the others prove as much as all.
-            left = measure(connection, rows)
-        return affected_here.rows + shared.rows, left - affected_here
+            # Shared files hold the same rows, so comparing the other files proves as much.
+            others = measure(connection, rows)
+        return affected_rows.rows + shared.rows, others - affected_rows
 
-    shared = of_shared(new)
-    inserted, left = divided(new, shared)
-    deleted, published = divided(old, shared if new.cutoff == old.cutoff else of_shared(old))
-    if published.rows != left.rows:
-        problem = f"{left.rows:,} rows are left alone where {published.rows:,} are published"
-    elif published != left:
-        problem = f"the {left.rows:,} rows that it leaves alone are not those that are published"
-    elif equal not in (None, left.rows):
-        problem = f"of the {left.rows:,} rows that it leaves alone, {equal:,} equal published ones"
+    shared = shared_rows(new)
+    inserted, rest = count_rows(new, shared)
+    deleted, published = count_rows(old, shared if new.cutoff == old.cutoff else shared_rows(old))
+    if published.rows != rest.rows:
+        problem = f"{rest.rows:,} rows are left alone where {published.rows:,} are published"
+    elif published != rest:
+        problem = f"the {rest.rows:,} rows that it leaves alone are not those that are published"
+    elif equal not in (None, rest.rows):
+        problem = f"of the {rest.rows:,} rows that it leaves alone, {equal:,} equal published ones"
     else:
         return deleted, inserted, shared.rows
     raise NotProvedError(f"rows changed beyond those that its refresh policy affects: {problem}")
@@ -216,7 +219,9 @@ def _insert(
         f"SELECT {names(columns)} FROM {relation} source WHERE {where}"  # noqa: S608
         for relation in relations
     )
-    return sum(connection.execute_command(f"INSERT INTO {table} {each}") or 0 for each in selects)
+    return sum(
+        connection.execute_command(f"INSERT INTO {table} {select}") or 0 for select in selects
+    )
 
 
 # A split delta consists of consecutive updates. Each deletes and inserts the affected rows of its
@@ -224,7 +229,7 @@ def _insert(
 # new version. All are cut from the one payload that was built: the versions are compared only once.
 
 # Several payloads are together larger than one, as every file has some overhead.
-_ROOM = 1.3
+_OVERHEAD = 1.3
 # The database of the payload that is split, and a column that its tables do not have.
 _WHOLE, _RANK = "whole", escape_name("_rank")
 
@@ -236,12 +241,12 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     """
     if limit <= 0:
         return []
-    number = ceil(delta.extract.size / limit * _ROOM)
+    least = ceil(delta.extract.size / limit * _OVERHEAD)
     # Rows differ in size: parts with equally many rows may still exceed the limit.
-    for of in (number, 2 * number, 4 * number):
+    for count in (least, 2 * least, 4 * least):
         parts: list[Delta] = []
-        for index in range(of):
-            part = _part(hyper, delta, index, of)
+        for index in range(count):
+            part = _part(hyper, delta, index, count)
             parts.append(part)
             if part.extract.size > limit:
                 break
@@ -259,42 +264,43 @@ def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
     with new_file(hyper, path, version=whole.version) as connection:
         connection.catalog.attach_database(whole.path, _WHOLE)
         parts = [
-            _table_part(connection, each, index, of)
-            for each in delta.tables
+            _table_part(connection, table, index, of)
+            for table in delta.tables
             # A table that is replaced in pieces would lack most of its rows between them.
-            if not (index and each.counts.whole)
+            if not (index and table.counts.whole)
         ]
         connection.catalog.detach_database(_WHOLE)
     return Delta.of(path, parts, version=whole.version)
 
 
 def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) -> TableDelta:
+    """Write the share of one table in a part of a delta."""
     change, counts = delta.change, delta.counts
     rows = TableName(_WHOLE, ROWS, change.table.name)
     if counts.whole:
         _insert(connection, change, str(rows))
         return delta
-    found = []
+    part_keys = []
     for keys in delta.keys:
         table = TableName(_WHOLE, keys.kind, change.table.name)
         # The key table of an append has only one row, its start, which cannot be dealt out.
         is_append = [match.operator for match in keys.matches] == [">="]
         if is_append and counts.inserted:
-            found.append(_range(connection, keys, table, rows, index=index, of=of))
+            part_keys.append(_fill_range(connection, keys, table, rows, index=index, of=of))
             continue
         # Dealt out by rank, so that each part gets equally many keys.
         columns = names(keys.columns)
         ranked = f"SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) AS {_RANK} FROM {table}"  # noqa: S608
         where = f"{_RANK} % {of} = {index}"
         keys.fill(connection, f"SELECT {columns} FROM ({ranked}) ranked WHERE {where}")  # noqa: S608
-        found.append(keys)
+        part_keys.append(keys)
     inserted = 0
     if counts.inserted:
-        inserted = _insert(connection, change, str(rows), where=affected(found))
-    return replace(delta, keys=found, counts=replace(counts, inserted=inserted))
+        inserted = _insert(connection, change, str(rows), where=affected(part_keys))
+    return replace(delta, keys=part_keys, counts=replace(counts, inserted=inserted))
 
 
-def _range(
+def _fill_range(
     connection: Connection,
     keys: KeyTable,
     table: TableName,
@@ -326,19 +332,19 @@ def _range(
 
 
 def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
-    """The row counts of all parts; each part already reports the deletes of all of them."""
-    found: dict[str, RowCounts] = {}
+    """Return the row counts of all parts together; each part already reports all the deletes."""
+    totals: dict[str, RowCounts] = {}
     for delta in deltas:
-        for name, each in delta.counts.items():
-            before = found.get(name)
-            inserted = each.inserted + (before.inserted if before else 0)
-            found[name] = replace(each, inserted=inserted)
-    return found
+        for name, part in delta.counts.items():
+            earlier = totals.get(name)
+            inserted = part.inserted + (earlier.inserted if earlier else 0)
+            totals[name] = replace(part, inserted=inserted)
+    return totals
 
 
 def total(deltas: Sequence[Delta]) -> Extract:
-    """The extract of the last payload, with the rows and bytes of all payloads."""
-    rows = {name: each.inserted for name, each in counts(deltas).items()}
+    """Return the extract of the last payload, with the rows and bytes of all payloads."""
+    rows = {name: table.inserted for name, table in counts(deltas).items()}
     size = sum(delta.extract.size for delta in deltas)
     return replace(deltas[-1].extract, rows=rows, size=size)
 

@@ -1,4 +1,4 @@
-"""In what published tables and columns differ from those to publish, and what may change."""
+"""Compare published tables and columns with those to publish; refuse forbidden changes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +15,13 @@ def layout_changes(
     declaration: Declaration,
     desired: Mapping[str, Sequence[Column]],
 ) -> list[str]:
-    """In what the tables of a published file differ from those to publish, as phrases.
+    """Return the differences between the tables of a published file and those to publish.
 
     Args:
-        found: the SQL types of the columns, by table and column.
+        found: the SQL types of the published columns, by table and column.
+
+    Returns:
+        a phrase for each difference.
     """
     before = {(table, name): type_ for table in found for name, type_ in found[table].items()}
     after = {
@@ -38,12 +41,14 @@ def layout_changes(
 
 
 def schema_changes(desired: ColumnsByTable, base: ColumnsByTable) -> dict[str, bool]:
-    """All differences between the published and the desired schema, and whether each only adds."""
+    """Return how the desired schema differs from the published one; True for what only adds."""
     changes = {f'table "{name}" is new': True for name in desired if name not in base}
     changes |= {f'table "{name}" is gone': False for name in base if name not in desired}
-    for table in (each for each in desired if each in base):
+    for table in (shared for shared in desired if shared in base):
         # Readers do not see the order of columns, so a new order is no change of the schema.
-        new, old = ({c.name: c.type for c in each[table]} for each in (desired, base))
+        new, old = (
+            {column.name: column.type for column in columns[table]} for columns in (desired, base)
+        )
         for name in dict.fromkeys([*new, *old]):
             if name not in old:
                 changes[f"{table}.{name} is new ({new[name]})"] = True
@@ -59,7 +64,9 @@ def schema_problems(
 ) -> list[Refusal]:
     """Return a refusal with all differences that the policy does not allow; [] if none."""
     changes = schema_changes(desired, base)
-    refused = [each for each, only_adds in changes.items() if policy == "refuse" or not only_adds]
+    refused = [
+        change for change, only_adds in changes.items() if policy == "refuse" or not only_adds
+    ]
     if policy == "publish" or not refused:
         return []
     text = (

@@ -18,6 +18,7 @@ from tableauhyperapi import (
 )
 
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper.messages import is_disk_full
 from tableau_pipeline.hyper.parquet import TableSource, names, select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.relationships import Relationship
@@ -53,10 +54,6 @@ def atomic_path(path: Path) -> Generator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-# In hyperd's words; a limit on the size of files ends the same way.
-_NO_SPACE = "growing the database file failed"
-
-
 @contextmanager
 def saved(
     hyper: HyperProcess, path: Path, connection: Connection, *, name: str, database: str = ""
@@ -64,7 +61,7 @@ def saved(
     """Close a connection that writes the file at `path`, once the block has succeeded.
 
     Args:
-        name: of the file, in messages.
+        name: the name of the file in messages.
         database: its name within the connection; "" if it is the only one.
 
     Raises:
@@ -73,11 +70,11 @@ def saved(
     try:
         with connection:
             yield
-            written = _rows(connection, database)
-            # Closing would save it, too, but is silent on a full disk: the file has no tables then.
+            written = _row_counts(connection, database)
+            # Closing would save it, too, but silently leaves a file without tables on a full disk.
             connection.catalog.detach_all_databases()
     except HyperException as error:
-        if _NO_SPACE not in str(error):
+        if not is_disk_full(error):
             raise
         free = shutil.disk_usage(path.parent).free
         raise RefreshError(
@@ -87,12 +84,12 @@ def saved(
         ) from error
     try:
         with connect(hyper, path) as saved_file:
-            found: Mapping[str, int] | str = _rows(saved_file)
+            saved_rows: Mapping[str, int] | str = _row_counts(saved_file)
     except HyperException as error:
-        found = str(error)
-    if found != written:
+        saved_rows = str(error)
+    if saved_rows != written:
         raise RefreshError(
-            f"hyperd has not saved {name} as it was written: it holds {found}, not {written}. "
+            f"hyperd has not saved {name} as it was written: it holds {saved_rows}, not {written}. "
             f"Look whether there is room in {path.parent}; then run again."
         )
 
@@ -100,8 +97,8 @@ def saved(
 def table_names(connection: Connection, database: str = "") -> list[TableName]:
     """Return the tables of all schemas; `database` may be "" if there is only one."""
     catalog = connection.catalog
-    found = map(catalog.get_table_names, catalog.get_schema_names(database or None))
-    return [name for names in found for name in names]
+    by_schema = map(catalog.get_table_names, catalog.get_schema_names(database or None))
+    return [table for tables in by_schema for table in tables]
 
 
 def rows_in(connection: Connection, relation: TableName | str) -> int:
@@ -109,8 +106,8 @@ def rows_in(connection: Connection, relation: TableName | str) -> int:
     return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
 
 
-def _rows(connection: Connection, database: str = "") -> Mapping[str, int]:
-    """Return the number of rows of each table of a database."""
+def _row_counts(connection: Connection, database: str = "") -> Mapping[str, int]:
+    """Return the number of rows of each table of a database, by schema and table."""
     return {
         # The name of the database within the connection is left out.
         f"{table.schema_name and table.schema_name.name}.{table.name}": rows_in(connection, table)
@@ -176,7 +173,7 @@ def build_extract(
     tables: Sequence[TableSource],
     relationships: Sequence[Relationship] = (),
 ) -> Extract:
-    """Write `path`, which appears under its name only when it is complete.
+    """Write a `.hyper` file; it appears at `path` only when it is complete.
 
     The tables get explicit columns and types. The `one` sides of the relationships get assumed
     primary keys, for whose columns Hyper requires NOT NULL. The `many` sides get assumed foreign
@@ -193,14 +190,14 @@ def build_extract(
     with new_file(hyper, path, version=version) as connection:
         for table in tables:
             target = TableName(NEW, EXTRACT_SCHEMA, table.name)
-            types = {each.name: hyper_type(each, table=table.name) for each in table.columns}
+            types = {column.name: hyper_type(column, table=table.name) for column in table.columns}
             create_table(connection, target, types, key=keys.get(table.name, ()))
             inserted = connection.execute_command(
                 f"INSERT INTO {target} SELECT * FROM {selects[table.name]} source"  # noqa: S608
             )
             written[table.name] = inserted or 0
             comment(connection, target, table.comments)
-        # Only now, as a key may refer to a table that comes later in the list.
+        # After all tables, as a key may refer to a table that comes later in the list.
         for relationship in relationships:
             many, one = (
                 TableName(NEW, EXTRACT_SCHEMA, table)
@@ -229,8 +226,8 @@ def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> 
         )
     if not repeated:
         return None
-    found = ", ".join(f"{_quoted(values)} ({count} times)" for *values, count in repeated)
-    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {found}'
+    samples = ", ".join(f"{_quoted(values)} ({count} times)" for *values, count in repeated)
+    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {samples}'
 
 
 def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]) -> str | None:
@@ -242,14 +239,14 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
         if not count:
             return None
         (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")
-    shown = ", ".join(
+    values = ", ".join(
         f"{column.name} = {value}"
         for column, value in zip(table.columns, sample, strict=True)
         if value is not None
     )
     return (
         f'table "{table.name}": {" or ".join(columns)} is NULL in {count:,} '
-        f"row{'s' * (count > 1)}, for instance in the one with {shown or 'nothing else'!s:.200}"
+        f"row{'s' * (count > 1)}, for instance in the one with {values or 'nothing else'!s:.200}"
     )
 
 

@@ -21,6 +21,7 @@ from tableau_pipeline.hyper.build import (
     saved,
     table_names,
 )
+from tableau_pipeline.hyper.messages import reason_not_opened
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.types import (
@@ -89,8 +90,8 @@ class HyperFile:
     Data may be anything with columns in Arrow's memory format: Arrow tables, record batch readers,
     and data frames of most libraries. Columns are matched by name, never by order.
 
-    What takes data raises an UnsupportedArrowTypeError, which names the column and its type, and a
-    HyperFileError if a column is missing on either side, or a key is repeated in the data.
+    Methods that take data raise an UnsupportedArrowTypeError, which names the column and its type,
+    or a HyperFileError if a column is missing on either side, or a key is repeated in the data.
 
     Attributes:
         connection: for everything else that SQL can do.
@@ -122,7 +123,7 @@ class HyperFile:
         """Read the rows of a table or a query, batch by batch, within the block."""
         query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
         with TemporaryDirectory() as folder:
-            # Through a file, hyperd hands over the rows without Python handling each.
+            # Through a file, rows come from hyperd without Python handling each.
             file = Path(folder) / "rows.arrows"
             self.execute(f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)")
             with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
@@ -167,7 +168,7 @@ class HyperFile:
         """Update the rows with the keys of `data`, insert the others; return the number of rows."""
         with scanned(data) as scan:
             self._check(table, scan, key=key)
-            exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_same(key)})"  # noqa: S608
+            exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_matches(key)})"  # noqa: S608
             # The caller may catch an error of the insert, and must not keep half of the upsert.
             self.execute("BEGIN TRANSACTION")
             try:
@@ -183,7 +184,7 @@ class HyperFile:
         """Delete the rows that match a row of `keys` in all its columns; return their number."""
         with scanned(keys) as scan:
             self._check(table, scan)
-            matches = f"SELECT 1 FROM {scan.relation} source WHERE {_same(list(scan.types))}"  # noqa: S608
+            matches = f"SELECT 1 FROM {scan.relation} source WHERE {_matches(list(scan.types))}"  # noqa: S608
             return self.execute(f"DELETE FROM {table} target WHERE EXISTS ({matches})")  # noqa: S608
 
     def comment(self, table: TableName, comments: Mapping[str, str]) -> None:
@@ -203,14 +204,15 @@ class HyperFile:
             raise HyperFileError(f"{table}: the data has only the key, so there is nothing to set")
         changes = ", ".join(f"{name} = source.{name}" for name in others)
         return self.execute(
-            f"UPDATE {table} target SET {changes} FROM {scan.relation} source WHERE {_same(key)}"  # noqa: S608
+            f"UPDATE {table} target SET {changes} FROM {scan.relation} source WHERE {_matches(key)}"  # noqa: S608
         )
 
     def _check(self, table: TableName, scan: Scan, *, key: Sequence[str] = ()) -> None:
-        known = self.columns(table)
-        if unknown := [name for name in scan.types if name not in known]:
+        """Refuse data whose columns do not fit the table, or that repeats a key."""
+        columns = self.columns(table)
+        if unknown := [name for name in scan.types if name not in columns]:
             raise HyperFileError(
-                f"{table} has no column {', '.join(unknown)}; it has {', '.join(known)}"
+                f"{table} has no column {', '.join(unknown)}; it has {', '.join(columns)}"
             )
         if missing := [name for name in key if name not in scan.types]:
             raise HyperFileError(
@@ -224,11 +226,12 @@ class HyperFile:
             "HAVING COUNT(*) > 1 LIMIT 1"
         )
         if repeated:
-            shown = ", ".join(map(str, repeated[0]))
-            raise HyperFileError(f"{table}: the key ({shown}) is repeated in the data")
+            values = ", ".join(map(str, repeated[0]))
+            raise HyperFileError(f"{table}: the key ({values}) is repeated in the data")
 
 
-def _same(key: Sequence[str]) -> str:
+def _matches(key: Sequence[str]) -> str:
+    """Return SQL that is true if `target` and `source` have the same key; NULL equals NULL."""
     return " AND ".join(
         f"target.{name} IS NOT DISTINCT FROM source.{name}" for name in map(escape_name, key)
     )
@@ -262,18 +265,18 @@ def open_hyper(
     """
     hyper, path = hyper or hyper_process(), Path(path).absolute()
     if mode == "r":
-        with _opened(hyper, path) as connection:
+        with _connect(hyper, path) as connection:
             yield HyperFile(connection)
         return
-    with _alone(path):
+    with _exclusive(path):
         if mode == "w":
             with new_file(hyper, path, version=version) as connection:
                 yield HyperFile(connection)
             return
-        # While it is open here, no other process can change it.
-        with atomic_path(path) as unfinished, _opened(hyper, path):
+        # While the file is open here, no other process can change it.
+        with atomic_path(path) as unfinished, _connect(hyper, path):
             shutil.copyfile(path, unfinished)
-            connection = _opened(hyper, unfinished)
+            connection = _connect(hyper, unfinished)
             with saved(hyper, unfinished, connection, name=path.name):
                 yield HyperFile(connection)
 
@@ -290,20 +293,18 @@ def read_table(hyper: HyperProcess, path: Path, table: TableName) -> pa.Table:
         return file.read(table)
 
 
-def _opened(hyper: HyperProcess, path: Path) -> Connection:
+def _connect(hyper: HyperProcess, path: Path) -> Connection:
+    """Connect to a file; raise a HyperFileError with hyperd's reason if that fails."""
     if path.suffix != ".hyper":
         raise HyperFileError(f"{path}: the name must end in .hyper")
     try:
         return connect(hyper, path)
     except HyperException as error:
-        # 'error opening database "x": could not load database: <the reason>: DatabaseId: ...'
-        words = str(error.main_message).partition("could not load database: ")[2]
-        reason = words.partition(": DatabaseId")[0] or str(error.main_message)
-        raise HyperFileError(f"{path}: {reason}") from error
+        raise HyperFileError(f"{path}: {reason_not_opened(error)}") from error
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None]:
+def _exclusive(path: Path) -> Generator[None]:
     """Keep other threads out; hyperd's lock keeps out only other processes."""
     with _lock:
         if path in _changing:

@@ -31,13 +31,13 @@ class Folder(Protocol):
         """Return the URI of a file or of a folder in this one."""
 
     def full_name(self, name: str) -> str:
-        """Return where a file is, for people: its path or URL."""
+        """Return the path or URL of a file, for messages."""
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the paths of files; those that are not on this machine are fetched."""
+        """Return the local paths of files; those that are not on this machine are fetched."""
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return those of these files that do not exist, by their full names."""
+        """Return the full names of those of these files that do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class LocalFolder:
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """How Parquet files hold a column, where that is not by its own name and type.
+    """How Parquet files hold a column, if not under its own name and type.
 
     Attributes:
         column: the column of the table.
         name: its name in the files; None if the files do not hold it.
-        value: if the files do not hold it, the text of the value of all their rows; None for NULL.
+        value: if the files do not hold it, the value of all their rows as text; None for NULL.
     """
 
     column: Column
@@ -91,11 +91,11 @@ class TableSource:
         name: the table's name in the extract, in the schema "Extract".
         columns: in the order of the extract; other columns of the files are left out.
         files: names below `folder`, or absolute paths; () for an empty table.
-        layouts: the files by how they hold the columns; {} if all of them hold each column by its
-            own name and type. The hash of a row is then not stored, but computed.
+        layouts: the files by how they hold the columns; {} if all of them hold each column under
+            its own name and type. With layouts, the hash of a row is not stored, but computed.
         where: an SQL condition over the columns; other rows are left out.
         comments: the comments of columns, by name.
-        folder: where the files are; hyperd's paths of them are asked for when the rows are read.
+        folder: where the files are; it returns their local paths when the rows are read.
     """
 
     name: str
@@ -111,19 +111,19 @@ _HASH = escape_name(ROW_HASH)
 
 
 def row_text(columns: Sequence[Column]) -> str:
-    """Return SQL for a row as text, which differs for rows that differ."""
+    """Return SQL for the text of a row; different rows have different texts."""
     parts = []
     for column in columns:
         value, type_ = escape_name(column.name), hyper_type(column, table="")
         text = f"CAST({value} AS TEXT)"
         if type_ == "BYTES":
-            # They need not be valid text.
+            # Bytes need not be valid text.
             text = f"encode({value}, 'hex')"
         elif type_ in ("DOUBLE PRECISION", "REAL"):
             # hyperd stores only one of 0.0 and -0.0 in a column that has both.
             text = f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
         elif type_ == "TEXT":
-            # Other texts contain no semicolon; with its length, this one may.
+            # Unlike the others, this text may contain a semicolon; its length shows where it ends.
             text = f"LENGTH({text}) || '=' || {text}"
         parts.append(f"COALESCE({text}, '-') || ';'")
     return " || ".join(parts)
@@ -175,26 +175,30 @@ def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]
 def _in_layouts(table: TableSource) -> str:
     """Return a subquery with all columns of the layouts and the hash of each row."""
     parts = [_in_layout(table, layout, files) for layout, files in table.layouts.items()]
-    columns = [each.column for each in next(iter(table.layouts))]
-    kept, united = names([each.name for each in columns]), f"({' UNION ALL '.join(parts)}) united"
-    # Hashed as it is stored, whatever types a data source declares.
-    hashed = f"(SELECT {kept}, sha256({row_text(columns)}) AS {_HASH} FROM {united}) hashed"  # noqa: S608
-    # The last byte of the eight carries the sign.
+    columns = [stored.column for stored in next(iter(table.layouts))]
+    selected, united = (
+        names([column.name for column in columns]),
+        f"({' UNION ALL '.join(parts)}) united",
+    )
+    # The stored values are hashed, whatever types a data source declares.
+    hashed = f"(SELECT {selected}, sha256({row_text(columns)}) AS {_HASH} FROM {united}) hashed"  # noqa: S608
+    # The last of the eight bytes carries the sign.
     number = f"{number_of(_HASH, 7)} + (CAST(get_byte({_HASH}, 7) AS BIGINT) - 128) * {256**7}"
-    return f"(SELECT {kept}, {number} AS {_HASH} FROM {hashed}) stored"  # noqa: S608
+    return f"(SELECT {selected}, {number} AS {_HASH} FROM {hashed}) stored"  # noqa: S608
 
 
 def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
+    """Return SQL for all columns of a layout, from the files that have it."""
     values, stored = [], []
-    for each in layout:
-        type_ = stored_type(each.column, hyper_type(each.column, table=""))
-        if each.name:
-            value = escape_name(each.name)
+    for stored_column in layout:
+        type_ = stored_type(stored_column.column, hyper_type(stored_column.column, table=""))
+        if stored_column.name:
+            value = escape_name(stored_column.name)
             stored.append(f"{value} {type_}")
         else:
-            text = "NULL" if each.value is None else string_literal(each.value)
+            text = "NULL" if stored_column.value is None else string_literal(stored_column.value)
             value = f"CAST({text} AS {type_})"
-        values.append(f"{value} AS {escape_name(each.column.name)}")
+        values.append(f"{value} AS {escape_name(stored_column.column.name)}")
     source = _parquet(table, files, columns=stored)
     return f"SELECT {', '.join(values)} FROM {source} stored"  # noqa: S608
 
@@ -205,7 +209,7 @@ def unreadable_columns(hyper: HyperProcess, table: TableSource) -> Iterator[str]
     hyperd's own errors may not name the column.
     """
     for column in table.columns:
-        # The condition goes too, because it may name one of the other columns.
+        # Without the condition as well, because it may name one of the other columns.
         alone = replace(table, columns=(column,), where=None)
         # A plain count would not read the values.
         values = f"SELECT DISTINCT * FROM {select_sql(alone)} source"  # noqa: S608

@@ -14,7 +14,7 @@ from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess
 from tableau_pipeline.errors import SettingError
 
 # With 16 MiB, hyperd cannot sort 200,000 short texts.
-_LEAST = 32 * 2**20
+_LEAST_MEMORY = 32 * 2**20
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -32,7 +32,7 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
     amount = re.fullmatch(r"(\d+)\s*([kmgt])b?", setting.strip().lower())
     share = re.fullmatch(r"(\d+)\s*%", setting.strip())
     if amount and (memory := int(amount[1]) * _UNITS[amount[2]]):
-        if memory < _LEAST:
+        if memory < _LEAST_MEMORY:
             raise SettingError(
                 f"A memory limit of {setting!r} is too little for hyperd: name 32m or more.",
             )
@@ -47,15 +47,11 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
     )
 
 
-def is_out_of_memory(error: HyperException) -> bool:
-    """Whether a statement needed more memory than hyperd may use."""
-    return "memory limit" in str(error)
-
-
 def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of the control groups of this process: Linux only, of both versions.
+    """Yield the memory limits, in bytes, of this process's control groups of versions 1 and 2.
 
-    The files are described in cgroups(7) and in the kernel's cgroup-v2.rst.
+    There are none outside of Linux. The files are described in cgroups(7) and in the kernel's
+    cgroup-v2.rst.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -69,13 +65,13 @@ def _group_limits(root: Path) -> Iterator[int]:
             folder, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
         else:
             continue
-        group = folder / path.lstrip("/")
-        # A limit of a group holds for those below it. A container may not see the upper ones, and
-        # sees its own as the root.
-        for each in (group, *group.parents):
-            if each.is_relative_to(folder):
+        own_group = folder / path.lstrip("/")
+        # A limit of a group also holds for the groups below it. A container may see its own group
+        # as the root, and none above it.
+        for group in (own_group, *own_group.parents):
+            if group.is_relative_to(folder):
                 with suppress(OSError):
-                    text = (each / name).read_text().strip()
+                    text = (group / name).read_text().strip()
                     if text.isdecimal():  # otherwise "max"
                         yield int(text)
 
@@ -84,7 +80,7 @@ USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
 
 
 class Hyperd(HyperProcess):
-    """Closes itself when its last user releases it, so no thread can free it under another one.
+    """A hyperd that closes with its last user, so no thread can close it while another uses it.
 
     This also releases a dead process without the warning that it should have been closed.
 
@@ -100,7 +96,7 @@ class Hyperd(HyperProcess):
             else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
             user_agent=USER_AGENT,
             parameters={
-                # Without it, hyperd writes hyperd.log into the working directory, and SQL into it.
+                # Without this, hyperd writes hyperd.log, with SQL, into the working directory.
                 "log_config": "",
                 "memory_limit": f"{memory // 2**20}m",
             },
@@ -123,7 +119,7 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
 
     Args:
         memory_limit: the memory for hyperd, such as "4g", or a share of what this process may use,
-            "50%". hyperd's own default is 80 % of the machine's, too much beside a JVM.
+            "50%". hyperd's own default is 80 % of the machine's, too much next to a JVM.
         telemetry: send usage data to Tableau.
 
     Raises:
@@ -132,17 +128,17 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
     key = (memory_limit, telemetry)
     # Checked without the lock, because a busy hyperd takes longer to answer.
     process = _running.get(key)
-    if process is not None and _answers(process):
+    if process is not None and _is_running(process):
         return process
     with _lock:
-        # Otherwise another thread has already started a new one.
+        # If not, another thread has already started a new one.
         if _running.get(key) is process:
             _running[key] = Hyperd(memory=limit_in_bytes(memory_limit), telemetry=telemetry)
         return _running[key]
 
 
-def _answers(process: HyperProcess) -> bool:
-    """Whether it still runs; its own `is_open` shows only whether we have closed it."""
+def _is_running(process: HyperProcess) -> bool:
+    """Whether a hyperd still runs; its own `is_open` shows only whether we have closed it."""
     if not process.is_open:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Columns, and Spark's types as Hyper's: exactly or not at all.
+"""Columns and their types: each of Spark's becomes one of Hyper's, exactly or not at all.
 
 `docs/reference/types.md` lists the types.
 """
@@ -105,7 +105,7 @@ def hyper_type(column: Column, *, table: str) -> str:
     Raises:
         UnsupportedTypeError: names the table, the column, its type and what to do.
     """
-    if (found := _find(column.type)) is None:
+    if (rule := _rule_for(column.type)) is None:
         # Only the outermost type matters: an array of structs is an array.
         family = next((name for name in _REMEDIES if name in column.type.split("<")[0]), None)
         remedy = _REMEDIES.get(family or "", "cast it in the model, or leave the column out")
@@ -113,7 +113,7 @@ def hyper_type(column: Column, *, table: str) -> str:
             f'Table "{table}", column "{column.name}": Tableau cannot hold the type '
             f"{column.type}; {remedy}."
         )
-    return found[0]
+    return rule[0]
 
 
 def stored_name(column: Column) -> str:
@@ -122,7 +122,7 @@ def stored_name(column: Column) -> str:
 
 
 def stored_type(column: Column, type_: str) -> str:
-    """Return the type with which hyperd reads that column; `type_` is its type in the file."""
+    """Return the type with which hyperd reads that column; `type_` is its type in the extract."""
     # Spark writes instants, whatever zone they are to be shown in.
     return "TIMESTAMPTZ" if zone_of(column) else type_
 
@@ -157,16 +157,16 @@ def comparable(one: str, other: str) -> bool:
 def file_version(columns: Iterable[Column]) -> int:
     """Return the lowest format version that can hold the columns, which most products can open."""
     version = LOWEST
-    for sql, _ in filter(None, (_find(column.type) for column in columns)):
-        # Decimals of up to 18 digits are stored in 64 bits, the only ones that version 2 knows.
+    for sql, _ in filter(None, (_rule_for(column.type) for column in columns)):
+        # Version 2 knows only decimals in 64 bits, which have up to 18 digits.
         digits = re.match(r"NUMERIC\((\d+),", sql)
         needed = 3 if digits and int(digits[1]) > 18 else NEWEST if sql == "REAL" else LOWEST
         version = max(version, needed)
     return version
 
 
-def _find(type_: str) -> tuple[str, str] | None:
-    """Return the SQL type of a Spark type, and its family."""
+def _rule_for(type_: str) -> tuple[str, str] | None:
+    """Return the SQL type of a Spark type, and its family; None if Hyper has no such type."""
     for spark, hyper, family in _RULES:
         if match := re.fullmatch(spark, type_, re.IGNORECASE | re.DOTALL):
             return hyper.format(*match.groups()), family
@@ -174,11 +174,11 @@ def _find(type_: str) -> tuple[str, str] | None:
 
 
 def _family(type_: str) -> str:
-    found = _find(type_)
-    return found[1] if found else type_
+    rule = _rule_for(type_)
+    return rule[1] if rule else type_
 
 
-_SQL = {
+_SQL_TYPES = {
     pa.bool_(): "BOOLEAN",
     pa.int8(): "SMALLINT",
     pa.int16(): "SMALLINT",
@@ -204,15 +204,15 @@ class UnsupportedArrowTypeError(Exception):
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """Return the column in a type that hyperd reads and that holds every value of it.
+    """Return the field in a type that hyperd reads and that holds all values of the field.
 
     Nanoseconds become microseconds, which fails for values that are not whole microseconds.
 
     Raises:
         UnsupportedArrowTypeError: names the column and its type.
     """
-    type_ = _plain(field.type)
-    if type_ not in _SQL and not pa.types.is_decimal128(type_):
+    type_ = _plain_type(field.type)
+    if type_ not in _SQL_TYPES and not pa.types.is_decimal128(type_):
         raise UnsupportedArrowTypeError(
             f'column "{field.name}": Hyper cannot hold the Arrow type {field.type}; cast it, or '
             "leave the column out"
@@ -224,12 +224,12 @@ def arrow_sql_type(type_: pa.DataType) -> str:
     """Return the SQL type of a plain column."""
     if pa.types.is_decimal128(type_):
         return f"NUMERIC({type_.precision},{type_.scale})"
-    return _SQL[type_]
+    return _SQL_TYPES[type_]
 
 
-def _plain(type_: pa.DataType) -> pa.DataType:
+def _plain_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(type_):
-        return _plain(type_.value_type)
+        return _plain_type(type_.value_type)
     if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
         return pa.string()
     if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
@@ -251,8 +251,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-# Where the Hyper API's name of a type is not that of SQL: one spelling for each.
-_NAMES = {
+# SQL's names of types, where the names of the Hyper API differ.
+_SQL_NAMES = {
     "BOOL": "BOOLEAN",
     "SMALL_INT": "SMALLINT",
     "INT": "INTEGER",
@@ -272,21 +272,21 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
     name = str(type_).replace(" ", "")
     if type_.tag is TypeTag.UNSUPPORTED:
         name = f"{name}({type_.internal_oid})"
-    return _NAMES.get(name, name) + (f' COLLATE "{collation}"' if collation else "")
+    return _SQL_NAMES.get(name, name) + (f' COLLATE "{collation}"' if collation else "")
 
 
-# Of the Spark types that are published as a Hyper type, the one to write a model with.
-_SPARK = {hyper: spark.split("|")[-1] for spark, hyper, _ in _RULES}
-_SPARK |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
+# Several Spark types may be published as one Hyper type: this is the one for new models.
+_SPARK_TYPES = {hyper: spark.split("|")[-1] for spark, hyper, _ in _RULES}
+_SPARK_TYPES |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 
 
 def spark_type(sql_type: str) -> str | None:
     """Return the Spark type that is published as this SQL type; None if there is none."""
     if sql_type.startswith("NUMERIC("):
         return sql_type.replace("NUMERIC", "decimal")
-    # Text of a length or with a collation is published without.
+    # Text is published without its length and collation.
     is_text = sql_type.startswith(("TEXT", "CHAR", "VARCHAR"))
-    return "string" if is_text else _SPARK.get(sql_type)
+    return "string" if is_text else _SPARK_TYPES.get(sql_type)
 
 
 Nested = Literal["refuse", "json"]

@@ -1,4 +1,4 @@
-"""Read CSV, JSON and Parquet files, exactly or not at all."""
+"""Read CSV, JSON and Parquet files exactly, or refuse them."""
 
 from tableau_pipeline.ingest.read_files import read_files
 

@@ -1,4 +1,4 @@
-"""What was read, and what was not: bad rows by line, column and value, with remedies."""
+"""The result of reading files: good rows, and bad rows by line, column and value."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import Files, digests
 from tableau_pipeline.ingest.values import STRINGS, TIMES, do
 
-# PySparkException is raised by the driver, Py4JJavaError by a task.
+# The driver raises PySparkException, and a task Py4JJavaError.
 READ_ERRORS = (PySparkException, Py4JJavaError)
-# How many bad rows a message quotes, how many columns of each, and how much of a value.
-_QUOTED, _NAMED, _LONGEST = 5, 3, 80
-# Numbers that are too large for other types.
-_WHOLE = re.compile(r"-?\d{1,38}")
-# The options that often read values which do not fit without them.
+# How many bad rows a message shows, how many columns of each, and how many characters of a value.
+_MOST_ROWS, _MOST_COLUMNS, _LONGEST_VALUE = 5, 3, 80
+# Whole numbers that decimal(38,0) can hold.
+_INTEGER = re.compile(r"-?\d{1,38}")
+# The options of `reader` with which more values often fit.
 _OPTIONS = {
     "csv": "nullValue, decimal, thousands, dateFormat, timestampFormat",
     "json": "dateFormat, timestampFormat",
@@ -35,7 +35,7 @@ class Chunk:
 
     Attributes:
         columns: the texts of their values, by column.
-        problems: places that are no rows, such as "line 7", and why.
+        problems: places without a valid row, such as "line 7", with the reasons.
         places: returns the place of each row.
     """
 
@@ -59,7 +59,7 @@ class BadRows:
     examples: list[str] = field(default_factory=list)
 
     def add(self, path: Path, chunk: Chunk, wrong: Sequence[pa.Array]) -> pa.Array:
-        """Count the bad rows of a chunk; return whether each of its rows is good.
+        """Count the bad rows of a chunk; return an array of whether each row is good.
 
         Args:
             wrong: by column, whether the value of each row does not fit.
@@ -67,12 +67,14 @@ class BadRows:
         is_bad = reduce(partial(do, "or_"), wrong)
         is_good, rows = do("invert", is_bad), do("indices_nonzero", is_bad).to_pylist()
         self.total += len(chunk.problems) + len(rows)
-        if free := _QUOTED - len(self.examples):
+        if free := _MOST_ROWS - len(self.examples):
             places = chunk.places() if rows else []
-            found = [(places[row], self._problem(chunk, row, wrong)) for row in rows[:free]]
-            # By the number of a line: 9 comes before 10.
-            found = sorted([*found, *chunk.problems], key=lambda each: (len(each[0]), each[0]))
-            self.examples += [f"{path.name}, {': '.join(each)}" for each in found[:free]]
+            examples = [(places[row], self._problem(chunk, row, wrong)) for row in rows[:free]]
+            # Sort by the number of the line: 9 comes before 10.
+            examples = sorted(
+                [*examples, *chunk.problems], key=lambda item: (len(item[0]), item[0])
+            )
+            self.examples += [f"{path.name}, {': '.join(item)}" for item in examples[:free]]
         return is_good
 
     def _problem(self, chunk: Chunk, row: int, wrong: Sequence[pa.Array]) -> str:
@@ -80,21 +82,25 @@ class BadRows:
         for column, texts, misfits in zip(self.schema, chunk.columns, wrong, strict=True):
             if misfits[row].as_py():
                 text, type_ = texts[row].as_py(), column.dataType
-                # The texts of JSON have quotes already, except in columns of texts.
+                # Texts from JSON already have quotes, except in text and time columns.
                 is_quoted = self.files.format == "json" and not isinstance(type_, STRINGS + TIMES)
-                shown = text if is_quoted else f'"{text}"'
-                shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
+                value = text if is_quoted else f'"{text}"'
+                value = printable(
+                    value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}..."
+                )
                 name = type_.simpleString()
-                is_large = isinstance(type_, T.LongType | T.DoubleType) and _WHOLE.fullmatch(text)
-                held = "; decimal(38,0) would hold it" if is_large else ""
-                problems.append(f'column "{column.name}": {shown} is not a valid {name}{held}')
-        if (more := len(problems) - _NAMED) > 0:
-            problems[_NAMED:] = [f"and {more} more column{'s' * (more > 1)}"]
+                is_large = isinstance(type_, T.LongType | T.DoubleType) and _INTEGER.fullmatch(text)
+                hint = "; decimal(38,0) would hold it" if is_large else ""
+                problems.append(f'column "{column.name}": {value} is not a valid {name}{hint}')
+        if (more := len(problems) - _MOST_COLUMNS) > 0:
+            problems[_MOST_COLUMNS:] = [f"and {more} more column{'s' * (more > 1)}"]
         return ", ".join(problems)
 
     def message(self) -> str:
         """Return the message for all bad rows, with the remedies."""
-        described = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in self.schema)
+        described = ", ".join(
+            f"{field.name} {field.dataType.simpleString()}" for field in self.schema
+        )
         rows = "1 row does" if self.total == 1 else f"{self.total:,} rows do"
         more = self.total - len(self.examples)
         return (
@@ -110,10 +116,9 @@ class Reading:
     """The good rows of files as a Spark DataFrame.
 
     Attributes:
-        digests: of each file, taken before it was read.
+        digests: the SHA-256 of each file, taken before it was read.
         bad: the rows of text files that are not in the frame; None if there are none.
-        copies: the names of files that were copied for Spark, by the names of the folders of their
-            copies.
+        copies: the names of the files that were copied for Spark, by the folder name of the copy.
     """
 
     frame: DataFrame
@@ -124,13 +129,15 @@ class Reading:
     @property
     def file_of_a_row(self) -> str:
         """SQL for the name of the file that a row is from."""
-        # A hidden column of Spark, in which names are escaped as in a URI.
-        own = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
+        # In this hidden column of Spark, names are escaped as in a URI.
+        hidden_name = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
         if not self.copies:
-            return own
-        pairs = ", ".join(f"{_quoted(copy)}, {_quoted(name)}" for copy, name in self.copies.items())
+            return hidden_name
+        names_of_copies = ", ".join(
+            f"{_sql_literal(copy)}, {_sql_literal(name)}" for copy, name in self.copies.items()
+        )
         folder = "element_at(split(_metadata.file_path, '/'), -2)"
-        return f"coalesce(element_at(map({pairs}), {folder}), {own})"
+        return f"coalesce(element_at(map({names_of_copies}), {folder}), {hidden_name})"
 
     def check_rows(self) -> None:
         """Refuse bad rows."""
@@ -145,7 +152,7 @@ class Reading:
             )
 
 
-def _quoted(text: str) -> str:
+def _sql_literal(text: str) -> str:
     """Return a text as a literal of Spark's SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
@@ -154,14 +161,15 @@ def _quoted(text: str) -> str:
 def printable(text: str) -> str:
     """Escape the characters of a text that cannot be shown, such as line breaks."""
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 
 def reason(error: Exception) -> str:
     """Return the reason of an error, without Spark's stack trace.
 
-    It is the message of the innermost cause that has one of more than a class name.
+    This is the message of the innermost cause whose message is more than a class name.
     """
     if not isinstance(error, Py4JJavaError):
         return str(error)
@@ -169,5 +177,5 @@ def reason(error: Exception) -> str:
     while cause := causes[-1].getCause():
         causes.append(cause)
     messages = [cause.getMessage() or "" for cause in reversed(causes)]
-    found = [message for message in messages if " " in message.strip()]
-    return found[0] if found else causes[0].getClass().getSimpleName()
+    sentences = [message for message in messages if " " in message.strip()]
+    return sentences[0] if sentences else causes[0].getClass().getSimpleName()

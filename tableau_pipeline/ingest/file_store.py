@@ -1,4 +1,4 @@
-"""The rows of files, stored as versions of a model without code."""
+"""Store the rows of files as versions of a model that needs no code."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,22 +18,22 @@ from tableau_pipeline.snapshots.write import (
 )
 
 # The partition key of rows that were stored before files were added one by one.
-_EARLIER = "earlier rows"
+_EARLIER_ROWS = "earlier rows"
 
 
 @dataclass
 class FileStore:
-    """Implements `core.snapshot.Snapshots` for rows that are read when a refresh asks for them.
+    """Implements `core.snapshot.Snapshots` for files that are read when a refresh asks for rows.
 
     Attributes:
-        read: reads the rows once it is the data source's turn; called once.
-        built_on: returns the version to whose rows these are added, None if nothing is published;
-            a file's new rows replace its old ones. Never the newest one that is stored: rows that
-            were refused must not be published with the next file. Without it, the model has only
-            these rows.
+        read: reads the rows; called once, when the refresh of the data source needs them.
+        built_on: returns the number of the version to which these rows are added, or None if
+            nothing is published; a file's new rows replace its old ones. It must not return the
+            newest stored version: rows that were refused must not be published with the next file.
+            Without `built_on`, the model has only these rows.
         file_column: the name of a column to add, with the name of each row's file.
         drop_bad_rows: leave out bad rows instead of refusing all.
-        read_rows: the result of `read`, once it was called.
+        read_rows: the result of `read`, once its rows were stored.
     """
 
     store: SnapshotStore
@@ -52,23 +52,23 @@ class FileStore:
             if not self.drop_bad_rows:
                 reading.check_rows()
             try:
-                self._written = self._stored(asset_key, reading)
+                self._written = self._write(asset_key, reading)
             except (UnstorableError, *READ_ERRORS) as error:
-                # The files are at fault, whether Spark or the store does not take them.
+                # Whether Spark or the store rejects the rows, the files are at fault.
                 raise FilesError(reason(error)) from error
             self.read_rows = reading
         return self._written
 
     def forget(self) -> None:
-        """Remove the version that was stored, if any: nothing was published of it."""
+        """Remove the stored version, if any, because it was not published."""
         if self._written:
             self.store.remove(self._written)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """Return a version that was stored before; None if there is none."""
+        """Return a stored version; None if it does not exist."""
         return self.store.version(asset_key, number)
 
-    def _stored(self, asset_key: str, reading: Reading) -> Snapshot:
+    def _write(self, asset_key: str, reading: Reading) -> Snapshot:
         if self.built_on is None:
             return write_snapshot(
                 reading.frame,
@@ -102,16 +102,16 @@ class FileStore:
                     "Choose another name",
                 )
             frame = frame.withColumn(self.file_column, F.expr(reading.file_of_a_row))
-        kept = [
-            part if part.partition else part.model_copy(update={"partition": _EARLIER})
+        remaining = [
+            part if part.partition else part.model_copy(update={"partition": _EARLIER_ROWS})
             for part in (base.parts if base else ())
             if part.partition not in digests
         ]
-        for part in kept:
+        for part in remaining:
             columns, before = columns_of(frame), part.columns or (base.columns if base else ())
-            differing = [each for each in columns if each not in before]
-            differing += [each for each in before if each not in columns]
-            described = ", ".join(f"{each.name} ({each.type})" for each in differing)
+            differing = [column for column in columns if column not in before]
+            differing += [column for column in before if column not in columns]
+            described = ", ".join(f"{column.name} ({column.type})" for column in differing)
             if before != columns:
                 raise FilesError(
                     f"The columns differ from those of {part.partition}, to which rows are to "
@@ -123,7 +123,7 @@ class FileStore:
             new = [
                 part.model_copy(update={"digest": digests[str(part.partition)]}) for part in written
             ]
-            return sorted([*kept, *new], key=lambda part: str(part.partition))
+            return sorted([*remaining, *new], key=lambda part: str(part.partition))
 
         return write_partitions(
             frame,

@@ -1,4 +1,4 @@
-"""JSON with its numbers as they are written: an object a line, or an array of objects."""
+"""Read JSON with its numbers as written: an object on each line, or an array of objects."""
 
 import json
 import re
@@ -18,10 +18,10 @@ from tableau_pipeline.ingest.options import ReadOptions, open_text
 from tableau_pipeline.ingest.values import STRINGS, TIMES, Guess, check_names
 
 # Objects that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
-_AT_ONCE = 20_000
-# Levels of arrays and objects within each other. Python ends at some more.
-_DEEPEST = 200
-_TOO_DEEP = f"arrays or objects are nested more than {_DEEPEST} times"
+_CHUNK = 20_000
+# Levels of nested arrays and objects; the limit of Python is somewhat higher.
+_MOST_LEVELS = 200
+_TOO_DEEP = f"arrays or objects are nested more than {_MOST_LEVELS} times"
 _BLANKS = " \t\r\n"
 _START = re.compile(rf"[{_BLANKS}]*\[[{_BLANKS}]*(\]?)[{_BLANKS}]*")
 _NEXT = re.compile(rf"[{_BLANKS}]*(,|\])[{_BLANKS}]*")
@@ -40,10 +40,10 @@ def json_schema(paths: Sequence[Path], options: ReadOptions) -> T.StructType:
     problem = ""
     for path in paths:
         for objects, problems in _chunks(path, options):
-            # They are reported when the rows are read.
+            # Problems are reported when the rows are read.
             problem = problem or "".join(f". {path.name}, {': '.join(p)}" for p in problems[:1])
-            for name in {name for _, each in objects for name in each}:
-                texts = [_json(each[name]) for _, each in objects if each.get(name) is not None]
+            for name in {key for _, row in objects for key in row}:
+                texts = [_json(row[name]) for _, row in objects if row.get(name) is not None]
                 guesses.setdefault(name, Guess(options)).see(pa.array(texts, pa.string()))
     first = paths[0].name
     if not guesses:
@@ -55,27 +55,32 @@ def json_schema(paths: Sequence[Path], options: ReadOptions) -> T.StructType:
 def json_chunks(
     path: Path, options: ReadOptions, schema: T.StructType, seen: set[str]
 ) -> Iterator[Chunk]:
-    """Yield the values of the columns as text; collect the names of the objects in `seen`."""
+    """Yield the values of the columns as text; add the names in the objects to `seen`."""
     for objects, problems in _chunks(path, options):
         seen.update(*(row for _, row in objects))
         columns = []
         for field in schema:
-            # A text is as it is if the type is one of texts; other values are as in JSON.
+            # In text and time columns, a text is taken as it is; other values are written as JSON.
             plain = (str, NoneType) if isinstance(field.dataType, STRINGS + TIMES) else (NoneType,)
             values = [row.get(field.name) for _, row in objects]
-            texts = [each if type(each) in plain else _json(each) for each in values]
+            texts = [value if type(value) in plain else _json(value) for value in values]
             columns.append(pa.array(texts, pa.string()))
         yield Chunk(columns, problems, lambda objects=objects: [place for place, _ in objects])
 
 
 def check_seen(seen: set[str], columns: Sequence[str]) -> None:
-    """Refuse objects that lack a column, or have it in two spellings: values would be left out."""
+    """Refuse objects if a column is in none of them, or in two spellings: values would be lost.
+
+    Raises:
+        FilesError: names the columns and the names in the objects.
+    """
     folded = {name.casefold() for name in columns}
-    wrong = {name for name in seen - set(columns) if name.casefold() in folded}
-    if seen and (wrong := wrong | (set(columns) - seen)):
+    misspelled = {name for name in seen - set(columns) if name.casefold() in folded}
+    if seen and (misspelled := misspelled | (set(columns) - seen)):
         raise FilesError(
             f"The columns are {', '.join(columns)}, and the objects have "
-            f'{", ".join(sorted(seen))}: spell "{min(wrong)}" alike in columns and in all objects',
+            f'{", ".join(sorted(seen))}: spell "{min(misspelled)}" alike in columns and in all '
+            "objects",
         )
 
 
@@ -85,7 +90,7 @@ def _json(value: Any) -> str:
         case _Number():
             return str(value)
         case dict():
-            inner = (f"{_json(name)}:{_json(each)}" for name, each in value.items())
+            inner = (f"{_json(name)}:{_json(item)}" for name, item in value.items())
             return f"{{{','.join(inner)}}}"
         case list():
             return f"[{','.join(map(_json, value))}]"
@@ -95,13 +100,13 @@ def _json(value: Any) -> str:
 def _chunks(
     path: Path, options: ReadOptions
 ) -> Iterator[tuple[list[tuple[str, dict[str, Any]]], list[tuple[str, str]]]]:
-    """Yield some objects with their places, such as "line 3", and places that are none."""
+    """Yield chunks: objects with their places, such as "line 3", and problems with their places."""
     with open_text(path, options.encoding) as text:
         first = next((line for line in text if line.strip(_BLANKS)), "")
         text.seek(0)
-        of_array = first.lstrip(_BLANKS).startswith("[")
-        values = _of_array(path, text.read()) if of_array else _of_lines(text)
-        while chunk := [*islice(values, _AT_ONCE)]:
+        is_array = first.lstrip(_BLANKS).startswith("[")
+        values = _array_values(path, text.read()) if is_array else _line_values(text)
+        while chunk := [*islice(values, _CHUNK)]:
             objects, problems = [], []
             for place, value in chunk:
                 if isinstance(value, dict):
@@ -113,11 +118,11 @@ def _chunks(
             yield objects, problems
 
 
-def _of_lines(text: TextIO) -> Iterator[tuple[str, Any]]:
+def _line_values(text: TextIO) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text, 1):
         if line.strip(_BLANKS):
             try:
-                yield f"line {number}", _whole(_DECODER.decode(line), line)
+                yield f"line {number}", _checked(_DECODER.decode(line), line)
             except RecursionError:
                 yield f"line {number}", ValueError(_TOO_DEEP)
             except ValueError as error:
@@ -125,16 +130,16 @@ def _of_lines(text: TextIO) -> Iterator[tuple[str, Any]]:
                 yield f"line {number}", ValueError(problem)
 
 
-def _of_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    # One after the other: all objects of a file take many times the memory of its text.
-    number, at, found = 0, 0, _START.match(text)
+def _array_values(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+    # Decode one object at a time: all objects take many times the memory of the text.
+    number, at, match = 0, 0, _START.match(text)
     try:
-        while found and found[1] != "]":
+        while match and match[1] != "]":
             number += 1
-            value, at = _DECODER.raw_decode(text, found.end())
-            yield f"object {number}", _whole(value, text[found.end() : at])
-            found = _NEXT.match(text, at)
-        if not found or found.end() < len(text):
+            value, at = _DECODER.raw_decode(text, match.end())
+            yield f"object {number}", _checked(value, text[match.end() : at])
+            match = _NEXT.match(text, at)
+        if not match or match.end() < len(text):
             raise JSONDecodeError("the array has no end, or goes on after it", text, at)
     except RecursionError as error:
         raise FilesError(f"{path.name}, object {number}: {_TOO_DEEP}") from error
@@ -149,32 +154,34 @@ def _problem(error: ValueError) -> str:
     return f'invalid JSON near "{near}" ({error.msg})'
 
 
-def _whole(value: Any, text: str) -> Any:
-    if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
+def _checked(value: Any, text: str) -> Any:
+    if text.count("[") + text.count("{") > _MOST_LEVELS and _depth(value) > _MOST_LEVELS:
         raise RecursionError
     if "\\u" in text and isinstance(value, dict):
-        for name, each in value.items():
-            if _SURROGATE.search(shown := _json(each)):
+        for name, item in value.items():
+            if _SURROGATE.search(shown := _json(item)):
                 problem = f'column "{name}": {printable(shown[:80])} has half of a character'
                 raise ValueError(problem)
     return value
 
 
 def _depth(value: Any) -> int:
-    """Count how many arrays and objects are within each other; without recursion."""
+    """Count the levels of nested arrays and objects, without recursion."""
     depth, level = 0, [value]
-    while level := [each for each in level if isinstance(each, (dict, list))]:
+    while level := [item for item in level if isinstance(item, (dict, list))]:
         depth += 1
-        level = [e for each in level for e in (each.values() if isinstance(each, dict) else each)]
+        level = [
+            inner for item in level for inner in (item.values() if isinstance(item, dict) else item)
+        ]
     return depth
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f'"{max(names, key=names.count)}" is repeated in one object')
-    return found
+    return values
 
 
 _DECODER = json.JSONDecoder(

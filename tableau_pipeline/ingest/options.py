@@ -1,4 +1,4 @@
-"""Which files are read, and how: the options of `reader`, named as in Spark, and encodings."""
+"""Find and open the files to read; parse the options of `reader`, which are named as in Spark."""
 
 import bz2
 import codecs
@@ -21,7 +21,7 @@ from tableau_pipeline.errors import FilesError
 
 _LOG = logging.getLogger(__name__)
 # How many names a message lists.
-_LISTED = 10
+_MOST_NAMES = 10
 Format = Literal["csv", "json", "parquet"]
 _FORMATS: Mapping[str, Format] = {
     ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
@@ -55,51 +55,59 @@ class ReadOptions:
 
 
 NAMES: Mapping[Format, tuple[str, ...]] = {
-    "csv": tuple(to_camel(each.name) for each in fields(ReadOptions)),
+    "csv": tuple(to_camel(option.name) for option in fields(ReadOptions)),
     "json": ("encoding", "dateFormat", "timestampFormat"),
     "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
 }
 
 
 def check_options(reader: Mapping[str, str], *formats: Format) -> None:
-    """Refuse options that none of these formats has."""
-    known = {name.lower(): name for format_ in formats for name in NAMES[format_]}
+    """Refuse options that none of these formats has.
+
+    Raises:
+        FilesError: names the option, and the options of the formats.
+    """
+    allowed = {name.lower(): name for format_ in formats for name in NAMES[format_]}
     for name in reader:
-        if name.lower() not in known:
+        if name.lower() not in allowed:
             raise FilesError(
                 f"reader: {name} is not an option for {' and '.join(formats)} files: the options "
-                f"are {', '.join(known.values())}",
+                f"are {', '.join(allowed.values())}",
             )
 
 
 def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = False) -> ReadOptions:
-    """Parse the options of `reader` for text files, which `tabs` separate unless it says else."""
+    """Parse the options of `reader` for text files; with `tabs`, the default separator is a tab.
+
+    Raises:
+        FilesError: an option is not known, its value is not valid, or two contradict each other.
+    """
     check_options(reader, format_)
-    # As Spark does, this ignores the case of names.
+    # Like Spark, ignore the case of names.
     given = {name.lower(): (name, str(value)) for name, value in reader.items()}
-    found: dict[str, Any] = {"sep": "\t"} if tabs else {}
-    for each in fields(ReadOptions):
-        key = each.name.replace("_", "")
+    values: dict[str, Any] = {"sep": "\t"} if tabs else {}
+    for option in fields(ReadOptions):
+        key = option.name.replace("_", "")
         if key in given:
-            found[each.name] = _parsed(*given[key], each.default)
+            values[option.name] = _parse(*given[key], option.default)
     # Some users of Spark set escape to the quote itself to declare that quotes are doubled.
-    if found.get("escape") == found.get("quote", '"'):
-        del found["escape"]
-    options = ReadOptions(**found)
-    for one, other in (("decimal", "thousands"), ("sep", "quote")):
-        if getattr(options, one) == getattr(options, other):
-            raise FilesError(f"reader: {one} and {other} are both {getattr(options, one)!r}")
+    if values.get("escape") == values.get("quote", '"'):
+        del values["escape"]
+    options = ReadOptions(**values)
+    for first, second in (("decimal", "thousands"), ("sep", "quote")):
+        if getattr(options, first) == getattr(options, second):
+            raise FilesError(f"reader: {first} and {second} are both {getattr(options, first)!r}")
     return options
 
 
-def _parsed(name: str, text: str, default: object) -> str | bool:
+def _parse(name: str, text: str, default: object) -> str | bool:
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise FilesError(f'reader: {name}: "{text}" is neither true nor false')
         return text.lower() == "true"
     if name.lower() == "encoding":
         try:
-            # The look-up alone also finds codecs such as base64, which do not decode to text.
+            # A look-up would also find codecs such as base64, which do not decode to text.
             TextIOWrapper(BytesIO(), encoding=text)
         except LookupError as error:
             raise FilesError(
@@ -109,7 +117,7 @@ def _parsed(name: str, text: str, default: object) -> str | bool:
         return codecs.lookup(text).name
     if name.lower() in ("nullvalue", "dateformat", "timestampformat"):
         return text
-    # As in Spark, the two characters \\t stand for a tab, which is hard to type in a config.
+    # As in Spark, the two characters \\t mean a tab, which is hard to type in a config.
     sign = text.replace("\\t", "\t").replace("\\\\", "\\")
     of_numbers = name.lower() in ("decimal", "thousands")
     wrong = r"[\r\n0-9+\-eE]" if of_numbers else r"[\r\n]|[^\0-\x7f]"
@@ -135,34 +143,44 @@ class Files:
 
 
 def matching_files(pattern: str) -> tuple[Path, ...]:
-    """Return the files that match a path or pattern, at least one; for a folder, those in it."""
+    """Return the files that match a path or pattern, at least one; for a folder, those in it.
+
+    Raises:
+        FilesError: no file matches.
+    """
     path = Path(pattern)
     # A file's own name may contain brackets or stars, which the pattern would interpret.
     if path.is_file():
         return (path.absolute(),)
-    is_folder, named = path.is_dir(), path.name[:1]
-    found = sorted(path.iterdir()) if is_folder else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
-    files = [each.absolute() for each in found if each.is_file()]
-    # A pattern that begins so asks for them.
-    passed = [e for e in files if is_passed_over(e.name) and (is_folder or e.name[0] != named)]
-    if passed:
-        listed = ", ".join(each.name for each in passed[:_LISTED])
-        more = ", ..." if len(passed) > _LISTED else ""
+    is_folder, start = path.is_dir(), path.name[:1]
+    matches = sorted(path.iterdir()) if is_folder else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
+    files = [item.absolute() for item in matches if item.is_file()]
+    # Hidden files are read if the pattern begins as their names do.
+    skipped = [
+        file for file in files if is_passed_over(file.name) and (is_folder or file.name[0] != start)
+    ]
+    if skipped:
+        listed = ", ".join(file.name for file in skipped[:_MOST_NAMES])
+        more = ", ..." if len(skipped) > _MOST_NAMES else ""
         _LOG.warning(
             "%s: passed over %s%s, as Spark does; name such a file to read it", path, listed, more
         )
-    if files := [each for each in files if each not in passed]:
+    if files := [file for file in files if file not in skipped]:
         return tuple(files)
     raise FilesError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
 
 
 def is_passed_over(name: str) -> bool:
-    """Whether a folder or a pattern does not stand for a file: a marker, or a hidden one."""
+    """Whether a folder or a pattern leaves out a file: one with a hidden name, or a marker."""
     return name[0] in "._"
 
 
 def format_of(paths: Sequence[Path]) -> Format:
-    """Return the one format by the file name suffixes; `x.csv.gz` is CSV."""
+    """Return the format that the suffixes of all file names determine; `x.csv.gz` is CSV.
+
+    Raises:
+        FilesError: they determine no format, or more than one.
+    """
     first, *others = {_FORMATS.get(ending(path)) for path in paths}
     if first is None or others:
         endings = ", ".join(sorted({path.suffix or path.name for path in paths}))
@@ -174,7 +192,7 @@ def format_of(paths: Sequence[Path]) -> Format:
 
 def ending(path: Path) -> str:
     """Return the last suffix that determines a file's format, in lower case."""
-    endings = [each.lower() for each in path.suffixes]
+    endings = [suffix.lower() for suffix in path.suffixes]
     if endings and endings[-1] in (".gz", ".bz2"):
         endings.pop()
     return endings[-1] if endings else ""
@@ -182,15 +200,15 @@ def ending(path: Path) -> str:
 
 def digests(paths: Sequence[Path]) -> dict[Path, str]:
     """Return the SHA-256 of each file's bytes, in hexadecimal."""
-    found = {}
+    digest_of = {}
     for path in paths:
         with path.open("rb") as file:
-            found[path] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+            digest_of[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digest_of
 
 
-# Byte order marks, and the encodings that begin with each; the first decodes without it.
-# Those of UTF-32 come first: the little-endian one begins with that of UTF-16.
+# Byte order marks, with the encodings that may begin with each; the first encoding drops the mark.
+# The marks of UTF-32 come first: the little-endian one begins with that of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: ("utf-32", "utf-32-le"),
     codecs.BOM_UTF32_BE: ("utf-32", "utf-32-be"),
@@ -203,22 +221,24 @@ _GZIP = b"\x1f\x8b"
 
 @contextmanager
 def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
-    """Open a file as text, without byte order mark, line ends unchanged; unpack gzip and bzip2.
+    """Open a file as text: drop the byte order mark, keep line ends, unpack gzip and bzip2.
 
     Args:
-        encoding: Python's name of it; None for UTF-8, or UTF-16 with a byte order mark.
+        encoding: its name in Python; None for UTF-8, or UTF-16 with a byte order mark.
 
     Raises:
-        RefusedError: the bytes are in another encoding, or damaged; names file and remedy.
+        RefusedError: the file has another encoding, or is damaged; names the file and the remedy.
     """
     try:
-        with _opened(path) as file:
-            name = _encoding(path, file.read(4), encoding)
-        with _opened(path) as file, TextIOWrapper(file, encoding=name, newline="") as text:
+        with _open(path) as file:
+            name = _encoding_of(path, file.read(4), encoding)
+        with _open(path) as file, TextIOWrapper(file, encoding=name, newline="") as text:
             yield text
     except UnicodeDecodeError as error:
-        with _opened(path) as file, TextIOWrapper(file, name, errors="replace") as text:
-            line = next((number for number, each in enumerate(text, 1) if "\ufffd" in each), 1)
+        with _open(path) as file, TextIOWrapper(file, name, errors="replace") as text:
+            line = next(
+                (number for number, content in enumerate(text, 1) if "\ufffd" in content), 1
+            )
         raise FilesError(
             f"{path.name}, line {line}: the byte 0x{error.object[error.start]:02X} is not "
             f"{name.removesuffix('-sig').upper()}. Declare its encoding, such as reader: "
@@ -227,19 +247,19 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
     except EOFError as error:
         raise FilesError(f"{path.name} is damaged: its compressed data end early") from error
     except (OSError, zlib.error) as error:
-        # An error of the operating system has a number, and is not about the file's content.
+        # An error of the operating system has a number; it is not about the content of the file.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise FilesError(f"{path.name} is damaged: it cannot be unpacked ({error})") from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     opens = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), Path.open)
     return cast("BinaryIO", opens(path, "rb"))
 
 
-def _encoding(path: Path, start: bytes, given: str | None) -> str:
-    # No text in any of the usual encodings begins so.
+def _encoding_of(path: Path, start: bytes, given: str | None) -> str:
+    # No text in a usual encoding begins like this.
     if start.startswith(_GZIP):
         raise FilesError(
             f"{path.name} is packed with gzip: unpack it, or let its name end in .gz",
@@ -250,13 +270,13 @@ def _encoding(path: Path, start: bytes, given: str | None) -> str:
             f"{path.name} begins with the byte order mark of {marked[0].removesuffix('-sig')}, so "
             f"it is not {given}: remove encoding",
         )
-    # Without a mark Python would assume the byte order of the machine that runs it. And UTF-8 text
-    # has no zero bytes in practice; the others have them in every Latin letter.
+    # Without a mark, Python would assume the byte order of this machine. In practice, text in UTF-8
+    # has no zero bytes; UTF-16 and UTF-32 have them in every Latin letter.
     if not marked and (given in ("utf-16", "utf-32") or (not given and b"\0" in start)):
         likely = "UTF-16BE" if start[:1] == b"\0" else "UTF-16LE"
         raise FilesError(
             f"{path.name} has no byte order mark and is not UTF-8: set reader: "
             f"{{encoding: {likely}}}",
         )
-    # This one leaves out the mark, which would become part of the first name.
+    # The first encoding drops the mark, which would become part of the first name.
     return marked[0] if marked else given or "utf-8"

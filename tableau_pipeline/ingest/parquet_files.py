@@ -1,4 +1,4 @@
-"""Parquet of any writer: what Spark cannot read, pyarrow rewrites if no value changes."""
+"""Read Parquet files of any writer: pyarrow rewrites those that Spark cannot read exactly."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.ingest.options import is_passed_over
 from tableau_pipeline.ingest.values import check_names
 
-# Of Spark, with what comes with it.
-_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
-_PLAIN = {
+# The codecs that Spark reads without further libraries.
+_SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
+_PLAIN_TYPES = {
     pa.float16(): pa.float32(),
     **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
     **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
 }
-_LISTS = (
+_LIST_TYPES = (
     pa.ListType,
     pa.LargeListType,
     pa.FixedSizeListType,
@@ -31,13 +31,13 @@ _MOST_DIGITS = 38
 
 
 def readable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
-    """Return the columns of a Parquet file, and whether it was copied for Spark to read it.
+    """Return the columns of a Parquet file, and whether it was copied so that Spark can read it.
 
     Args:
-        target: where a copy is to be.
+        target: the path for a copy.
 
     Raises:
-        RefusedError: it is damaged, or has what would not arrive as it is.
+        RefusedError: the file is damaged, or a value in it would change.
     """
     try:
         with pq.ParquetFile(
@@ -64,30 +64,30 @@ class _Columns:
     """The columns of a file.
 
     Attributes:
-        schema: in types that Spark has.
+        schema: the columns in types that Spark has.
         is_beyond_spark: whether Spark lacks a type, a codec or an encoding of the file.
 
     Raises:
-        RefusedError: there are none, or one of them cannot be stored.
+        RefusedError: there are no columns, or one of them cannot be stored.
     """
 
     def __init__(self, path: Path, file: pq.ParquetFile) -> None:
-        found = file.schema_arrow
-        if not found.names:
+        schema = file.schema_arrow
+        if not schema.names:
             raise FilesError(f"{path.name} has no columns")
-        check_names(found.names, path.name)
+        check_names(schema.names, path.name)
         self._path = path
         self.is_beyond_spark = any(
-            chunk.compression not in _CODECS or "BYTE_STREAM_SPLIT" in chunk.encodings
+            chunk.compression not in _SPARK_CODECS or "BYTE_STREAM_SPLIT" in chunk.encodings
             for chunk in _chunks(file)
         )
-        # Arrow's types hide what only Parquet's tell. Both have the same leaves in one order.
+        # Parquet's types have details that Arrow's lack; both have the same leaves in one order.
         self._leaves = map(file.schema.column, range(len(file.schema)))
-        plain = [self._plain(type_) for type_ in found.types]
-        self.schema = pa.schema([*zip(found.names, plain, strict=True)])
+        plain = [self._plain(type_) for type_ in schema.types]
+        self.schema = pa.schema([*zip(schema.names, plain, strict=True)])
 
     def _plain(self, type_: pa.DataType) -> pa.DataType:
-        """Return the type in which Spark can have the values of a type."""
+        """Return the type in which Spark can hold the values of a type."""
         if isinstance(type_, pa.BaseExtensionType):
             return self._plain(type_.storage_type)
         if isinstance(type_, pa.DictionaryType):
@@ -97,52 +97,51 @@ class _Columns:
         if isinstance(type_, pa.MapType):
             key = self._plain(type_.key_type)
             return pa.map_(key, self._plain(type_.item_type))
-        if isinstance(type_, _LISTS):
+        if isinstance(type_, _LIST_TYPES):
             return pa.list_(self._plain(type_.value_type))
-        return self._of_leaf(type_, next(self._leaves))
+        return self._plain_leaf(type_, next(self._leaves))
 
-    def _of_leaf(self, type_: pa.DataType, leaf: pq.ColumnSchema) -> pa.DataType:
+    def _plain_leaf(self, type_: pa.DataType, leaf: pq.ColumnSchema) -> pa.DataType:
         kind = str(leaf.logical_type).lower().partition("(")[0]
         if kind == "null" and leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
-            # Arrow does not know the older name of it, in which alone Java writes it.
+            # Arrow does not know the older name of this type, and Java writes only that name.
             kind = "interval"
         if kind in ("geometry", "geography"):
-            raise self._refused(
+            raise self._refusal(
                 leaf,
                 f"holds geospatial values of the type {kind}, which an extract made here cannot "
                 "have: write them as text (WKT), or as columns of longitude and latitude",
             )
-        of_time = (pa.types.is_time, pa.types.is_duration, pa.types.is_interval)
-        if kind == "interval" or any(is_kind(type_) for is_kind in of_time):
-            shown = kind if kind == "interval" else type_
-            raise self._refused(
+        time_checks = (pa.types.is_time, pa.types.is_duration, pa.types.is_interval)
+        if kind == "interval" or any(is_such(type_) for is_such in time_checks):
+            name = kind if kind == "interval" else type_
+            raise self._refusal(
                 leaf,
-                f"is of the type {shown}, which Spark cannot store: write it as text or as a "
-                "number",
+                f"is of the type {name}, which Spark cannot store: write it as text or as a number",
             )
         if kind in ("uuid", "enum"):
-            # The bytes of an enum are text, which Spark knows and Arrow does not.
+            # The bytes of an enum are text. Spark reads them as text, and Arrow as bytes.
             self.is_beyond_spark |= kind == "uuid"
             return pa.string()
         if pa.types.is_decimal(type_):
             if type_.precision > _MOST_DIGITS:
-                raise self._refused(
+                raise self._refusal(
                     leaf,
                     f"is of the type {type_}, and Spark and Tableau have at most {_MOST_DIGITS} "
                     "digits: write it as text",
                 )
-            # Spark reads no short ones of these.
+            # Spark cannot read short decimals that are stored as byte arrays.
             self.is_beyond_spark |= leaf.physical_type == "BYTE_ARRAY"
             return pa.decimal128(type_.precision, type_.scale)
         if pa.types.is_timestamp(type_):
             self.is_beyond_spark |= type_.unit == "ns"
-            # As Spark takes INT96. A cast refuses a value with nanoseconds, and cuts none off.
+            # Spark reads INT96 as UTC. A cast to microseconds refuses values that it would cut off.
             zone = "UTC" if leaf.physical_type == "INT96" else type_.tz
             return pa.timestamp("us", zone)
         self.is_beyond_spark |= pa.types.is_float16(type_)
-        return _PLAIN.get(type_, type_)
+        return _PLAIN_TYPES.get(type_, type_)
 
-    def _refused(self, leaf: pq.ColumnSchema, why: str) -> RefusedError:
+    def _refusal(self, leaf: pq.ColumnSchema, why: str) -> RefusedError:
         return FilesError(f'{self._path.name}: column "{leaf.path}" {why}')
 
 
@@ -152,7 +151,11 @@ def _chunks(file: pq.ParquetFile) -> Iterator[pq.ColumnChunkMetaData]:
 
 
 def _rewrite(source: Path, file: pq.ParquetFile, schema: pa.Schema, target: Path) -> None:
-    """Write the rows of a Parquet file in types and codecs that Spark reads, or refuse them."""
+    """Write the rows of a Parquet file in types and codecs that Spark reads.
+
+    Raises:
+        FilesError: a value would change.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with pq.ParquetWriter(target, schema) as writer:
         for batch in file.iter_batches():
@@ -165,53 +168,58 @@ def _rewrite(source: Path, file: pq.ParquetFile, schema: pa.Schema, target: Path
 
 def _cast(source: Path, field: pa.Field, column: pa.Array) -> pa.Array:
     try:
-        bare = _with_bytes(field.type, column.type)
+        bare = _uuids_as_bytes(field.type, column.type)
         values = column.cast(bare)
         if bare == field.type:
             return values
-        return pa.array([_texts(e, bare, field.type) for e in values.to_pylist()], field.type)
+        return pa.array(
+            [_uuids_as_texts(value, bare, field.type) for value in values.to_pylist()], field.type
+        )
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        why = f"values that do not fit {field.type}"
+        problem = f"values that do not fit {field.type}"
         if _has_nanoseconds(column.type):
-            why = "times finer than microseconds, which neither Spark nor Tableau has"
-        raise FilesError(f'{source.name}: column "{field.name}" has {why}: {error}') from error
+            problem = "times finer than microseconds, which neither Spark nor Tableau has"
+        raise FilesError(f'{source.name}: column "{field.name}" has {problem}: {error}') from error
 
 
 def _has_nanoseconds(type_: pa.DataType) -> bool:
     if isinstance(type_, pa.TimestampType):
         return type_.unit == "ns"
-    return any(_has_nanoseconds(type_.field(n).type) for n in range(type_.num_fields))
+    return any(_has_nanoseconds(type_.field(index).type) for index in range(type_.num_fields))
 
 
-def _with_bytes(type_: pa.DataType, before: pa.DataType) -> pa.DataType:
-    """Return a type with bytes in place of the texts of UUIDs, which no cast makes."""
+def _uuids_as_bytes(type_: pa.DataType, before: pa.DataType) -> pa.DataType:
+    """Return a type with bytes in place of text for UUIDs, because no cast makes text of them."""
     if isinstance(before, pa.BaseExtensionType):
-        return _with_bytes(type_, before.storage_type)
+        return _uuids_as_bytes(type_, before.storage_type)
     if isinstance(before, pa.FixedSizeBinaryType) and pa.types.is_string(type_):
         return before
     if isinstance(type_, pa.StructType):
         pairs = zip(type_, before, strict=True)
-        return pa.struct([to.with_type(_with_bytes(to.type, of.type)) for to, of in pairs])
+        return pa.struct([new.with_type(_uuids_as_bytes(new.type, old.type)) for new, old in pairs])
     if isinstance(type_, pa.MapType):
-        key = _with_bytes(type_.key_type, before.key_type)
-        return pa.map_(key, _with_bytes(type_.item_type, before.item_type))
+        key = _uuids_as_bytes(type_.key_type, before.key_type)
+        return pa.map_(key, _uuids_as_bytes(type_.item_type, before.item_type))
     if isinstance(type_, pa.ListType):
-        return pa.list_(_with_bytes(type_.value_type, before.value_type))
+        return pa.list_(_uuids_as_bytes(type_.value_type, before.value_type))
     return type_
 
 
-def _texts(value: Any, before: pa.DataType, type_: pa.DataType) -> Any:
-    """Return a value with the texts of the UUIDs in it."""
+def _uuids_as_texts(value: Any, before: pa.DataType, type_: pa.DataType) -> Any:
+    """Return a value with text in place of bytes for the UUIDs in it."""
     if value is None or before == type_:
         return value
     if isinstance(type_, pa.StructType):
         return {
-            to.name: _texts(value[to.name], of.type, to.type)
-            for to, of in zip(type_, before, strict=True)
+            new.name: _uuids_as_texts(value[new.name], old.type, new.type)
+            for new, old in zip(type_, before, strict=True)
         }
     if isinstance(type_, pa.MapType):
         key, item = (before.key_type, type_.key_type), (before.item_type, type_.item_type)
-        return [(_texts(name, *key), _texts(each, *item)) for name, each in value]
+        return [
+            (_uuids_as_texts(name, *key), _uuids_as_texts(content, *item))
+            for name, content in value
+        ]
     if isinstance(type_, pa.ListType):
-        return [_texts(each, before.value_type, type_.value_type) for each in value]
+        return [_uuids_as_texts(element, before.value_type, type_.value_type) for element in value]
     return str(UUID(bytes=value))

@@ -1,4 +1,4 @@
-"""Read files exactly: a value arrives as the file has it, or its row is refused."""
+"""Read files exactly: a value arrives as it is in the file, or its row is refused."""
 
 import atexit
 import logging
@@ -58,8 +58,8 @@ def read_files(
 ) -> DataFrame:
     """Read the rows of CSV, JSON or Parquet files, for a model to return.
 
-    A value arrives as the file has it, or its row is bad: no number, date or text ever changes. CSV
-    and JSON are read by this process, and passed to Spark as Parquet.
+    A value arrives as it is in the file, or its row is bad: no number, date or text ever changes.
+    This process reads CSV and JSON, and passes the rows to Spark as Parquet.
 
     Args:
         path: a file, a folder, or a pattern such as "exports/*.csv".
@@ -76,9 +76,9 @@ def read_files(
             read. The message names the remedy.
     """
     paths = matching_files(str(path))
-    waiting = Path(mkdtemp(prefix="files-", dir=folder))
-    atexit.register(shutil.rmtree, waiting, ignore_errors=True)
-    reading = load(spark, Files(paths, format or format_of(paths), reader or {}, columns), waiting)
+    storage = Path(mkdtemp(prefix="files-", dir=folder))
+    atexit.register(shutil.rmtree, storage, ignore_errors=True)
+    reading = load(spark, Files(paths, format or format_of(paths), reader or {}, columns), storage)
     if bad_rows == "refuse":
         reading.check_rows()
     elif bad := reading.bad:
@@ -97,26 +97,26 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
     """
     if files.format == "parquet":
         return _load_parquet(spark, files, folder)
-    before = digests(files.paths)
+    file_digests = digests(files.paths)
     copies, bad = as_parquet(files, folder)
     stored = T.StructType()
-    for each in bad.schema.fields:
+    for field in bad.schema.fields:
         # Spark stores char and varchar as string.
-        type_ = T.StringType() if isinstance(each.dataType, STRINGS) else each.dataType
-        stored.add(each.name, type_, metadata=each.metadata)
+        type_ = T.StringType() if isinstance(field.dataType, STRINGS) else field.dataType
+        stored.add(field.name, type_, metadata=field.metadata)
     frame = spark.read.schema(stored).parquet(*map(exact_path, copies.values()))
-    named = {copy.parent.name: path.name for path, copy in copies.items()}
-    reading = Reading(frame, before, bad if bad.total else None, named)
-    # From here on the rows come from the copy, so a later change of the files does no harm.
+    names = {copy.parent.name: path.name for path, copy in copies.items()}
+    reading = Reading(frame, file_digests, bad if bad.total else None, names)
+    # From here on, the rows come from the copies, so later changes of the files do no harm.
     reading.check_unchanged()
     return reading
 
 
-def _copies(files: Files, folder: Path) -> Mapping[Path, Path]:
-    """Return where the copy of each file is to be, for Spark to read.
+def _copy_paths(files: Files, folder: Path) -> Mapping[Path, Path]:
+    """Return the path for a copy of each file that Spark will read.
 
-    Spark passes over names that begin with "_" or ".", and its file system takes no colons. So
-    the copies get names of our own, and each a folder, by which the rows of a file are known.
+    Spark skips names that begin with "_" or ".", and its file system does not accept colons. So the
+    copies get names of our own. Each copy has a folder, whose name identifies the file of a row.
     """
     token = uuid4().hex[:8]
     return {
@@ -140,25 +140,25 @@ def as_parquet(files: Files, folder: Path) -> tuple[Mapping[Path, Path], BadRows
                 f'column "{field.name}": {"text" if files.format == "csv" else "JSON"} cannot hold '
                 f"{field.dataType.simpleString()}: declare it as string",
             )
-    bad, seen, copies = BadRows(files, schema), set[str](), _copies(files, folder)
+    bad, seen, copies = BadRows(files, schema), set[str](), _copy_paths(files, folder)
     for path, target in copies.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         if files.format == "csv":
             chunks = csv_chunks(path, options, len(schema))
         else:
             chunks = json_chunks(path, options, schema, seen)
-        _write(path, chunks, target, options=options, bad=bad)
-    # Any object may omit a name, so only the end of the last file shows which names there are.
+        _write_rows(path, chunks, target, options=options, bad=bad)
+    # Any object may omit a name, so all names are known only after the last file.
     check_seen(seen, schema.names)
     return copies, bad
 
 
-def _write(
+def _write_rows(
     path: Path, chunks: Iterator[Chunk], target: Path, *, options: ReadOptions, bad: BadRows
 ) -> None:
-    """Write the good rows of a file; count the others in `bad`."""
+    """Write the good rows of a file to `target`; count the bad rows in `bad`."""
     fields = bad.schema.fields
-    schema = pa.schema([pa.field(each.name, arrow_type(each.dataType)) for each in fields])
+    schema = pa.schema([pa.field(item.name, arrow_type(item.dataType)) for item in fields])
 
     def column(texts: pa.Array, field: T.StructField) -> tuple[pa.Array, pa.Array]:
         if bad.files.format == "csv":
@@ -166,15 +166,15 @@ def _write(
         values = converted(texts, field.dataType, options)
         return values, do("and_", texts.is_valid(), values.is_null())
 
-    # Nothing but Spark reads it, once and whole.
+    # Only Spark reads the file, once and as a whole.
     parquet = pq.ParquetWriter(target, schema, write_statistics=False, use_dictionary=False)
     with parquet as writer, ThreadPoolExecutor() as pool:
-        # While a chunk is converted, the next one is split into values and the last one written.
+        # While a chunk is converted, other threads split the next chunk and write the last one.
         written = pool.submit(lambda: None)
         for chunk in ahead(chunks):
             arrays, wrong = zip(*pool.map(column, chunk.columns, fields), strict=True)
             rows = pa.RecordBatch.from_arrays([*arrays], schema=schema)
-            if chunk.problems or any(each.true_count for each in wrong):
+            if chunk.problems or any(misfits.true_count for misfits in wrong):
                 rows = rows.filter(bad.add(path, chunk, wrong))
             written.result()
             written = pool.submit(writer.write_batch, rows)
@@ -182,7 +182,11 @@ def _write(
 
 
 def _csv_schema(files: Files, options: ReadOptions, declared: T.StructType | None) -> T.StructType:
-    """Return the columns of files; refuse a header that is not that of the columns, or of all."""
+    """Return the columns of CSV files.
+
+    Raises:
+        FilesError: a header differs from the declared columns, or from that of the first file.
+    """
     check_sep = "sep" not in map(str.lower, files.reader)
     headers = [csv_names(path, options, check_sep=check_sep) for path in files.paths]
     names, where = (declared.names, "columns") if declared else (headers[0], files.paths[0].name)
@@ -205,34 +209,34 @@ def _csv_schema(files: Files, options: ReadOptions, declared: T.StructType | Non
             for guess, texts in zip(guesses, chunk.columns, strict=True):
                 guess.see(without_nulls(texts, T.LongType(), options))
     types = [guess.type for guess in guesses]
-    return T.StructType([T.StructField(*each) for each in zip(names, types, strict=True)])
+    return T.StructType([T.StructField(*pair) for pair in zip(names, types, strict=True)])
 
 
 def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
-    """Load the rows of Parquet files; what Spark cannot read is rewritten, if no value changes."""
+    """Load the rows of Parquet files; files that Spark cannot read are rewritten."""
     if files.columns:
         raise FilesError(
             "columns cannot be declared for Parquet files, which contain their types: remove it",
         )
     check_options(files.reader, "parquet")
-    before, copies, named = digests(files.paths), _copies(files, folder), {}
+    file_digests, copies, names = digests(files.paths), _copy_paths(files, folder), {}
     schemas, paths = [], []
     for path, target in copies.items():
         schema, is_copied = readable(path, target)
         schemas.append(schema)
         if is_copied:
-            named[target.parent.name] = path.name
+            names[target.parent.name] = path.name
         paths.append(exact_path(target if is_copied else path))
     if files.reader.get("mergeSchema", "false").lower() != "true":
-        first, *others = ({each.name: str(each.type) for each in one} for one in schemas)
+        first, *others = ({field.name: str(field.type) for field in schema} for schema in schemas)
         for path, types in zip(files.paths[1:], others, strict=True):
             for name in first | types:
-                ours, theirs = types.get(name, "absent"), first.get(name, "absent")
-                if ours != theirs:
+                type_here, first_type = types.get(name, "absent"), first.get(name, "absent")
+                if type_here != first_type:
                     raise FilesError(
-                        f'column "{name}" is {ours} in {path.name} and {theirs} in '
+                        f'column "{name}" is {type_here} in {path.name} and {first_type} in '
                         f"{files.paths[0].name}: publish such files one by one, or, if columns are "
                         'only absent, set reader: {mergeSchema: "true"}',
                     )
     frame = spark.read.options(**files.reader).parquet(*paths)
-    return Reading(frame, before, copies=named)
+    return Reading(frame, file_digests, copies=names)

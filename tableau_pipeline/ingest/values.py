@@ -1,6 +1,6 @@
-"""Columns of text as exact values: a text that is not a value of its column's type is NULL.
+"""Convert columns of text to exact values; a text that is not a value of the type becomes NULL.
 
-Each type has a pattern of texts, and Arrow converts what matches it.
+Each type has a pattern, and Arrow converts the texts that match it.
 """
 
 import re
@@ -29,8 +29,8 @@ _ARROW: dict[type[T.DataType], pa.DataType] = {
     T.FloatType: pa.float32(),
     T.DoubleType: pa.float64(),
 }
-# Every number of so many digits without an exponent is held.
-_HELD: dict[type[T.DataType], int] = {T.DoubleType: 15, T.FloatType: 6}
+# A float or double holds every number of so many digits without an exponent.
+_EXACT_DIGITS: dict[type[T.DataType], int] = {T.DoubleType: 15, T.FloatType: 6}
 # Python has no year 0.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
 _LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
@@ -43,8 +43,8 @@ _OFFSET = "Z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?"
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september",
            "october", "november", "december")  # fmt: skip
 _SHORT_MONTHS = [name[:3] for name in _MONTHS]
-# What the letters of a format stand for.
-_LETTERS = {
+# Patterns for the letters of a date format.
+_LETTER_PATTERNS = {
     **dict.fromkeys(("yyyy", "uuuu", "y"), "[0-9]{4}"),
     **dict.fromkeys(("yy", "MM", "dd", "HH", "mm", "ss"), "[0-9]{2}"),
     **dict.fromkeys(("M", "d", "H", "m", "s"), "[0-9]{1,2}"),
@@ -53,19 +53,23 @@ _LETTERS = {
     "hh": "0[1-9]|1[0-2]", "h": "0?[1-9]|1[0-2]", "a": "am|pm",
     "MMM": "|".join(_SHORT_MONTHS), "MMMM": "|".join(_MONTHS),
 }  # fmt: skip
-# It rounds nothing.
+# A context that never rounds.
 _EXACT = Context(prec=MAX_PREC)
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|(.)", re.DOTALL)
 
 
 def declared(columns: str) -> T.StructType:
-    """Parse columns such as "id bigint, day date"; refuse what is not Spark's DDL."""
+    """Parse columns such as "id bigint, day date".
+
+    Raises:
+        FilesError: they are not Spark's DDL, or their names are empty or repeated.
+    """
     try:
         schema = cast("T.StructType", T.StructType.fromDDL(columns))
     except PySparkException as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise FilesError(
-            f'columns: "{columns}" cannot be parsed ({why}): write names and types '
+            f'columns: "{columns}" cannot be parsed ({reason}): write names and types '
             'as Spark does, "id bigint, day date", names with blanks in `backticks`',
         ) from error
     check_names(schema.names, "columns")
@@ -73,45 +77,49 @@ def declared(columns: str) -> T.StructType:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse column names that Spark cannot distinguish, or that are empty."""
+    """Refuse column names that are empty, or that Spark cannot distinguish.
+
+    Raises:
+        FilesError: names `where` they are, and the problems.
+    """
     if problems := name_problems(names):
         raise FilesError(f"{where}: {'; '.join(problems)}")
 
 
 def arrow_type(type_: T.DataType) -> pa.DataType | None:
-    """Return the Arrow type that holds exactly the values of a type; None if text holds none."""
+    """Return the Arrow type with exactly the values of a type; None if text cannot hold them."""
     if isinstance(type_, T.DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
     return _ARROW.get(type(type_))
 
 
 def without_nulls(texts: pa.Array, type_: T.DataType, options: ReadOptions) -> pa.Array:
-    """Return texts of CSV with NULL for those that mean it."""
-    # An empty value in quotes is NULL too, except in a string column.
+    """Return texts from CSV with NULL for the texts that mean NULL."""
+    # An empty value in quotes is NULL, too, except in a text column.
     nulls = [] if isinstance(type_, STRINGS) else [""]
     nulls += [options.null_value] if options.null_value else []
     if not nulls:
         return texts
-    return _where(do("invert", do("is_in", texts, value_set=pa.array(nulls))), texts)
+    return _null_unless(do("invert", do("is_in", texts, value_set=pa.array(nulls))), texts)
 
 
 def converted(
     texts: pa.Array, type_: T.DataType, options: ReadOptions, *, as_written: bool = False
 ) -> pa.Array:
-    """Return the values of texts, NULL for those that are not exactly a value of the type.
+    """Return the values of texts, with NULL for texts that are not exactly a value of the type.
 
     Args:
-        as_written: only numbers as programs write them: no codes such as 007.
+        as_written: accept only numbers as programs write them, not codes such as 007.
     """
     match type_:
         case T.StringType():
             return texts
         case T.CharType() | T.VarcharType():
-            return _where(do("less_equal", do("utf8_length", texts), type_.length), texts)
+            return _null_unless(do("less_equal", do("utf8_length", texts), type_.length), texts)
         case T.BooleanType():
             lower = do("utf8_lower", texts)
             is_true = do("equal", lower, "true")
-            return _where(do("or_", is_true, do("equal", lower, "false")), is_true)
+            return _null_unless(do("or_", is_true, do("equal", lower, "false")), is_true)
         case T.DateType():
             if options.date_format:
                 midnight = _matching(_as_iso(texts, options.date_format), _DAY + "T00:00:00.0+")
@@ -125,7 +133,7 @@ def converted(
 
 
 class Guess:
-    """The type of one column: the narrowest one that fits every value without changing it."""
+    """Infers the type of a column: the narrowest type that fits every value without a change."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options, self._empty = options, True
@@ -136,12 +144,15 @@ class Guess:
         self._left = [*formats, *numbers, *times, T.BooleanType(), T.StringType()]
 
     def see(self, texts: pa.Array) -> None:
-        """Narrow the type by some values; NULL fits every type."""
+        """Drop the types that do not fit some values; NULL fits every type."""
         self._empty &= texts.null_count == len(texts)
-        # Mostly a few values tell already.
+        # Usually a few values already determine the type.
         for some in (texts[:20], texts):
-            tried = [(e, converted(some, e, self._options, as_written=True)) for e in self._left]
-            self._left = [each for each, values in tried if values.null_count == some.null_count]
+            tried = [
+                (type_, converted(some, type_, self._options, as_written=True))
+                for type_ in self._left
+            ]
+            self._left = [type_ for type_, values in tried if values.null_count == some.null_count]
 
     @property
     def type(self) -> T.DataType:
@@ -150,35 +161,35 @@ class Guess:
 
 
 def do(function: str, *arguments: Any, **options: Any) -> Any:
-    """Call a function of Arrow, of which it has no types."""
+    """Call a function of Arrow for which Arrow declares no types."""
     return getattr(pc, function)(*arguments, **options)
 
 
-def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
+def _null_unless(mask: pa.Array, values: pa.Array) -> pa.Array:
     """Return the values where the mask is true, NULL elsewhere."""
     return do("if_else", mask, values, pa.scalar(None, values.type))
 
 
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     """Return the texts that a pattern matches as a whole, NULL for the others."""
-    return _where(do("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
+    return _null_unless(do("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
 
 
 def _numbers(
     texts: pa.Array, type_: T.DataType, options: ReadOptions, *, as_written: bool
 ) -> pa.Array:
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
-    # 007 and +49 are codes, and so is 12E4, unless it is written as programs write numbers.
+    # 007, +49 and 12E4 are codes: programs do not write numbers like these.
     sign, first, least = ("-?", "[1-9]", "+") if as_written else ("[+-]?", "[0-9]", "*")
     exponent = "[eE][+-][0-9]+" if as_written else "[eE][+-]?[0-9]{1,4}"
-    # Groups have three digits, and the first does not begin with zero: 0.123 is not 123.
+    # Groups have three digits, and the first group does not begin with zero: 0.123 is not 123.
     grouped = rf"[1-9][0-9]{{0,2}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
     whole = rf"{grouped}{first}[0-9]*"
     pattern = rf"{sign}(?:{whole})|0"
     if not isinstance(type_, WHOLE):
         fraction = rf"(?:{whole}|0)(?:{decimal}[0-9]{least})?|{decimal}[0-9]+"
         pattern = rf"{sign}(?:{fraction})(?:{exponent})?|-?[0-9]{decimal}[0-9]+E[0-9]{{1,4}}"
-    if type(type_) in _HELD and not as_written:
+    if type(type_) in _EXACT_DIGITS and not as_written:
         pattern += "|[+-]?(?i:nan|inf|infinity)"
     plain = _matching(texts, pattern)
     if options.thousands:
@@ -187,25 +198,28 @@ def _numbers(
         plain = do("replace_substring", plain, options.decimal, ".")
     plain = do("utf8_ltrim", plain, "+")
     if isinstance(type_, T.DecimalType):
-        # Arrow overflows without an error, with an exponent and beyond so many digits.
-        odd = do("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
-        usual = [f"{Decimal(n).normalize(_EXACT):f}" for n in plain.filter(odd).to_pylist()]
-        plain = do("replace_with_mask", plain, odd, pa.array(usual, pa.string()))
+        # With an exponent, or with more digits than these, Arrow overflows without an error.
+        is_risky = do("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
+        written_out = [
+            f"{Decimal(number).normalize(_EXACT):f}"
+            for number in plain.filter(is_risky).to_pylist()
+        ]
+        plain = do("replace_with_mask", plain, is_risky, pa.array(written_out, pa.string()))
         digits = do("replace_substring", do("utf8_ltrim", plain, "-"), ".", "")
-        plain = _where(do("less_equal", do("binary_length", digits), 38), plain)
+        plain = _null_unless(do("less_equal", do("binary_length", digits), 38), plain)
     target = cast("pa.DataType", arrow_type(type_))
     try:
         values = plain.cast(target)
     except pa.ArrowInvalid:
-        # Arrow does not say which of them the type does not hold.
-        values = _where(_within(plain, target), plain).cast(target)
-    if digits := _HELD.get(type(type_)):
-        return _where(_held(plain, values, digits), values)
+        # Arrow does not report which values do not fit the type.
+        values = _null_unless(_fit(plain, target), plain).cast(target)
+    if digits := _EXACT_DIGITS.get(type(type_)):
+        return _null_unless(_are_exact(plain, values, digits), values)
     return values
 
 
-def _within(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return whether a type holds each number."""
+def _fit(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return an array of whether each number fits the type."""
     if isinstance(type_, pa.Decimal128Type):
         whole, scale = type_.precision - type_.scale, type_.scale
         pattern = rf"\A-?0*[0-9]{{0,{whole}}}(?:\.[0-9]{{0,{scale}}}0*)?\z"
@@ -215,24 +229,29 @@ def _within(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
     return pa.array([text is not None and -limit <= Decimal(text) < limit for text in texts])
 
 
-def _held(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
-    """Return whether each value, rounded to as many digits as its text has, is the number in it.
+def _are_exact(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
+    """Return whether each value, rounded to the number of digits in its text, equals its text.
 
-    So 0.1 and 0.10000000000000001 are held, as programs write the same double either way, but not
-    9007199254740993, which becomes ...992.
+    So 0.1 and 0.10000000000000001 are exact, because programs write the same double either way.
+    9007199254740993 is not, because it becomes ...992.
+
+    Args:
+        digits: with so many digits, every number without an exponent is exact.
     """
 
-    def is_held(text: str, value: float) -> bool:
+    def is_exact(text: str, value: float) -> bool:
         if repr(value) == text or "n" in text.lower():
             return True
         number = Decimal(text)
         length = len("".join(map(str, number.as_tuple().digits)).rstrip("0"))
         return Decimal(f"{value:.{max(length - 1, 0)}e}") == number
 
-    held = do("match_substring_regex", texts, rf"\A[0-9.-]{{1,{digits}}}\z")
-    unsure = do("invert", held).fill_null(False)
-    some = map(is_held, texts.filter(unsure).to_pylist(), values.filter(unsure).to_pylist())
-    return do("replace_with_mask", held, unsure, pa.array(some, pa.bool_()))
+    are_exact = do("match_substring_regex", texts, rf"\A[0-9.-]{{1,{digits}}}\z")
+    is_unsure = do("invert", are_exact).fill_null(False)
+    checked = map(
+        is_exact, texts.filter(is_unsure).to_pylist(), values.filter(is_unsure).to_pylist()
+    )
+    return do("replace_with_mask", are_exact, is_unsure, pa.array(checked, pa.bool_()))
 
 
 def _wall_clock(texts: pa.Array) -> pa.Array:
@@ -240,22 +259,22 @@ def _wall_clock(texts: pa.Array) -> pa.Array:
 
 
 def _instants(texts: pa.Array) -> pa.Array:
-    # Without an offset, they are in UTC.
+    # Texts without an offset are in UTC.
     values = _wall_clock(texts).cast(_UTC)
     if values.null_count == texts.null_count:
         return values
-    others = _matching(texts, f"{_DAY}{_TIME}(?:{_OFFSET})").cast(_UTC)
-    # An offset may lead out of the years that Python has.
-    year = do("year", others.cast(_LOCAL))
+    with_offset = _matching(texts, f"{_DAY}{_TIME}(?:{_OFFSET})").cast(_UTC)
+    # An offset may lead to a year that Python does not have.
+    year = do("year", with_offset.cast(_LOCAL))
     is_known = do("and_", do("greater", year, 0), do("less", year, 10_000))
-    return do("coalesce", values, _where(is_known, others))
+    return do("coalesce", values, _null_unless(is_known, with_offset))
 
 
 def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
-    """Return texts in a pattern of Java's DateTimeFormatter as ISO 8601, NULL for other texts."""
+    """Convert texts in a pattern of Java's DateTimeFormatter to ISO 8601; others become NULL."""
     expression, letters = _time_pattern(pattern)
-    found = do("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
-    parts = dict(zip(letters, found.flatten(), strict=True))
+    groups = do("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
+    parts = dict(zip(letters, groups.flatten(), strict=True))
 
     def part(letter: str, otherwise: str) -> pa.Array:
         given = parts.get(letter, pa.scalar(otherwise))
@@ -270,7 +289,7 @@ def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
         hour = parts["h"].cast(pa.int32())
         hour = do("if_else", do("equal", hour, 12), 0, hour)
         parts["H"] = do("add", hour, do("multiply", half, 12)).cast(pa.string())
-    # Java, too, takes two digits as a year of this century.
+    # As in Java, two digits mean a year of this century.
     day = ["20" * (letters["y"] == "yy"), parts["y"], "-", part("M", "01"), "-", part("d", "01")]
     time = ["T", part("H", "00"), ":", part("m", "00"), ":", part("s", "00"), "."]
     rest = [parts.get("S", "0"), parts.get("X", "")]
@@ -278,25 +297,29 @@ def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
-    """Return a regular expression for a pattern of Java, and the letters of its groups."""
-    expression, seen = "", dict[str, str]()
+    """Return a regular expression for a pattern of Java, and the letters of its groups.
+
+    Raises:
+        FilesError: the pattern has other letters, repeats one, or is incomplete.
+    """
+    expression, groups = "", dict[str, str]()
     for quoted, letters, _, other in _TOKEN.findall(pattern):
-        # Letters with one meaning share a name, so that a format which repeats it is noticed.
+        # Letters with the same meaning share a group, so that a repetition is noticed.
         group = letters[:1].translate(str.maketrans("uxZ", "yXX"))
-        if (letters and letters not in _LETTERS) or group in seen or other in ("[", "]"):
+        if (letters and letters not in _LETTER_PATTERNS) or group in groups or other in ("[", "]"):
             raise FilesError(
                 f'The format "{pattern}" has "{letters or other}": the letters are y M d H h m s S '
                 "a X, each once, and text stands in single quotes",
             )
         if letters:
-            seen[group] = letters
-            expression += f"(?P<{group}>{_LETTERS[letters]})"
+            groups[group] = letters
+            expression += f"(?P<{group}>{_LETTER_PATTERNS[letters]})"
         else:
             # Two single quotes in a row stand for one.
             expression += re.escape(other or quoted.replace("''", "'") or "'")
-    if "y" not in seen or ("h" in seen) != ("a" in seen) or {"h", "H"} <= set(seen):
+    if "y" not in groups or ("h" in groups) != ("a" in groups) or {"h", "H"} <= set(groups):
         raise FilesError(
             f'The format "{pattern}" is incomplete: it needs a year (yyyy), '
             "and hours of the day (HH), or hours (hh) with am or pm (a)",
         )
-    return expression, seen
+    return expression, groups

@@ -25,12 +25,12 @@ from tableau_pipeline.objects.errors import described
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, is_url
 
-# Delta's names of types that differ from Spark's.
+# Spark's names of Delta's types, where the two differ.
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 # As with the stores' own SDKs, an endpoint may begin with http://.
 _OPTIONS = {"allow_http": "true"}
-_READ_RIGHT = {
+_READABLE_FEATURES = {
     "columnMapping",
     "deletionVectors",  # where no file has one
     "timestampNtz",
@@ -48,14 +48,17 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     Raises:
         RefusedError: there is no table, or it needs something that cannot be read exactly.
     """
-    table = _opened(path, number=number)
+    table = _open_table(path, number=number)
     if table is None:
         return None
     _check_features(table, path)
     fields = table.schema().fields
     # Of nested types, only the kind is of interest: Tableau has none.
     kinds = [str(field.type.type) for field in fields]
-    types = [f"{e}<...>" if e in ("array", "map", "struct") else _TYPES.get(e, e) for e in kinds]
+    types = [
+        f"{kind}<...>" if kind in ("array", "map", "struct") else _TYPES.get(kind, kind)
+        for kind in kinds
+    ]
     columns = [Column(field.name, type_) for field, type_ in zip(fields, types, strict=True)]
     is_mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
     physical = {
@@ -65,22 +68,24 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     # pa.table would import pandas, which takes longer than reading the log.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
     # Without partition columns, the column "partition" is missing, or NULL.
-    wanted = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
-    added = actions.select(sorted(wanted)).to_pylist()
+    action_fields = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
+    added = actions.select(sorted(action_fields)).to_pylist()
     # The log holds URLs.
-    names = [name_below_table(unquote(each["path"]), path, table=_named(path)) for each in added]
+    names = [
+        name_below_table(unquote(action["path"]), path, table=_title(path)) for action in added
+    ]
     folder = folder_at(path, copies)
-    found = footers(folder, names, table=_named(path))
-    changed = max((each["modification_time"] for each in added), default=0)
+    file_footers = footers(folder, names, table=_title(path))
+    last_change = max((action["modification_time"] for action in added), default=0)
     return lake_snapshot(
         asset_key=asset_key,
         folder=folder,
         number=table.version(),
-        created_at=datetime.fromtimestamp(changed / 1000, UTC),
+        created_at=datetime.fromtimestamp(last_change / 1000, UTC),
         columns=columns,
         files=[
-            _file(name, footer, columns, physical, each.get("partition") or {})
-            for name, footer, each in zip(names, found, added, strict=True)
+            _file(name, footer, columns, physical, action.get("partition") or {})
+            for name, footer, action in zip(names, file_footers, added, strict=True)
         ],
         identity=str(table.metadata().id),
     )
@@ -88,13 +93,13 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
 
 def newest(path: str) -> str:
     """Return the newest version of a table, as "<id of the table>@<number>"."""
-    table = _opened(path)
+    table = _open_table(path)
     if table is None:
-        raise LakeError(f"{_named(path)} has no version")
+        raise LakeError(f"{_title(path)} has no version")
     return f"{table.metadata().id}@{table.version()}"
 
 
-def _opened(path: str, *, number: int | None = None) -> DeltaTable | None:
+def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
     """Open a Delta table at a version; None if the log no longer has the version.
 
     Raises:
@@ -106,29 +111,30 @@ def _opened(path: str, *, number: int | None = None) -> DeltaTable | None:
         return DeltaTable(path, version=number, storage_options=options)
     except TableNotFoundError as error:
         raise LakeError(
-            f"{_named(path)} does not exist: correct `source`, or create the table"
+            f"{_title(path)} does not exist: correct `source`, or create the table"
         ) from error
     except DeltaError as error:
         if number is not None:
             return None
-        raise LakeError(f"{_named(path)} cannot be read: {error}") from error
+        raise LakeError(f"{_title(path)} cannot be read: {error}") from error
     except OSError as error:
         if is_url(path, setting="source"):
-            # The original has the whole request, and with it perhaps a signature.
+            # The original error holds the whole request, and with it perhaps a signature.
             raise StoreError(described(error, "Reading", path)) from None
-        raise LakeError(f"{_named(path)} cannot be read: {error}") from error
+        raise LakeError(f"{_title(path)} cannot be read: {error}") from error
 
 
 def _check_features(table: DeltaTable, path: str) -> None:
-    unknown = set(table.protocol().reader_features or ()) - _READ_RIGHT
+    """Refuse a table with features with which it could not be read exactly."""
+    unknown = set(table.protocol().reader_features or ()) - _READABLE_FEATURES
     if unknown:
         raise LakeError(
-            f"{_named(path)} has the table feature {', '.join(sorted(unknown))}, which is not read "
+            f"{_title(path)} has the table feature {', '.join(sorted(unknown))}, which is not read "
             "yet. Drop the feature, or publish the table through a Spark model",
         )
     if any(batch.num_rows for batch in table.deletion_vectors()):
         raise LakeError(
-            f"{_named(path)} has deletion vectors, which are not read yet: hyperd would read "
+            f"{_title(path)} has deletion vectors, which are not read yet: hyperd would read "
             "deleted rows. Run REORG TABLE ... APPLY (PURGE), and set the table property "
             "delta.enableDeletionVectors to false",
         )
@@ -141,7 +147,13 @@ def _file(
     physical: Mapping[str, str],
     partition: Mapping[str, Any],
 ) -> DataFile:
-    # A log may name the columns of a partition in either way.
+    """Return a file, and how it holds the columns.
+
+    Args:
+        physical: the name of each column in the files.
+        partition: the values of the partition columns in this file, by name.
+    """
+    # A log may name partition columns by their logical or by their physical names.
     values = {column: partition.get(column, partition.get(physical[column])) for column in physical}
     layout: Layout = tuple(
         StoredColumn(column, physical[column.name])
@@ -152,5 +164,6 @@ def _file(
     return DataFile(name=name, rows=footer.rows, size=footer.size, layout=layout)
 
 
-def _named(path: str) -> str:
+def _title(path: str) -> str:
+    """Return how messages name a table."""
     return f"The Delta table {path}"

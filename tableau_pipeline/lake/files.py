@@ -36,9 +36,10 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the footer of a Parquet file tells.
+    """What the footer of a Parquet file contains, and the size of the file.
 
     Attributes:
+        size: the bytes of the file.
         columns: the names of its columns, each with its field id if it has one.
     """
 
@@ -77,8 +78,8 @@ def lake_snapshot(
     """Return a version of a table.
 
     Args:
-        folder: of the table, to which the names of files are relative.
-        identity: tells this table from one that is created in its place.
+        folder: the folder of the table; the names of files are relative to it.
+        identity: distinguishes this table from one that is created in its place.
 
     Raises:
         RefusedError: hyperd cannot read a column.
@@ -87,17 +88,17 @@ def lake_snapshot(
         kind, is_nested, _ = column.type.partition("<")
         problem = "has the name of the hashes of rows" if column.name == ROW_HASH else ""
         if is_nested:
-            # Not even as JSON text, which only Spark writes into its snapshots.
+            # It cannot be published as JSON text either: only snapshots by Spark contain that.
             problem = problem or f"is of the type {kind}, which is not read"
         if problem:
             raise LakeError(
                 f'The table {folder.uri("")}: column "{column.name}" {problem}. Publish the table '
                 "through a Spark model that selects other columns from it",
             )
-    # The same files hold other rows once a column is dropped and added again under its name.
+    # The same files hold other rows after a column is dropped and added again under its name.
     layouts = {file.layout: repr(file.layout) for file in files}
-    held = sorted((file.name, layouts[file.layout]) for file in files)
-    digest = hashlib.sha256(repr((identity, [*columns], held)).encode()).hexdigest()
+    file_layouts = sorted((file.name, layouts[file.layout]) for file in files)
+    digest = hashlib.sha256(repr((identity, [*columns], file_layouts)).encode()).hexdigest()
     fingerprint = Fingerprint(
         rows=sum(file.rows for file in files),
         hash_sum=int(digest[:16], 16),
@@ -147,19 +148,19 @@ def _footer(uri: str) -> Footer:
     return Footer(rows=metadata.num_rows, size=size, columns=columns)
 
 
-# Some writers write the path of a file on a disk as a URL.
+# Some writers record the path of a local file as a URL.
 _FILE = re.compile("^file:(//)?")
 
 
 def folder_at(location: str, copies: LocalCopies) -> Folder:
-    """Return the files of the table at a path or URL; `copies` of those in an object store."""
+    """Return the folder of the table at a path or URL; `copies` serves an object store."""
     if is_url(location, setting="source"):
         return ObjectFolder(*bucket_and_key(location), copies)
     return LocalFolder(Path(location))
 
 
 def names_in(location: str) -> list[str]:
-    """Return the names of the files in a folder, without those of folders in it."""
+    """Return the names of the files in a folder, without those in its subfolders."""
     if is_url(location, setting="source"):
         return list(list_folder(location))
     return [path.name for path in Path(location).glob("*")]
@@ -174,7 +175,7 @@ def read_bytes(location: str) -> bytes | None:
 
 
 def normalized(logged: str) -> str:
-    """Return the path or the URL that a table has recorded as we write it."""
+    """Return a path or URL from the records of a table in the form that we use."""
     return canonical(_FILE.sub("", logged)).rstrip("/")
 
 
@@ -183,7 +184,7 @@ def name_below_table(logged: str, location: str, *, table: str) -> str:
 
     Args:
         logged: a name, a path or a URL, without escapes.
-        location: of the table.
+        location: the path or URL of the table.
         table: names the table in the message.
 
     Raises:

@@ -48,22 +48,22 @@ _HINT = "version-hint.text"
 _COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
 # Until then, the file has this name.
 _UNCOMMITTED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(\w+\.)?metadata\.json")
-# Iceberg's names of types that differ from Spark's; the other way round for zones.
+# Spark's names of Iceberg's types, where the two differ: they use "timestamp" the other way round.
 _TYPES = {
     "long": "bigint",
     "list": "array",
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
-# In place of the id of a snapshot: an empty table has none yet.
+# This stands for the id of a snapshot, as an empty table has none yet.
 _EMPTY = 0
-# The unit of ids of schemas in numbers of versions: ids of snapshots are positive and smaller.
+# A version number is this times the id of the schema, plus the smaller, positive snapshot id.
 _SCHEMA = 2**63
 
 
 def newest(location: str | InCatalog) -> str:
     """Return the newest version of a table, as "<id of the table>@<snapshot>/<schema>"."""
-    table = _opened(location)
+    table = _open_table(location)
     snapshot = table.current_snapshot()
     number = snapshot.snapshot_id if snapshot else None
     return f"{table.metadata.table_uuid}@{number}/{table.schema().schema_id}"
@@ -74,7 +74,7 @@ def read(
 ) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
-    The number of a version is the id of Iceberg's snapshot, with that of the schema above it: a
+    The number of a version combines the ids of Iceberg's snapshot and of the schema, because a
     schema changes without a new snapshot.
 
     Returns:
@@ -84,7 +84,7 @@ def read(
         RefusedError: there is no table, or it needs something that cannot be read exactly.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
-    table, title = _opened(location), _named(location)
+    table, title = _open_table(location), _title(location)
     current, schema = table.current_snapshot(), table.schema()
     if number is not None:
         schema_id, snapshot_id = divmod(number, _SCHEMA)
@@ -95,18 +95,18 @@ def read(
         if (schema := table.schemas().get(schema_id)) is None:
             return None
     tasks = _tasks(table, current, title)
-    place = _folder_of(table, location)
-    names = [name_below_table(task.file.file_path, place, table=title) for task in tasks]
-    folder = folder_at(place, copies)
+    table_folder = _folder_of(table, location)
+    names = [name_below_table(task.file.file_path, table_folder, table=title) for task in tasks]
+    folder = folder_at(table_folder, copies)
     fields: dict[int, tuple[IcebergType, Column]] = {}
-    for each in schema.fields:
+    for field in schema.fields:
         # Of nested types, only the kind is of interest: Tableau has none.
-        kind, is_nested, _ = str(each.field_type).replace(" ", "").partition("<")
-        column = Column(each.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
-        fields[each.field_id] = (each.field_type, column)
-    known = mapping.root if (mapping := table.name_mapping()) else ()
-    ids = {name: each.field_id for each in known if each.field_id for name in each.names}
-    found = footers(folder, names, table=title)
+        kind, is_nested, _ = str(field.field_type).replace(" ", "").partition("<")
+        column = Column(field.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
+        fields[field.field_id] = (field.field_type, column)
+    entries = mapping.root if (mapping := table.name_mapping()) else ()
+    ids = {name: entry.field_id for entry in entries if entry.field_id for name in entry.names}
+    file_footers = footers(folder, names, table=title)
     return lake_snapshot(
         asset_key=asset_key,
         folder=folder,
@@ -115,7 +115,7 @@ def read(
         columns=[column for _, column in fields.values()],
         files=[
             _file(name, footer, task.file, title=title, fields=fields, specs=table.specs(), ids=ids)
-            for name, footer, task in zip(names, found, tasks, strict=True)
+            for name, footer, task in zip(names, file_footers, tasks, strict=True)
         ],
         identity=str(table.metadata.table_uuid),
     )
@@ -150,11 +150,11 @@ def _file(
     specs: Mapping[int, PartitionSpec],
     ids: Mapping[str, int],
 ) -> DataFile:
-    """Return a file with how it holds the columns.
+    """Return a file, and how it holds the columns.
 
     Args:
         fields: the columns of the version, by field id.
-        specs: how the table was partitioned at any time, by the number that files have.
+        specs: every partition spec that the table has had, by the id that files refer to.
         ids: the field ids of the columns of files that Iceberg did not write itself, by name.
     """
     stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
@@ -164,14 +164,14 @@ def _file(
             "no schema.name-mapping.default to tell which column is which",
         )
     stored = stored or {ids[name]: name for name in footer.columns if name in ids}
-    # The files of a Hive table lack the columns of its partitions, and Iceberg takes them over.
+    # Files that Iceberg has taken over from a Hive table lack its partition columns.
     values: dict[int, str | None] = {}
-    for number, each in enumerate(specs[file.spec_id].fields):
-        if isinstance(each.transform, IdentityTransform) and each.source_id in fields:
-            value, type_ = file.partition[number], fields[each.source_id][0]
+    for number, field in enumerate(specs[file.spec_id].fields):
+        if isinstance(field.transform, IdentityTransform) and field.source_id in fields:
+            value, type_ = file.partition[number], fields[field.source_id][0]
             is_ours = value is None or isinstance(value, bytes | Decimal)
-            as_text = each.transform.to_human_string
-            values[each.source_id] = partition_text(value) if is_ours else as_text(type_, value)
+            as_text = field.transform.to_human_string
+            values[field.source_id] = partition_text(value) if is_ours else as_text(type_, value)
     layout = [
         StoredColumn(column, stored.get(id_), None if id_ in stored else values.get(id_))
         for id_, (_, column) in fields.items()
@@ -179,25 +179,25 @@ def _file(
     return DataFile(name=name, rows=footer.rows, size=footer.size, layout=tuple(layout))
 
 
-def _opened(location: str | InCatalog) -> StaticTable:
-    """Open a table at its current metadata, which its catalog names, or its folder.
+def _open_table(location: str | InCatalog) -> StaticTable:
+    """Open a table at its current metadata, which its catalog or its folder names.
 
     Raises:
         RefusedError: there is no Iceberg table, or pyiceberg cannot read it.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
     if isinstance(location, InCatalog):
-        loaded = _loaded(location)
+        loaded = _load_from_catalog(location)
         metadata, source = loaded.metadata, loaded.metadata_location
     else:
         source = _current_metadata(location)
         try:
             metadata = FromInputFile.table_metadata(LakeIO().new_input(source))
         except (OSError, ValueError) as error:
-            raise LakeError(f"{_named(location)} cannot be read: {error}") from error
+            raise LakeError(f"{_title(location)} cannot be read: {error}") from error
     if metadata.format_version > _NEWEST_FORMAT:
         raise LakeError(
-            f"{_named(location)} has version {metadata.format_version} of the format; "
+            f"{_title(location)} has version {metadata.format_version} of the format; "
             f"versions 1 and {_NEWEST_FORMAT} are read. Publish it through a Spark model",
         )
     return StaticTable(
@@ -217,23 +217,23 @@ def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
         RefusedError: it is in a store that is not read, or not where it was declared to be.
     """
     folder = normalized(table.location())
-    is_at_url = is_url(folder, setting=f"The location of {_named(location)}")
+    is_at_url = is_url(folder, setting=f"The location of {_title(location)}")
     if isinstance(location, InCatalog) or folder == location:
         return folder
-    # A path may lead there by a link.
+    # The declared path may be a link to that folder.
     if (
         is_at_url
         or is_url(location, setting="source")
         or Path(folder).resolve() != Path(location).resolve()
     ):
         raise LakeError(
-            f"{_named(location)} says of itself that it is at {folder}: declare that, or the "
+            f"{_title(location)} says of itself that it is at {folder}: declare that, or the "
             "catalog that has the table",
         )
     return folder
 
 
-def _named(location: str | InCatalog) -> str:
+def _title(location: str | InCatalog) -> str:
     """Return how messages name a table."""
     return f"The Iceberg table {location}"
 
@@ -250,25 +250,25 @@ def _current_metadata(path: str) -> str:
             committed.setdefault(int(match[1]), []).append(name)
         elif not _UNCOMMITTED.fullmatch(name):
             raise LakeError(
-                f"{_named(path)} has a catalog, as {folder}/{name} shows, and only the catalog "
+                f"{_title(path)} has a catalog, as {folder}/{name} shows, and only the catalog "
                 "knows which version is current: declare source: {iceberg: {catalog: ..., "
                 "table: ...}}",
             )
     if not committed:
         raise LakeError(
-            f"{_named(path)} does not exist: there is no {folder}/v*.metadata.json. Correct "
+            f"{_title(path)} does not exist: there is no {folder}/v*.metadata.json. Correct "
             "`source`, or create the table",
         )
-    number = _newest(folder, committed)
+    number = _newest_number(folder, committed)
     if len(committed[number]) > 1:
         raise LakeError(
-            f"{_named(path)} has two files of metadata of version {number}: "
+            f"{_title(path)} has two files of metadata of version {number}: "
             f"{' and '.join(sorted(committed[number]))}. Remove the wrong one",
         )
     return f"{folder}/{committed[number][0]}"
 
 
-def _newest(folder: str, committed: Mapping[int, object]) -> int:
+def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
     """Return the number of the newest version, as Iceberg itself finds it."""
     hint = read_bytes(f"{folder}/{_HINT}")
     if hint is None:
@@ -287,7 +287,7 @@ def _newest(folder: str, committed: Mapping[int, object]) -> int:
 
 
 class LakeIO(FileIO):
-    """Reads whole files for pyiceberg, in stores with the same credentials as all other files.
+    """Reads whole files for pyiceberg, with the credentials that all our other reads use.
 
     pyiceberg's own ways to read have settings and errors of their own for each kind of store.
     """
@@ -328,28 +328,28 @@ class LakeFile(InputFile):
 
 _PROPERTIES = {
     "py-io-impl": "tableau_pipeline.lake.iceberg.LakeIO",
-    # Catalogs in a database: to read must not create anything.
+    # For catalogs in a database: reading must not create anything.
     "init_catalog_tables": "false",
-    # Catalogs that are asked over HTTP: we have credentials of our own for the files.
+    # For catalogs over HTTP: we have credentials of our own for the files.
     "header.X-Iceberg-Access-Delegation": "",
 }
-# What a message about a catalog may repeat of its configuration.
-_OPEN = ("type", "uri", "warehouse")
-# No text of fewer letters is a secret, and messages are full of such texts.
-_SHORT = 3
+# The settings of a catalog whose values a message may repeat.
+_SHOWN_SETTINGS = ("type", "uri", "warehouse")
+# Texts of at most this length are not masked: they are no secrets, and occur in all messages.
+_LONGEST_SHOWN = 3
 
 
-def _loaded(location: InCatalog) -> Table:
+def _load_from_catalog(location: InCatalog) -> Table:
     """Load a table.
 
     Raises:
         RefusedError: pyiceberg knows no such catalog, or the catalog no such table.
         RefreshError: the catalog could not be asked.
     """
-    # Read afresh, as pyiceberg's own copy is as old as the process.
+    # Read the configuration again, as pyiceberg's own copy is as old as the process.
     config, name = Config(), location.catalog
-    known: Any = config.get_catalog_config(name)
-    if known is None:
+    settings: Any = config.get_catalog_config(name)
+    if settings is None:
         others = ", ".join(sorted(config.get_known_catalogs())) or "none"
         raise LakeError(
             f'pyiceberg knows no catalog "{name}", where the Iceberg table {location.table} '
@@ -357,7 +357,7 @@ def _loaded(location: InCatalog) -> Table:
             f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI",
         )
     try:
-        with load_catalog(location.catalog, **{**known, **_PROPERTIES}) as catalog:
+        with load_catalog(location.catalog, **{**settings, **_PROPERTIES}) as catalog:
             return catalog.load_table(location.table)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise LakeError(
@@ -369,13 +369,13 @@ def _loaded(location: InCatalog) -> Table:
     except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
         raise RefreshError(
             f"The catalog {location.catalog} cannot be asked for the Iceberg table "
-            f"{location.table}: {_said(error, known)}. Check its configuration for pyiceberg and "
-            "the network, then run again"
+            f"{location.table}: {_masked_reason(error, settings)}. Check its "
+            "configuration for pyiceberg and the network, then run again"
         ) from None
 
 
-def _said(error: Exception, known: Mapping[str, Any]) -> str:
-    """Return the first line of an error without what must stay secret."""
+def _masked_reason(error: Exception, known: Mapping[str, Any]) -> str:
+    """Return the first line of an error, with secrets masked."""
     text = str(error).strip().partition("\n")[0].rstrip(".") or "it gave no reason"
     for secret in sorted(_secrets(known), key=len, reverse=True):
         text = text.replace(secret, "***")
@@ -383,11 +383,12 @@ def _said(error: Exception, known: Mapping[str, Any]) -> str:
 
 
 def _secrets(known: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts in a catalog's configuration that must stay secret."""
     for name, value in known.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)
-        elif name not in _OPEN:
-            yield from (part for part in str(value).split(":") if len(part) > _SHORT)
+        elif name not in _SHOWN_SETTINGS:
+            yield from (part for part in str(value).split(":") if len(part) > _LONGEST_SHOWN)
     with suppress(ValueError):
         if password := urlsplit(str(known.get("uri", ""))).password:
             yield from (password, unquote(password))

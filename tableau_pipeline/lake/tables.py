@@ -26,7 +26,7 @@ def current_version(table: LakeTable) -> str:
 
 
 def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
-    """Return the module for a format, whose library is an extra of this package."""
+    """Return the module that reads a format; its library is an extra of this package."""
     library = _LIBRARIES[format_]
     try:
         return import_module(f"tableau_pipeline.lake.{format_}")
@@ -77,6 +77,6 @@ class LakeSnapshots:
 
 
 def with_lakes(snapshots: Snapshots, declaration: Declaration, copies: LocalCopies) -> Snapshots:
-    """Return the versions of all models of a declaration, tables of lakes included."""
+    """Return the versions of all models of a declaration, including tables of lakes."""
     tables = {table.model: table.source for table in declaration.tables if table.source}
     return LakeSnapshots(snapshots, tables, copies) if tables else snapshots

@@ -1,1 +1,1 @@
-"""What a data source says of its fields: what is wanted, and what its `.tds` holds."""
+"""Metadata of a data source: reading, merging and editing its `.tds`."""

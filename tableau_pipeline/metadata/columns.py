@@ -1,4 +1,4 @@
-"""The columns of a `.tds`: their types, and how they follow those of a file."""
+"""The columns of a `.tds`: their types, and their adjustment to those of a `.hyper` file."""
 
 import re
 from collections import defaultdict
@@ -22,7 +22,7 @@ from tableau_pipeline.metadata.document import (
 
 # The columns of each table by its name in the file: (name, Hyper's SQL type), in order.
 TypesByTable = Mapping[str, Sequence[tuple[str, str]]]
-# By Hyper's type: the types of Tableau that mean it, the usual one first, and the remote type.
+# By Hyper's type: Tableau's types for it, the default first, and the remote type.
 _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "BOOLEAN": (("boolean",), "11"),
@@ -40,47 +40,47 @@ _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     }
 )
 _TEXT = (("string",), "129")
-# What a new column has in common with its neighbours.
-_OF_THE_TABLE = frozenset({"parent-name", "family", "object-id"})
-# What a column of another type does not have.
-_OF_THE_TYPE = frozenset({"precision", "scale", "width", "collation", "attributes"})
+# The parts of a record that a new column copies from its neighbour in the table.
+_TABLE_PARTS = frozenset({"parent-name", "family", "object-id"})
+# The parts of a record that a change of the type removes.
+_TYPE_PARTS = frozenset({"precision", "scale", "width", "collation", "attributes"})
 
 
 class Following(Document):
-    """A `.tds` whose columns become those of a file, wherever it lists them."""
+    """A `.tds` whose columns are adjusted to those of a file, in every list of columns."""
 
     def __init__(self, root: Element) -> None:
         super().__init__(root)
-        tables = {each.local: each.table for each in self.records}
-        # By local name, also of those that say what the file has; and by table and list, the last
-        # one, after which others go.
+        tables = {record.local: record.table for record in self.records}
+        # All entries by local name, and those that describe the file; and by table and list, the
+        # last entry, after which new ones are inserted.
         self._entries: dict[str, list[Element]] = defaultdict(list)
-        self._of_the_file: dict[str, list[Element]] = defaultdict(list)
+        self._file_records: dict[str, list[Element]] = defaultdict(list)
         self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
         self._ordinals: dict[Element, int] = defaultdict(int)
         lists = ("connection//metadata-record[@class='column']", "connection//cols/map")
-        parts = [f"./{each}" for each in lists] + [f"./extract//{each}" for each in lists]
+        parts = [f"./{path}" for path in lists] + [f"./extract//{path}" for path in lists]
         own = {*root.iterfind(f"./{self.part}//metadata-record")}
-        for each in chain.from_iterable(map(root.iterfind, parts)):
-            texts, parent = texts_of(each), each.getparent()
-            local, ordinal = texts.get("local-name") or each.get("key", ""), texts.get("ordinal")
-            self._entries[local].append(each)
-            if each in own:
-                self._of_the_file[local].append(each)
+        for entry in chain.from_iterable(map(root.iterfind, parts)):
+            texts, parent = texts_of(entry), entry.getparent()
+            local, ordinal = texts.get("local-name") or entry.get("key", ""), texts.get("ordinal")
+            self._entries[local].append(entry)
+            if entry in own:
+                self._file_records[local].append(entry)
             if parent is not None:
                 number = int(ordinal) if ordinal and ordinal.isdecimal() else 0
                 self._ordinals[parent] = max(self._ordinals[parent], number)
-                self._last[tables.get(local, "")][parent] = each
-        # The field of a column that was there before may be left, and is taken up again.
-        groups = {each.get("name", "") for each in root if tag_of(each) == "group"}
+                self._last[tables.get(local, "")][parent] = entry
+        # The field of a former column may remain, and is reused if the column returns.
+        groups = {child.get("name", "") for child in root if tag_of(child) == "group"}
         shown = self.shown()
         self._used = {*groups, *shown, *map(bracketed, shown.values())}
 
     def follow(self, tables: TypesByTable) -> None:
-        """Add the columns that are new, remove those that are gone, and change types.
+        """Add new columns, remove those that the file lacks, and change types.
 
         Raises:
-            ValueError: the tables are others.
+            ValueError: the `.tds` has other tables.
         """
         if (have := {table for table, _ in self.locals}) != set(tables):
             raise ValueError(
@@ -100,10 +100,10 @@ class Following(Document):
         self.drop(set(gone.values()))
 
     def _append(self, table: str, name: str, type_: str) -> None:
-        """Add a column after those of its table."""
+        """Add a column after the others of its table."""
         numbered = (f"{name} ({table}) {number}" for number in count(1))
         names = map(bracketed, chain([name, f"{name} ({table})"], numbered))
-        local = next(each for each in names if each not in self._used)
+        local = next(candidate for candidate in names if candidate not in self._used)
         self._used.add(local)
         texts = {
             **_texts(type_),
@@ -119,25 +119,25 @@ class Following(Document):
                 new.set("value", f"{new.get('value', '').rpartition('].[')[0]}].{bracketed(name)}")
             else:
                 self._ordinals[parent] += 1
-                _rewrite(new, {**texts, "ordinal": str(self._ordinals[parent])}, _OF_THE_TABLE)
+                _rewrite(new, {**texts, "ordinal": str(self._ordinals[parent])}, _TABLE_PARTS)
             insert_at(parent, parent.index(neighbour) + 1, new)
             self._last[table][parent] = new
         if local in self.columns:
             set_type(self.columns[local], texts["local-type"])
 
     def _retype(self, local: str, type_: str) -> None:
-        """Give a column the type that it has in the file; in its database, it keeps another."""
-        known = (None, "", *_type(type_)[0])
-        found = self._of_the_file[local]
-        old = [each for each in found if texts_of(each).get("local-type") not in known]
+        """Set the type of a column as in the file; the records of its database keep theirs."""
+        accepted = (None, "", *_type(type_)[0])
+        records = self._file_records[local]
+        old = [record for record in records if texts_of(record).get("local-type") not in accepted]
         for record in old:
-            _rewrite(record, _texts(type_), texts_of(record).keys() - _OF_THE_TYPE)
+            _rewrite(record, _texts(type_), texts_of(record).keys() - _TYPE_PARTS)
         if old and local in self.columns:
             set_type(self.columns[local], _texts(type_)["local-type"])
 
 
 def datatype_of(type_: str) -> str:
-    """Return Tableau's name of a type of Hyper, as a `.tds` has it: "integer", "string"."""
+    """Return the type in a `.tds` for a type of Hyper: "integer", "string"."""
     (datatype, *_), _remote = _type(type_)
     return datatype
 
@@ -147,13 +147,13 @@ def _type(type_: str) -> tuple[tuple[str, ...], str]:
 
 
 def _texts(type_: str) -> dict[str, str]:
-    """What a record says of a column of this type of Hyper."""
+    """Return the texts of a record that depend on the type of Hyper."""
     datatype, remote = datatype_of(type_), _type(type_)[1]
     usual = AGGREGATIONS.get(datatype, "Count")
     return {"local-type": datatype, "remote-type": remote, "aggregation": usual}
 
 
-# In the order in which Tableau writes them.
+# The parts of a record, in the order in which Tableau writes them.
 _RECORD = (
     *("remote-name", "remote-type", "local-name", "parent-name", "remote-alias", "ordinal"),
     *("local-type", "aggregation", "precision", "scale", "width", "contains-null", "collation"),
@@ -162,24 +162,24 @@ _RECORD = (
 
 
 def new_record(texts: Mapping[str, str], type_: str) -> Element:
-    """Return what a `.tds` says of a column: the texts, and what follows from its Hyper type."""
-    known = {**texts, **_texts(type_), "contains-null": "true"}
+    """Return the record of a column with these texts, and those that follow from its Hyper type."""
+    parts = {**texts, **_texts(type_), "contains-null": "true"}
     sizes = re.findall(r"\d+", type_)
     if type_.startswith("NUMERIC"):
-        known |= dict(zip(("precision", "scale"), sizes, strict=False))
-    elif known["local-type"] == "string" and sizes:
-        known["width"] = sizes[0]
+        parts |= dict(zip(("precision", "scale"), sizes, strict=False))
+    elif parts["local-type"] == "string" and sizes:
+        parts["width"] = sizes[0]
     record = etree.Element("metadata-record", {"class": "column"})
     for tag in _RECORD:
-        if tag in known:
-            etree.SubElement(record, tag).text = known[tag]
-        elif tag == "collation" and known["remote-type"] == _TEXT[1]:
+        if tag in parts:
+            etree.SubElement(record, tag).text = parts[tag]
+        elif tag == "collation" and parts["remote-type"] == _TEXT[1]:
             etree.SubElement(record, tag, {"flag": "0", "name": "binary"})
     return record
 
 
 def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
-    """Set texts of a record, and remove all else but what is to be kept."""
+    """Set texts of a record, and remove all other parts except those in `kept`."""
     for child in list(record):
         if tag_of(child) in texts:
             child.text = texts[tag_of(child)]

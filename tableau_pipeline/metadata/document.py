@@ -1,4 +1,4 @@
-"""A `.tds` as it was parsed: its parts by name, what people made in it, and a digest of that."""
+"""Parse a `.tds`: its parts by name, users' edits in it, and a digest of these edits."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from lxml import etree
 from lxml.etree import _Element as Element
 
-# Strings and comments, where brackets mean nothing; then a field, perhaps of another data source.
+# A string or comment, in which brackets mean nothing; or a field, perhaps of another data source.
 _TOKEN = re.compile(
     r"""'[^']*'|"[^"]*"|//[^\n]*|/\*.*?\*/|(\[(?:[^\]]|\]\])*\])(\.\[(?:[^\]]|\]\])*\])?""",
     re.DOTALL,
@@ -25,57 +25,57 @@ def bracketed(name: str) -> str:
 
 
 def unbracketed(name: str) -> str:
-    """Return a name without its brackets; the last one of `[Extract].[Sales]`."""
+    """Return a name without its brackets; of `[Extract].[Sales]`, the last name."""
     last = name.split("].[")[-1]
     return last.removeprefix("[").removesuffix("]").replace("]]", "]")
 
 
 def field_name(path: tuple[str, ...], *, single: bool) -> str:
-    """Return the name of a column or calculation: the column alone if there is a single table."""
+    """Return the name of a field in formulas: with its table if there are several tables."""
     return path[1] if path[0] == "calculation" else path[2] if single else f"{path[1]}.{path[2]}"
 
 
 def fields_in(formula: str) -> Iterator[str]:
-    """Yield the names of the fields in a formula, in brackets; not [Parameters].[A]."""
+    """Yield the names of the fields in a formula, in brackets, without [Parameters].[A]."""
     for match in _TOKEN.finditer(formula):
         if match[1] and not match[2]:
             yield match[1]
 
 
 def with_fields(formula: str, new: Callable[[str], str]) -> str:
-    """Return the formula with another name for each field; both in brackets."""
+    """Return the formula with each field renamed by `new`; names are in brackets."""
 
-    def of(match: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         return new(match[1]) if match[1] and not match[2] else match[0]
 
-    return _TOKEN.sub(of, formula)
+    return _TOKEN.sub(replaced, formula)
 
 
 _CLOSING = MappingProxyType({")": "(", "]": "[", "}": "{"})
 
 
 def fault_in(formula: str) -> str | None:
-    """Return why a formula means nothing, as a phrase: it is empty, or lacks a bracket."""
-    rest = _TOKEN.sub(lambda found: "" if found[0][:2] in ("//", "/*") else "0", formula)
+    """Return why a formula is malformed, as a phrase; None if no fault was found."""
+    rest = _TOKEN.sub(lambda match: "" if match[0][:2] in ("//", "/*") else "0", formula)
     if not rest.strip():
         return "it is empty"
     opened: list[str] = []
-    for each in rest:
-        if each in ("'", '"'):
-            return f"a {each} is not closed"
-        if each in _CLOSING.values():
-            opened.append(each)
-        elif each in _CLOSING and _CLOSING[each] not in opened:
-            return f"a {each} closes nothing"
-        elif each in _CLOSING and (last := opened.pop()) != _CLOSING[each]:
+    for character in rest:
+        if character in ("'", '"'):
+            return f"a {character} is not closed"
+        if character in _CLOSING.values():
+            opened.append(character)
+        elif character in _CLOSING and _CLOSING[character] not in opened:
+            return f"a {character} closes nothing"
+        elif character in _CLOSING and (last := opened.pop()) != _CLOSING[character]:
             return f"a {last} is not closed"
     return f"a {opened[-1]} is not closed" if opened else None
 
 
-# Bytes, as a download and unpacked. One of a thousand columns has less than two million.
+# The largest `.tds` in bytes, packed and unpacked. One of a thousand columns has less than 2 MB.
 LARGEST = 16 * 10**6
-# The order of elements in a data source, as in `DataSource-CT` of Tableau's schema of workbooks;
-# and `folder`, which was there before `folders-common`.
+# The order of elements in a data source, from `DataSource-CT` in Tableau's schema of workbooks,
+# with `folder`, the predecessor of `folders-common`.
 ORDER = (
     "document-format-change-manifest",
     "repository-location",
@@ -113,28 +113,28 @@ ORDER = (
 # How many names of each kind a message lists.
 _LISTED = 30
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
-# Products use such a prefix until a release officially supports an element or attribute. What is
-# marked as false is for older products, beside what is marked as true; newer ones drop it.
+# Products use such a prefix until a release officially supports an element or attribute. The form
+# marked as false is for older products, next to the one marked as true; newer products drop it.
 FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
-# The namespace of attributes that are of users, or of their interface.
+# The namespace of attributes that belong to users or the user interface.
 USER = "http://www.tableausoftware.com/xml/user"
-# The column that represents a whole table has the table's id, which changes each time.
+# The column that represents a whole table contains the table's id, which changes each time.
 TABLE_COLUMN = "[__tableau_internal_object_id__]"
-# How Tableau aggregates the fields of a type, unless somebody decides.
+# The default aggregation of the fields of a type.
 AGGREGATIONS = MappingProxyType(
     {"integer": "Sum", "real": "Sum", "date": "Year", "datetime": "Year", "spatial": "Collect"}
 )
 
 
 def parsed(tds: bytes, *, comments: bool = True) -> Element:
-    """Return the root of a `.tds`, which other people wrote, with or without its comments.
+    """Return the root of an untrusted `.tds`, with or without its comments.
 
     Raises:
-        ValueError: it is none, or too large or deep, or has a DTD.
+        ValueError: it is not a `.tds`, or too large or deep, or has a DTD.
     """
     if len(tds) > LARGEST:
         raise ValueError(f"it is not a .tds: it has more than {LARGEST} bytes")
-    # Entities could exhaust the memory, or read files of this machine.
+    # Entities could exhaust the memory or read local files.
     parser = etree.XMLParser(
         resolve_entities=False,
         load_dtd=False,
@@ -155,55 +155,55 @@ def parsed(tds: bytes, *, comments: bool = True) -> Element:
 
 
 def attributes_of(element: Element | None) -> dict[str, str]:
-    """Return the attributes by their names."""
-    return {} if element is None else {str(key): str(each) for key, each in element.attrib.items()}
+    """Return the attributes by name; {} for no element."""
+    return {} if element is None else {str(key): str(text) for key, text in element.attrib.items()}
 
 
 def tag_of(element: Element) -> str:
-    """Return the tag without a prefix of a feature; "" for a comment."""
+    """Return the tag without the prefix of a feature; "" for a comment."""
     tag = element.tag if isinstance(element.tag, str) else ""
     return FEATURE.sub("", tag) if tag.startswith("_") else tag
 
 
 def is_off(element: Element) -> bool:
-    """Whether an element is for older products alone."""
-    found = FEATURE.match(element.tag) if isinstance(element.tag, str) else None
-    return found is not None and found[1] == "false"
+    """Whether an element is only for older products."""
+    match = FEATURE.match(element.tag) if isinstance(element.tag, str) else None
+    return match is not None and match[1] == "false"
 
 
 def resolve(root: Element) -> None:
-    """Give a document the form in which a server of today writes it: without prefixes."""
-    for each in [*root.iter()]:
-        if is_off(each) and (around := each.getparent()) is not None:
-            around.remove(each)
+    """Convert a document to the form of current servers, without prefixes of features."""
+    for element in [*root.iter()]:
+        if is_off(element) and (parent := element.getparent()) is not None:
+            parent.remove(element)
             continue
-        each.tag = tag_of(each)
-        for key, value in attributes_of(each).items():
-            if found := FEATURE.match(key):
-                del each.attrib[key]
-                if found[1] == "true":
-                    each.set(key[found.end() :], value)
+        element.tag = tag_of(element)
+        for key, value in attributes_of(element).items():
+            if match := FEATURE.match(key):
+                del element.attrib[key]
+                if match[1] == "true":
+                    element.set(key[match.end() :], value)
 
 
 def label(element: Element) -> str:
-    """Return the name of a field, folder or hierarchy that people see."""
+    """Return the visible name of a field, folder or hierarchy."""
     return element.get("caption") or unbracketed(element.get("name", ""))
 
 
 def texts_of(record: Element) -> dict[str, str]:
-    """Return what a record of a column says, by tag."""
-    return {tag_of(each): each.text or "" for each in record if not is_off(each)}
+    """Return the texts in the record of a column, by tag."""
+    return {tag_of(child): child.text or "" for child in record if not is_off(child)}
 
 
 def local_name(calculation: str) -> str:
-    """Return the name in the `.tds` of a calculation that we make."""
+    """Return the name in the `.tds` of a declared calculation."""
     digest = hashlib.sha256(calculation.encode()).digest()
-    # Of the form of Tableau's own.
+    # The same form as Tableau's own names.
     return f"[Calculation_{int.from_bytes(digest[:8]) % 10**18:018}]"
 
 
 def set_type(column: Element, datatype: str, role: str | None = None) -> None:
-    """Give a `<column>` a type and a role; by default, the type's if it had that of its type."""
+    """Set type and role of a `<column>`; without `role`, a default role follows the type."""
     usual, before = default_role(datatype), default_role(column.get("datatype", ""))
     if role is None:
         role = column.get("role", before)
@@ -220,7 +220,7 @@ def default_role(datatype: str) -> str:
 
 
 class MetadataRecord(NamedTuple):
-    """A column of a published table; `local` is its name in formulas and elements."""
+    """A column of a published table; `local` is its name in the formulas and elements."""
 
     table: str
     column: str
@@ -232,71 +232,78 @@ class Document:
     """The parts of a `.tds` by name.
 
     Attributes:
-        part: "extract" if that lists columns, else "connection".
-        records: the columns that this part lists.
+        part: the element that lists the columns: "extract" if it lists any, else "connection".
+        records: the columns in that list.
         locals: the local names of columns, by table and column.
         columns: the elements of fields, by local name.
-        items: those that put fields into folders, in the old and new forms, by local name.
-        paths: those that put hierarchies into folders, by the name of the hierarchy.
-        names: what people write for columns, by local name.
+        items: the elements that put fields into folders, in the old and new forms, by local name.
+        paths: the elements that put hierarchies into folders, by the name of the hierarchy.
+        names: the names of columns in declarations, by local name.
     """
 
     def __init__(self, root: Element) -> None:
         self.root = root
-        # An extract counts before the database of which it is one.
+        # An extract takes precedence over the database that it is extracted from.
         records = {part: [*_records(root, part)] for part in ("extract", "connection")}
         self.part = "extract" if records["extract"] else "connection"
         self.records = records[self.part]
-        self.locals = {(each.table, each.column): each.local for each in self.records}
+        self.locals = {(record.table, record.column): record.local for record in self.records}
         self.columns: dict[str, Element] = {}
         self.items: dict[str, list[Element]] = defaultdict(list)
         self.paths: dict[str, list[Element]] = defaultdict(list)
-        for each in root:
-            kind, name = tag_of(each), each.get("name", "")
-            if kind == "column" and not is_off(each) and not name.startswith(TABLE_COLUMN):
-                self.columns[name] = each
-            for item in each.iter() if kind in ("folder", "folders-common") else ():
+        for child in root:
+            kind, name = tag_of(child), child.get("name", "")
+            if kind == "column" and not is_off(child) and not name.startswith(TABLE_COLUMN):
+                self.columns[name] = child
+            for item in child.iter() if kind in ("folder", "folders-common") else ():
                 if tag_of(item) == "folder-item":
-                    of_paths = item.get("type") == "drillpath"
-                    found = self.paths if of_paths else self.items
-                    found[item.get("name", "")].append(item)
-        single = len({each.table for each in self.records}) == 1
+                    is_path = item.get("type") == "drillpath"
+                    items = self.paths if is_path else self.items
+                    items[item.get("name", "")].append(item)
+        single = len({record.table for record in self.records}) == 1
         self.names: dict[str, str] = {}
         for path, local in self.locals.items():
             self.names[local] = field_name(("field", *path), single=single)
 
     @property
     def hierarchies(self) -> Mapping[str, Element]:
-        """The elements of hierarchies."""
-        found = self.root.iterfind("./drill-paths/drill-path")
-        return {each.get("name", ""): each for each in found}
+        """The elements of hierarchies, by name."""
+        paths = self.root.iterfind("./drill-paths/drill-path")
+        return {path.get("name", ""): path for path in paths}
 
     def above(self, local: str) -> list[str]:
-        """The hierarchies that have a field."""
-        found = self.hierarchies.items()
-        return [name for name, each in found if local in (e.text for e in each.iterfind("field"))]
+        """Return the names of the hierarchies that contain a field."""
+        return [
+            name
+            for name, path in self.hierarchies.items()
+            if local in (field.text for field in path.iterfind("field"))
+        ]
 
     def folder(self, local: str) -> str:
-        """The folder that shows a field; "" if none does.
+        """Return the folder that shows a field; "" if none does.
 
-        Products put a hierarchy into a folder as a whole, and its fields then have no item.
+        Products put a hierarchy into a folder as a whole; its fields then have no items.
         """
-        lists = (self.items.get(local, ()), *(self.paths.get(e, ()) for e in self.above(local)))
-        return next(filter(None, map(folder_of, lists)), "")
+        paths = [self.paths.get(name, ()) for name in self.above(local)]
+        return next(filter(None, map(folder_of, [self.items.get(local, ()), *paths])), "")
 
     @property
     def groups(self) -> Mapping[str, Element]:
-        """The elements of groups and sets that people made, by local name."""
-        found = (each for each in self.root if tag_of(each) == "group" and not is_off(each))
-        return {each.get("name", ""): each for each in found if not is_automatic(each)}
+        """The elements of groups and sets that users made, by local name."""
+        groups = (child for child in self.root if tag_of(child) == "group" and not is_off(child))
+        return {group.get("name", ""): group for group in groups if not is_automatic(group)}
 
     def shown(self) -> Mapping[str, str]:
-        """The name that people see of each field, by local name."""
-        names = {each.local: unbracketed(each.local) for each in self.records}
-        for local, each in chain(self.groups.items(), self.columns.items()):
-            # The element of a column may be left when the column is gone.
-            if local in names or tag_of(each) == "group" or each.find("calculation") is not None:
-                names[local] = label(each)
+        """Return the visible name of each field, by local name."""
+        names = {record.local: unbracketed(record.local) for record in self.records}
+        for local, element in chain(self.groups.items(), self.columns.items()):
+            # The element of a column may remain after the column is gone.
+            if (
+                local in names
+                or tag_of(element) == "group"
+                or element.find("calculation") is not None
+            ):
+                names[local] = label(element)
         return names
 
     def add(self, local: str, datatype: str) -> Element:
@@ -308,44 +315,48 @@ class Document:
         return column
 
     def drop(self, gone: Collection[str]) -> None:
-        """Remove fields, also from folders and hierarchies, and those that have nothing else.
+        """Remove fields, also from folders and hierarchies, and folders and hierarchies left empty.
 
-        What products made of them by themselves goes with them.
+        Elements that products derived from the fields are removed, too.
         """
         paths = self.hierarchies.values()
-        doomed = [each for path in paths for each in path.iterfind("field") if each.text in gone]
+        doomed = [
+            member for path in paths for member in path.iterfind("field") if member.text in gone
+        ]
         doomed += [item for local in gone for item in self.items.pop(local, ())]
-        for each in doomed:
-            self.take_out(each)
-        for each in [*self.root]:
-            names = {"column": each.get("name"), "column-instance": each.get("column")}
-            is_left = is_automatic(each) and any(names_field(each, local) for local in gone)
-            if is_left or names.get(tag_of(each)) in gone:
-                self.root.remove(each)
-        self.columns = {local: each for local, each in self.columns.items() if local not in gone}
+        for element in doomed:
+            self.take_out(element)
+        for child in [*self.root]:
+            names = {"column": child.get("name"), "column-instance": child.get("column")}
+            is_derived = is_automatic(child) and any(names_field(child, local) for local in gone)
+            if is_derived or names.get(tag_of(child)) in gone:
+                self.root.remove(child)
+        self.columns = {
+            local: column for local, column in self.columns.items() if local not in gone
+        }
 
     def take_out(self, item: Element) -> None:
-        """Remove an element, and those around it that have nothing else."""
-        while item is not self.root and (above := item.getparent()) is not None:
-            above.remove(item)
+        """Remove an element, and its ancestors that are then empty."""
+        while item is not self.root and (parent := item.getparent()) is not None:
+            parent.remove(item)
             if tag_of(item) == "drill-path":
-                for each in self.paths.pop(item.get("name", ""), ()):
-                    self.take_out(each)
-            if len(above):
+                for entry in self.paths.pop(item.get("name", ""), ()):
+                    self.take_out(entry)
+            if len(parent):
                 return
-            item = above
+            item = parent
 
 
 def folder_of(items: Iterable[Element]) -> str:
-    """Return the folder that one of the items is in; "" if that is for older products alone."""
-    shown = (each for each in items if not any(map(is_off, each.iterancestors())))
-    return next((attributes_of(each.getparent()).get("name", "") for each in shown), "")
+    """Return the folder that contains one of the items; "" if none, or only for older products."""
+    visible = (item for item in items if not any(map(is_off, item.iterancestors())))
+    return next((attributes_of(item.getparent()).get("name", "") for item in visible), "")
 
 
 def _records(root: Element, part: str) -> Iterator[MetadataRecord]:
     tables = _tables(root, part)
-    for each in root.iterfind(f"./{part}//metadata-record[@class='column']"):
-        texts = texts_of(each)
+    for record in root.iterfind(f"./{part}//metadata-record[@class='column']"):
+        texts = texts_of(record)
         if column := texts.get("remote-name"):
             parent, local = unbracketed(texts.get("parent-name", "")), texts.get("local-name")
             table = tables.get(parent, parent)
@@ -355,17 +366,17 @@ def _records(root: Element, part: str) -> Iterator[MetadataRecord]:
 
 
 def _tables(root: Element, part: str) -> Mapping[str, str]:
-    """The tables of a file by the names of their relations, which may be "T (Extract.T)".
+    """Return the tables of a file by the names of their relations, such as "T (Extract.T)".
 
-    A table that has several relations is left out, as one of them does not tell which.
+    A table with several relations is left out, as it could stand for any of them.
     """
-    found = {}
-    for each in root.iterfind(f"./{part}//*[@table]"):
-        parts = BRACKETS.findall(each.get("table", ""))
-        if tag_of(each) == "relation" and len(parts) == 2:
-            found[each.get("name", "")] = unbracketed(parts[1])
-    several = Counter(found.values())
-    return {name: table for name, table in found.items() if several[table] == 1}
+    tables = {}
+    for relation in root.iterfind(f"./{part}//*[@table]"):
+        parts = BRACKETS.findall(relation.get("table", ""))
+        if tag_of(relation) == "relation" and len(parts) == 2:
+            tables[relation.get("name", "")] = unbracketed(parts[1])
+    count = Counter(tables.values())
+    return {name: table for name, table in tables.items() if count[table] == 1}
 
 
 BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
@@ -374,9 +385,9 @@ _INSTANCE = re.compile(r"\w+:(.*):\w+", re.DOTALL)
 
 
 def names_field(element: Element, local: str) -> bool:
-    """Whether an element or one in it names a field in an attribute other than a formula."""
-    for each in element.iter():
-        for key, value in attributes_of(each).items():
+    """Whether an element or a descendant names a field in an attribute other than a formula."""
+    for descendant in element.iter():
+        for key, value in attributes_of(descendant).items():
             for name in BRACKETS.findall(value) if key != "formula" else ():
                 instance = _INSTANCE.fullmatch(unbracketed(name))
                 if name == local or (instance and instance[1] == unbracketed(local)):
@@ -385,18 +396,18 @@ def names_field(element: Element, local: str) -> bool:
 
 
 def insert(root: Element, new: Element) -> None:
-    """Insert an element of a data source where Tableau's schema has it."""
+    """Insert an element into a data source, at its place in Tableau's schema."""
     rank = _RANKS[tag_of(new)]
     position = len(root)
-    for each in reversed(root):
-        if _RANKS.get(tag_of(each), rank + 1) <= rank:
+    for sibling in reversed(root):
+        if _RANKS.get(tag_of(sibling), rank + 1) <= rank:
             break
         position -= 1
     insert_at(root, position, new)
 
 
 def insert_at(parent: Element, position: int, new: Element) -> None:
-    """Insert an element, indented like its neighbours."""
+    """Insert an element with the indentation of its neighbours."""
     parent.insert(position, new)
     if position == 0:
         new.tail = parent.text
@@ -408,10 +419,10 @@ def insert_at(parent: Element, position: int, new: Element) -> None:
 
 
 # Elements about the origin of the data, their transfer, the published location and permissions.
-_NOT_BY_PEOPLE = frozenset(
+_NOT_BY_USERS = frozenset(
     {"connection", "document-format-change-manifest", "extract", "repository-location"}
 )
-# Attributes that products maintain by themselves.
+# Attributes that products maintain without a user.
 _BY_PRODUCTS = frozenset(
     {
         "approximate-count",
@@ -424,10 +435,10 @@ _BY_PRODUCTS = frozenset(
 )
 # Marks the field "Number of Records" of old products, and the hidden groups of dashboards' actions.
 _AUTOMATIC = f"{{{USER}}}auto-column"
-# What a column may have besides its own name, and what people call that: by attribute, by element.
+# The kinds of users' edits of a column, by the attribute or element that holds them.
 _BY_ATTRIBUTE = {"caption": "captions", "default-format": "formats", "hidden": "hidden fields"}
 _BY_ELEMENT = {"aliases": "aliases", "desc": "descriptions"}
-# Other work that has a name, by the tags of its element and the one around it.
+# Other kinds of users' edits with names, by the tags of the parent and of the element.
 _NAMED = MappingProxyType(
     {
         ("datasource", "group"): "groups and sets",
@@ -444,13 +455,13 @@ class Metadata:
     """The content of a data source's `.tds`.
 
     Attributes:
-        digest: changes when a user edits calculated fields, captions or folders. Equal
-            metadata has equal digests, however it is written or packed.
+        digest: changes when a user edits calculated fields, captions or folders. Equal metadata
+            have equal digests, however they are written or packed.
         columns: pairs (table, column) of the published file; None if the `.tds` lists none.
-        work: the names of what people made in it, by kind, such as "calculated fields".
-        tds: the file itself; b"" where it is not known.
-        source: the class of the database that it connects to, such as "postgres"; None if its
-            data are in Hyper alone.
+        work: the names of what users made in it, by kind, such as "calculated fields".
+        tds: the file itself; b"" if unknown.
+        source: the class of the database that it connects to, such as "postgres"; None if all its
+            data are in Hyper.
     """
 
     digest: str
@@ -464,7 +475,7 @@ def read_metadata(tds: bytes) -> Metadata:
     """Read a `.tds`.
 
     Raises:
-        ValueError: it is none; the message states why.
+        ValueError: it is not a `.tds`; the message states why.
     """
     root = parsed(tds, comments=False)
     resolve(root)
@@ -475,21 +486,21 @@ def read_metadata(tds: bytes) -> Metadata:
 
 
 def _work(document: Document) -> dict[str, tuple[str, ...]]:
-    """The names of people's work, by kind, as far as it has names; the digest covers all of it."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return the names of users' edits, by kind. The digest also covers edits without names."""
+    work: dict[str, list[str]] = defaultdict(list)
     for column in document.columns.values():
         for kind in _kinds(column):
-            found[kind].append(label(column))
-    for each in document.root.iterdescendants():
-        around = each.getparent()
-        kind = None if around is None else _NAMED.get((around.tag, each.tag))
-        if kind and not is_automatic(each):
-            found[kind].append(label(each))
-    return {kind: tuple(names) for kind, names in found.items()}
+            work[kind].append(label(column))
+    for element in document.root.iterdescendants():
+        parent = element.getparent()
+        kind = None if parent is None else _NAMED.get((parent.tag, element.tag))
+        if kind and not is_automatic(element):
+            work[kind].append(label(element))
+    return {kind: tuple(names) for kind, names in work.items()}
 
 
 def _kinds(column: Element) -> list[str]:
-    """What people call the work that is in a column."""
+    """Return the kinds of users' edits in a column."""
     if column.find("calculation") is not None and _AUTOMATIC not in column.attrib:
         return ["calculated fields"]
     kinds = [kind for name, kind in _BY_ATTRIBUTE.items() if column.get(name)]
@@ -497,51 +508,53 @@ def _kinds(column: Element) -> list[str]:
 
 
 def is_automatic(element: Element) -> bool:
-    """Whether products have made a group or a column by themselves, and people did not touch it."""
+    """Whether a product made a group or a column without a user, and no user edited it."""
     is_column = tag_of(element) == "column"
     return _AUTOMATIC in element.attrib and not (is_column and _kinds(element))
 
 
 def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
-    """The digest of people's work and of the columns, which that work may name.
+    """Return the digest of users' edits and of the columns, to which edits may refer.
 
-    All else is taken out of the document: ids of tables, and where their data come from.
+    All else is removed from the document first: ids of tables, and the origin of their data.
     """
     root = document.root
     objects = [*root.iter("object")]
-    captions = {each.get("id", ""): each.get("caption", "") for each in objects}
-    for each in [*root]:
-        is_table = each.tag == "column" and each.get("name", "").startswith(TABLE_COLUMN)
-        if is_table or each.tag in _NOT_BY_PEOPLE or is_automatic(each):
-            root.remove(each)
-    for each in root.iter():
-        kept = attributes_of(each)
-        if each is root or each in objects:
-            # Its other attributes describe the product that wrote it, or a connection.
-            kept = {key: value for key, value in kept.items() if key == "caption"}
-        if table := kept.get("object-id"):
-            kept["object-id"] = captions.get(table, "")
-        each.attrib.clear()
-        each.attrib.update({key: value for key, value in kept.items() if key not in _BY_PRODUCTS})
-    for each in objects:
-        each[:] = []
-    # Sorts attributes, so the same content always gives the same text.
+    captions = {obj.get("id", ""): obj.get("caption", "") for obj in objects}
+    for child in [*root]:
+        is_table = child.tag == "column" and child.get("name", "").startswith(TABLE_COLUMN)
+        if is_table or child.tag in _NOT_BY_USERS or is_automatic(child):
+            root.remove(child)
+    for element in root.iter():
+        attributes = attributes_of(element)
+        if element is root or element in objects:
+            # The other attributes describe the product that wrote it, or a connection.
+            attributes = {key: value for key, value in attributes.items() if key == "caption"}
+        if table := attributes.get("object-id"):
+            attributes["object-id"] = captions.get(table, "")
+        element.attrib.clear()
+        element.attrib.update(
+            {key: value for key, value in attributes.items() if key not in _BY_PRODUCTS}
+        )
+    for obj in objects:
+        obj[:] = []
+    # Canonical XML sorts attributes, so equal content gives equal text.
     text = etree.canonicalize(root, strip_text=True)
     return hashlib.sha256(f"{text}{sorted(columns)}".encode()).hexdigest()[:16]
 
 
 def _source(root: Element) -> str | None:
-    classes = (each.get("class") for each in root.iterfind("connection//connection"))
-    found = (*classes, *(each.get("class") for each in root.iterfind("connection")))
-    return next((each for each in found if each not in (None, "federated", "hyper")), None)
+    classes = (connection.get("class") for connection in root.iterfind("connection//connection"))
+    names = (*classes, *(connection.get("class") for connection in root.iterfind("connection")))
+    return next((name for name in names if name not in (None, "federated", "hyper")), None)
 
 
 def work_in(metadata: Metadata | None) -> str:
-    """What people made in a data source, by name, as far as it has names."""
+    """Return a phrase that lists what users made in a data source, as far as it has names."""
     if metadata is None or not metadata.work:
         return "whatever calculated fields, captions, folders and formats people made in it"
     phrases = []
     for kind, names in metadata.work.items():
-        shown, more = ", ".join(f'"{name}"' for name in names[:_LISTED]), len(names) - _LISTED
-        phrases.append(f"{kind} {shown}" + (f" and {more} more" if more > 0 else ""))
+        listed, more = ", ".join(f'"{name}"' for name in names[:_LISTED]), len(names) - _LISTED
+        phrases.append(f"{kind} {listed}" + (f" and {more} more" if more > 0 else ""))
     return "; ".join(phrases)

@@ -1,4 +1,4 @@
-"""Formats of fields: as people write them, and as Tableau does."""
+"""Formats of numbers and dates: validate declared ones, and convert them to Tableau's form."""
 
 import re
 from collections.abc import Mapping
@@ -7,9 +7,9 @@ from typing import Literal
 
 FormatKind = Literal["number", "date"]
 
-# As Tableau writes them: of numbers, currencies and percentages; and those that are not looked at,
-# of any text, of the locale, and of numbers in it.
-_OF_NUMBERS, _UNSEEN = ("n", "c", "p"), ("*", "C", "L", "S")
+# The first characters of Tableau's formats: for numbers, currencies and percentages; and for
+# formats that are not validated: any text, locale formats, and locale formats of numbers.
+_OF_NUMBERS, _UNCHECKED = ("n", "c", "p"), ("*", "C", "L", "S")
 # Texts in quotes, and a character behind a backslash.
 _LITERAL = re.compile(r'"[^"]*"|\\.|\'[^\']*\'', re.DOTALL)
 _CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
@@ -17,38 +17,41 @@ _EXPONENT = re.compile(r"[Ee][+-]?[0#]+")
 # Of a second, as in "ss.000".
 _FRACTION = re.compile(r"(?<=s)[.,:]0+")
 _LETTER = re.compile(r"[^\W\d_]")
-# Those of Tableau's custom date formats, and of the patterns of ICU.
+# The letters of Tableau's custom date formats, and of ICU's patterns.
 _OF_DATES = frozenset("acdehkmnopqstuvwyzADEFGHKLMPQSUVYZ")
 _THOUSANDS = 3
 
 
 def tableau_format(text: str) -> str:
-    """Return a format as Tableau writes it: with its kind before it, and that of negative numbers.
+    """Return a format as Tableau writes it: prefixed with its kind, with one for negative numbers.
 
-    All public data sources have the latter, so Tableau may add it when somebody saves one, which
-    would look like an edit.
+    All public data sources have a format for negative numbers. Tableau may add it when a user
+    saves a data source, which would look like an edit.
     """
-    found = text if not text or text.startswith((*_OF_NUMBERS, *_UNSEEN)) else _with_kind(text)
-    is_whole = found[:1] not in ("n", "c") or ";" in _plain(found)
-    return found if is_whole else f"{found};-{found[1:]}"
+    has_kind = not text or text.startswith((*_OF_NUMBERS, *_UNCHECKED))
+    format_ = text if has_kind else _with_kind(text)
+    is_whole = format_[:1] not in ("n", "c") or ";" in _plain(format_)
+    return format_ if is_whole else f"{format_};-{format_[1:]}"
 
 
 def kind_of(text: str) -> FormatKind | None:
-    """Return what a format is for; None for one that only Tableau can tell."""
-    if not text or text.startswith(_UNSEEN):
+    """Return whether a format is for numbers or dates; None if only Tableau can tell."""
+    if not text or text.startswith(_UNCHECKED):
         return None
     return "number" if text.startswith(_OF_NUMBERS) or _has_digits(text) else "date"
 
 
 def fault_in_format(text: str) -> str | None:
-    """Return why Tableau would not understand a format, as a phrase; None if it may."""
+    """Return why Tableau would not understand a format, as a phrase; None if no fault was found."""
     match kind_of(text):
         case "number":
             of_numbers = text[1:] if text.startswith(_OF_NUMBERS) else text
             return next(filter(None, map(_fault_of_numbers, _plain(of_numbers).split(";"))), None)
         case "date":
-            unknown = [each for each in _LETTER.findall(_plain(text)) if each not in _OF_DATES]
-            listed = ", ".join(f'"{each}"' for each in dict.fromkeys(unknown))
+            unknown = [
+                letter for letter in _LETTER.findall(_plain(text)) if letter not in _OF_DATES
+            ]
+            listed = ", ".join(f'"{letter}"' for letter in dict.fromkeys(unknown))
             return f"a date format has no {listed}, unless it is in quotes" if unknown else None
         case None:
             return None
@@ -63,11 +66,11 @@ _KINDS: Mapping[str, FormatKind] = MappingProxyType(
 
 
 def misfit(text: str, datatype: str) -> str | None:
-    """Return why a format does not fit values of a type of Tableau; None if it does."""
-    of = kind_of(text.removeprefix("*"))
-    if of in (None, _KINDS.get(datatype)):
+    """Return why a format does not fit values of a Tableau type; None if it does."""
+    kind = kind_of(text.removeprefix("*"))
+    if kind in (None, _KINDS.get(datatype)):
         return None
-    return f"{text!r} is a {of} format, and the values are of the type {datatype}"
+    return f"{text!r} is a {kind} format, and the values are of the type {datatype}"
 
 
 def _fault_of_numbers(part: str) -> str | None:
@@ -77,7 +80,7 @@ def _fault_of_numbers(part: str) -> str | None:
     whole, _, fraction = rest.partition(".")
     *groups, last = re.sub(r"[^0#,]", "", whole).rstrip(",").split(",")
     if (groups and "0" in last and len(last) < _THOUSANDS) or re.search(r",.*[0#]", fraction):
-        # Tableau writes them as the reader's locale does.
+        # Tableau shows numbers with the separators of the reader's locale.
         return "in a number format, a comma separates thousands and a point decimals: #,##0.00"
     return None
 

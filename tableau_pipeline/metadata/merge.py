@@ -1,4 +1,4 @@
-"""The three-way merge of metadata: what is declared, what was last written, and what is there."""
+"""The three-way merge of declared metadata, the last written, and those found on the server."""
 
 import hashlib
 import json
@@ -11,44 +11,44 @@ from typing import Literal
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 
 # ("field", table, column, "caption"), ("calculation", "Margin", "formula"),
-# ("hierarchy", "Route", "fields"): the tables have their names in the published file. And of the
-# data source itself: ("about", "owner"), ("tag", "finance"),
-# ("permission", "Analysts", "Read").
+# ("hierarchy", "Route", "fields"), with the names of tables in the published file. For the data
+# source itself: ("about", "owner"), ("tag", "finance"), ("permission", "Analysts", "Read").
 FieldPath = tuple[str, ...]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
 CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
-# What is absent is as the products have it by default.
+# Absent values have Tableau's defaults.
 Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
-# "accept" keeps what a person has set, and does not report it again.
+# "accept" keeps a user's value, and does not report it again.
 ConflictPolicy = OnConflict | Literal["accept"]
-# Before the path of a written value: a person had set it when it was first declared.
+# Prefix of the path of a written value: a user had set it before it was declared.
 THEIRS = "theirs"
-# Before the path of a value: which two values of it, the declared and the found, were accepted.
+# Prefix of the path of a value: the digest of a declared and a found value that a run accepted.
 ACCEPTED = "accepted"
 MARKS = frozenset({THEIRS, ACCEPTED})
-# Behind the path of a calculation or caption: a field of somebody else has the same name.
+# Suffix of the path of a calculation or caption: another user's field has the same name.
 TAKEN = "taken"
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What follows from the three, and for a `.tds` from its changes.
+    """The result of a merge, including the edited `.tds`.
 
     Attributes:
-        declared: the values that were asked for; `found` are those that the server held.
-        changes: values to set; None removes one.
-        kept: values that a person changed, and the declaration did not; None if removed.
-        conflicts: what both the declaration and a person changed, reported whatever the policy. By
-            `replace`, they are among the changes, but for calculations whose name somebody else's
-            field has. By `refuse`, nothing may be sent.
-        written: to be recorded once the changes are made.
-        tds: with the changes, for the desired tables; None if the server was not asked, or
-            `problem`.
-        problem: why what it holds of fields cannot be kept when a file with the desired tables is
-            published, as a phrase; None if it can be.
-        broken: phrases for what of people names a column or calculation that goes.
-        lost: what people made of these themselves, in words, by the first parts of their paths.
+        declared: the declared values.
+        found: the values on the server.
+        changes: the values to set; None removes a value.
+        kept: values that a user changed, and the declaration did not; None if the user removed it.
+        conflicts: values that both the declaration and a user changed; reported under any policy.
+            Under `replace`, they are among the changes, except calculations whose name another
+            user's field has. Under `refuse`, nothing may be sent.
+        written: the values to record once the changes are made.
+        tds: the `.tds` with the changes, for the desired tables; None if it was not read from the
+            server, or if there is a `problem`.
+        problem: why the server's metadata of fields cannot be kept when a file with the desired
+            tables is published, as a phrase; None if they can be.
+        broken: phrases for users' work that refers to a removed column or calculation.
+        lost: phrases for users' edits of the removed ones, by the first parts of their paths.
     """
 
     declared: Values
@@ -64,37 +64,37 @@ class Merge:
 
     @property
     def of_fields(self) -> Mapping[FieldPath, str | None]:
-        """The changes that a file is to bring along."""
+        """The changes that belong into the `.tds`."""
         return {path: value for path, value in self.changes.items() if not is_property(path)}
 
     @property
     def phrase(self) -> str:
-        """The same in words: "metadata: caption of flights.delay"; "" for nothing."""
+        """The changes of fields in words: "metadata: caption of flights.delay"; "" if none."""
         changed = self.of_fields.items()
-        named = ", ".join(shown(path) + " removed" * (value is None) for path, value in changed)
-        return f"metadata: {named}" if named and not self.problem else ""
+        listed = ", ".join(shown(path) + " removed" * (value is None) for path, value in changed)
+        return f"metadata: {listed}" if listed and not self.problem else ""
 
     @property
     def warnings(self) -> list[str]:
-        """What a person should know of it, in sentences."""
-        found = conflict_phrases(self)
+        """Warnings about conflicts, and about metadata that cannot be set."""
+        warnings = conflict_phrases(self)
         if self.problem and self.of_fields:
-            found.append(f"What is declared of metadata cannot be set: {self.problem}")
-        return found
+            warnings.append(f"What is declared of metadata cannot be set: {self.problem}")
+        return warnings
 
 
 def merge(
     declared: Values, written: Sequence[Values], found: Values, *, on_conflict: ConflictPolicy
 ) -> Merge:
-    """Merge the declared metadata into what was found, without the loss of what people changed.
+    """Merge declared metadata into those found on the server, without losing users' edits.
 
     Args:
-        declared: the values that the declaration asks for.
-        written: what we wrote last, the newest first; several if it is not known whether the last
-            publish took effect. Right after a file without metadata was published, this is
-            `found`: what the server made up is nobody's work.
-        found: what is there.
-        on_conflict: what becomes of a value that both sides changed.
+        declared: the declared values.
+        written: the values that we have written last, the newest first; several if it is unknown
+            whether the last publish took effect. Right after publishing a file without metadata,
+            this is `found`: the server's own values are not users' edits.
+        found: the values on the server.
+        on_conflict: how to treat a value that both sides changed.
     """
     changes: dict[FieldPath, str | None] = {}
     kept: dict[FieldPath, str | None] = {}
@@ -103,44 +103,53 @@ def merge(
     newest, *_ = written or [{}]
     parts = [_parts(values) for values in (declared, found, *(written or [{}]))]
     for unit in _units(declared, found, written):
-        want, here, *pasts = (each.get(unit, {}) for each in parts)
-        differing = {p: want.get(p) for p in {**here, **want} if want.get(p) != here.get(p)}
+        want, here, *before = (side.get(unit, {}) for side in parts)
+        differing = _differences(want, here)
         taken = (*unit, TAKEN) in found
-        is_theirs = any((THEIRS, *path) in newest for path in here)
+        was_users = any((THEIRS, *path) in newest for path in here)
         if here == want and not taken:
-            record |= want | _theirs(want, written)
-        elif here in pasts and not taken and (want or not is_theirs):
+            record |= want | _user_marks(want, written)
+        elif here in before and not taken and (want or not was_users):
             changes |= differing
             record |= want
         elif not want and not (taken and unit[0] == "field"):
-            # What a person changed, and we no longer want, is theirs from now on.
+            # No longer declared, and edited by a user: keep the user's value and stop managing it.
             kept |= {} if taken else here
         elif on_conflict == "accept" or (
-            want == pasts[0] and _is_settled(unit, want, here, newest, taken=taken)
+            want == before[0] and _is_settled(unit, want, here, newest, taken=taken)
         ):
-            # Whatever was declared before, only the person has changed it.
+            # The declared value is unchanged or accepted: only the user has changed the value.
             kept |= {path: here.get(path) for path in differing}
-            record |= want | _marks(want, newest) | _accepted(unit, want, here, taken=taken)
+            record |= want | _marks(want, newest) | _accepted_mark(unit, want, here, taken=taken)
         else:
             is_whole = unit[:1] + unit[2:] == ("calculation",)
             conflicts.append((*unit, "formula") if is_whole else unit)
             is_set = on_conflict == "replace" and not taken
             changes |= differing if is_set else {}
-            record |= want if is_set else pasts[0] | _marks(pasts[0], newest)
+            record |= want if is_set else before[0] | _marks(before[0], newest)
     if changes.get(CERTIFIED, "yes") is None and NOTE in found and NOTE not in changes:
-        # A person's note cannot stay without our certification.
+        # A user's note cannot remain without our certification.
         kept.pop(NOTE, None)
         changes[NOTE] = None
         conflicts.append(NOTE)
     return Merge(declared, found, changes, kept, tuple(conflicts), record)
 
 
+def _differences(want: Values, here: Values) -> Mapping[FieldPath, str | None]:
+    """Return the changes that turn the values here into those we want; None removes one."""
+    paths = {**here, **want}
+    return {path: want.get(path) for path in paths if want.get(path) != here.get(path)}
+
+
 def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
-    """What is decided at once: a value; or a calculation, if it is new, gone or somebody else's."""
-    ours, theirs = {path[:2] for path in declared}, {path[:2] for path in found}
+    """Return the paths of the units of merging, in order.
+
+    A unit is one value, or a whole calculation when it was added, removed or is not ours.
+    """
+    shared = {path[:2] for path in declared} & {path[:2] for path in found}
     taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
     return dict.fromkeys(
-        path[:2] if path[0] == "calculation" and path[:2] not in (ours & theirs) - taken else path
+        path[:2] if path[0] == "calculation" and path[:2] not in shared - taken else path
         for path in chain(declared, *written)
         if path[0] not in MARKS
     )
@@ -149,43 +158,43 @@ def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterab
 def _is_settled(
     unit: FieldPath, want: Values, here: Values, newest: Values, *, taken: bool
 ) -> bool:
-    """Whether what a person has changed alone stays unreported."""
+    """Whether a value that only a user has changed needs no report."""
     mark = newest.get((ACCEPTED, *unit))
     if mark:
-        return _accepted(unit, want, here, taken=taken) == {(ACCEPTED, *unit): mark}
+        return _accepted_mark(unit, want, here, taken=taken) == {(ACCEPTED, *unit): mark}
     return not _is_reported(unit, taken=taken)
 
 
 def _is_reported(unit: FieldPath, *, taken: bool) -> bool:
-    """Whether a person's change is reported even if the declaration stays."""
-    # Of who may do what, and of names that another field has.
+    """Whether a user's change is reported even if the declaration is unchanged."""
+    # These are permissions, and names that another field has.
     return taken or unit[0] == "permission"
 
 
-def _accepted(unit: FieldPath, want: Values, here: Values, *, taken: bool) -> Values:
-    """Return the mark of both values, where they would be reported again without it."""
+def _accepted_mark(unit: FieldPath, want: Values, here: Values, *, taken: bool) -> Values:
+    """Return a mark that both values were accepted; {} if they need no report."""
     text = json.dumps([sorted(want.items()), sorted(here.items())])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {(ACCEPTED, *unit): digest} if want and _is_reported(unit, taken=taken) else {}
 
 
-def _theirs(values: Values, written: Sequence[Values]) -> Values:
-    """Marks for those of the values that are there, and that we have not written."""
+def _user_marks(values: Values, written: Sequence[Values]) -> Values:
+    """Return marks for those of the found values that we have not written."""
 
     def is_ours(path: FieldPath, value: str) -> bool:
-        return any(each.get(path) == value and (THEIRS, *path) not in each for each in written)
+        return any(side.get(path) == value and (THEIRS, *path) not in side for side in written)
 
     return {(THEIRS, *path): "yes" for path, value in values.items() if not is_ours(path, value)}
 
 
 def _marks(values: Values, before: Values) -> Values:
-    """The marks that the values had before."""
+    """Return the marks that the values had before."""
     marks = ((THEIRS, *path) for path in values)
     return {mark: before[mark] for mark in marks if mark in before}
 
 
 def _parts(values: Values) -> Mapping[FieldPath, Values]:
-    """The values by their paths, and those of a calculation by its path, too."""
+    """Return the values by unit: by their paths, and those of a calculation also by its path."""
     parts: dict[FieldPath, dict[FieldPath, str]] = defaultdict(dict)
     for path, value in values.items():
         if path[0] in MARKS:
@@ -196,7 +205,7 @@ def _parts(values: Values) -> Mapping[FieldPath, Values]:
 
 
 def is_property(path: FieldPath) -> bool:
-    """Whether a value is of the data source itself, and not of what a `.tds` holds."""
+    """Whether a value belongs to the data source itself, and not to its `.tds`."""
     return path[path[0] in MARKS] in ("about", "tag", "permission")
 
 
@@ -230,7 +239,7 @@ def shown_value(path: FieldPath, value: str | None) -> str:
 
 
 def quoted(path: FieldPath, value: str | None) -> str:
-    """Return a value in a sentence; of a description of the data source, its first line."""
+    """Return a value in quotes; only the first line of a description of the data source."""
     if value is None:
         return "none"
     text = shown_value(path, value)
@@ -238,14 +247,14 @@ def quoted(path: FieldPath, value: str | None) -> str:
 
 
 def change_phrases(merged: Merge) -> list[str]:
-    """Such as 'caption of flights.delay becomes "Delay"'."""
+    """Return phrases such as 'caption of flights.delay becomes "Delay"'."""
     return [
         f"{shown(path)} becomes {quoted(path, value)}" for path, value in merged.changes.items()
     ]
 
 
 def lost_phrases(merged: Merge) -> list[str]:
-    """A sentence for each column or calculation with which work of people goes."""
+    """Return a sentence for each removed column or calculation with users' edits."""
     return [
         f"With {shown_field(path)} goes what people made of it: {work}"
         for path, work in merged.lost.items()
@@ -253,7 +262,7 @@ def lost_phrases(merged: Merge) -> list[str]:
 
 
 def conflict_phrases(merged: Merge) -> list[str]:
-    """A phrase for each value that both the declaration and a person changed."""
+    """Return a phrase for each value that both the declaration and a user changed."""
     return [
         f"{shown(path)} is {quoted(path, merged.declared.get(path))} as declared, and "
         f"{quoted(path, merged.found.get(path))} on the server"
@@ -271,17 +280,17 @@ def _taken_phrase(merged: Merge, path: FieldPath) -> str:
 
 
 def metadata_rows(declared: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
-    """Return what is declared beside what is there, and what becomes of it, as rows of a table."""
-    fates = dict.fromkeys(merged.changes, "to be published")
-    fates |= dict.fromkeys(merged.kept, "edited, stays")
+    """Return rows of (path, declared value, found value, result), all in words."""
+    results = dict.fromkeys(merged.changes, "to be published")
+    results |= dict.fromkeys(merged.kept, "edited, stays")
     for path in merged.conflicts:
-        fates[path] = f"conflict, {'to be replaced' if path in merged.changes else 'stays'}"
+        results[path] = f"conflict, {'to be replaced' if path in merged.changes else 'stays'}"
     return [
         (
             shown(path),
             shown_value(path, declared.get(path)),
             shown_value(path, merged.found.get(path)),
-            fates.get(path, ""),
+            results.get(path, ""),
         )
-        for path in dict.fromkeys([*declared, *fates])
+        for path in dict.fromkeys([*declared, *results])
     ]

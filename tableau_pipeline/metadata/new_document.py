@@ -1,8 +1,8 @@
-"""Write a `.tds` for a `.hyper` file, as if somebody had connected to it in Tableau Desktop.
+"""Write a `.tds` for a `.hyper` file, as if a user had connected to it in Tableau Desktop.
 
-A server makes one itself of a `.hyper` file that comes alone; some take several tables only in a
-package with a `.tds`. Tableau publishes such documents with what stands here, and no more, by its
-own `generate_tds.py` in https://github.com/tableau/tableau-plugin.
+A server derives a `.tds` from a bare `.hyper` file, but some servers accept several tables only in
+a package with a `.tds`. The document has the minimal content that Tableau's own `generate_tds.py`
+publishes: https://github.com/tableau/tableau-plugin.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 from tableau_pipeline.metadata.columns import TypesByTable, new_record
 from tableau_pipeline.metadata.document import TABLE_COLUMN, USER, bracketed
 
-# What the document has that older products do not know.
+# The features of the document that older products do not support.
 _FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
 
 # The names of the columns in the document, by table and column.
@@ -32,14 +32,14 @@ def new_tds(
 ) -> bytes:
     """Return a `.tds` with which `pack` makes a data source of a `.hyper` file.
 
-    Fields are as Tableau has them by default, under the names of their columns. The order of
-    tables counts: the field of a name that an earlier table has gets the name of its table behind.
-    Equal input gives equal bytes.
+    Fields have Tableau's defaults and the names of their columns. The order of tables matters: a
+    field whose name an earlier table has already gets the name of its own table appended. Equal
+    input gives equal bytes.
 
     Args:
         tables: all tables in the schema "Extract", by their names in the file.
-        relationships: with those names. Several tables need one less than there are tables.
-        extract_path: where the package has the file.
+        relationships: by those names; several tables need one less than there are tables.
+        extract_path: the path of the file in the package.
 
     Raises:
         ValueError: a name has a character that XML cannot hold.
@@ -55,9 +55,9 @@ def new_tds(
     around = etree.SubElement(root, "connection", {"class": "federated"})
     _add_connection(around, connection, extract_path)
     several = len(tables) > 1
-    place = etree.SubElement(around, "relation", {"type": "collection"}) if several else around
+    parent = etree.SubElement(around, "relation", {"type": "collection"}) if several else around
     for table in tables:
-        _add_relation(place, table, connection)
+        _add_relation(parent, table, connection)
     _add_columns(around, tables, local)
     etree.SubElement(root, "aliases", {"enabled": "yes"})
     for table in tables:
@@ -92,14 +92,14 @@ def _add_relation(around: Element, table: str, connection: str) -> None:
 
 
 def _add_columns(around: Element, tables: TypesByTable, local: _Locals) -> None:
-    """Add the columns: where each is, and what it is."""
+    """Add the location and the description of each column."""
     places = {local[key]: ".".join(map(bracketed, key)) for key in local}
     columns = etree.SubElement(around, "cols")
     for name in sorted(places):
         etree.SubElement(columns, "map", {"key": name, "value": places[name]})
     records = etree.SubElement(around, "metadata-records")
-    found = [(table, *column) for table, columns in tables.items() for column in columns]
-    for ordinal, (table, name, type_) in enumerate(found):
+    listed = [(table, *column) for table, columns in tables.items() for column in columns]
+    for ordinal, (table, name, type_) in enumerate(listed):
         texts = {
             "remote-name": name,
             "local-name": local[table, name],
@@ -112,7 +112,7 @@ def _add_columns(around: Element, tables: TypesByTable, local: _Locals) -> None:
 
 
 def _add_table_column(root: Element, table: str) -> None:
-    """Add the field that stands for a table, whose aggregation is the number of its rows."""
+    """Add the field that represents a table, whose aggregation is the number of its rows."""
     attributes = {
         "caption": table,
         "datatype": "table",
@@ -134,39 +134,39 @@ def _add_graph(
     graph = etree.SubElement(root, "object-graph")
     objects = etree.SubElement(graph, "objects")
     for table in tables:
-        each = etree.SubElement(objects, "object", {"caption": table, "id": object_id(table)})
-        _add_relation(etree.SubElement(each, "properties", {"context": ""}), table, connection)
+        element = etree.SubElement(objects, "object", {"caption": table, "id": object_id(table)})
+        _add_relation(etree.SubElement(element, "properties", {"context": ""}), table, connection)
     if not relationships:
         return
     edges = etree.SubElement(graph, "relationships")
     for edge in relationships:
-        place = added = etree.SubElement(edges, "relationship")
+        operands = relationship = etree.SubElement(edges, "relationship")
         if len(edge.on) > 1:
-            place = etree.SubElement(added, "expression", {"op": "AND"})
+            operands = etree.SubElement(relationship, "expression", {"op": "AND"})
         for many, one in edge.on:
-            equal = etree.SubElement(place, "expression", {"op": "="})
+            equal = etree.SubElement(operands, "expression", {"op": "="})
             for side in (local[edge.many, many], local[edge.one, one]):
                 etree.SubElement(equal, "expression", {"op": side})
         for end, table in (("first", edge.many), ("second", edge.one)):
-            etree.SubElement(added, f"{end}-end-point", {"object-id": object_id(table)})
+            etree.SubElement(relationship, f"{end}-end-point", {"object-id": object_id(table)})
 
 
 def _local_names(tables: TypesByTable) -> _Locals:
-    """A name for each column; in Tableau, names that only differ by case are the same."""
+    """Return a unique name for each column; Tableau ignores case in names."""
     names: dict[tuple[str, str], str] = {}
     used: set[str] = set()
     for table, columns in tables.items():
         for column, _ in columns:
             numbered = (f"{column} ({table}) {number}" for number in count(1))
-            free = chain([column, f"{column} ({table})"], numbered)
-            name = next(each for each in free if each.casefold() not in used)
+            candidates = chain([column, f"{column} ({table})"], numbered)
+            name = next(candidate for candidate in candidates if candidate.casefold() not in used)
             used.add(name.casefold())
             names[table, column] = bracketed(name)
     return names
 
 
 def object_id(table: str) -> str:
-    """Return the id of a table, in the form of Desktop's."""
+    """Return the id of a table, in the form of Tableau Desktop."""
     place = f"{EXTRACT_SCHEMA}.{table}"
     return f"{table} ({place})_{_digest(place)[:32].upper()}"
 

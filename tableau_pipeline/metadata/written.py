@@ -1,4 +1,4 @@
-"""The values that refreshes have written into metadata, in files named by their content."""
+"""The store of metadata values that refreshes have set, in files named by their content."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import obstore
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.objects.stores import store_at, store_errors
 
-# Names no values at all.
+# The name that refers to no values, and has no file.
 NO_VALUES = "nothing"
 
 
@@ -19,7 +19,7 @@ class Written:
     """Files of values, each named by a digest of its content.
 
     Args:
-        place: their folder, or its URL in an object store.
+        place: the folder of the files, or its URL in an object store.
     """
 
     def __init__(self, place: Path | str) -> None:
@@ -27,7 +27,7 @@ class Written:
         self._known: dict[str, Values] = {NO_VALUES: {}}
 
     def read(self, name: str) -> Values:
-        """Return stored values; none if they are gone, so that whatever is there counts."""
+        """Return stored values; none if their file is gone, which protects all edits."""
         if name not in self._known:
             try:
                 with store_errors("Reading", f"{self._place}/{name}.json", may_lack=True):
@@ -38,7 +38,7 @@ class Written:
         return self._known[name]
 
     def store(self, values: Values) -> str:
-        """Store values that are about to be set; return the name by which records refer to them."""
+        """Store values before they are set, and return the name by which records refer to them."""
         text = json.dumps(sorted([list(path), value] for path, value in values.items()))
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
         if name not in self._known:
@@ -48,10 +48,10 @@ class Written:
         return name
 
     def collect(self, named: Collection[str], before: datetime) -> int:
-        """Remove the files that no record names, and that are older; return how many."""
+        """Remove files older than `before` that no record names, and return how many."""
         with store_errors("Removing values from", str(self._place)):
-            found = [each for chunk in obstore.list(store_at(self._place)) for each in chunk]
-            old = [each["path"] for each in found if each["last_modified"] < before]
-            gone = [path for path in old if path.removesuffix(".json") not in named]
-            obstore.delete(store_at(self._place), gone)
-        return len(gone)
+            files = [file for chunk in obstore.list(store_at(self._place)) for file in chunk]
+            old = [file["path"] for file in files if file["last_modified"] < before]
+            unused = [path for path in old if path.removesuffix(".json") not in named]
+            obstore.delete(store_at(self._place), unused)
+        return len(unused)

@@ -1,7 +1,7 @@
 """Parquet files in an object store, written and read by Spark's tasks with pyarrow.
 
 Spark needs no connector for that. Executors need `pyarrow` and `obstore`, but not this package, so
-this module may import nothing else of it but what is sent along with it.
+this module may import only modules of the package that are sent along with it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # Where Spark stores its own schema in a Parquet file.
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-# What a task reports of each file, as a schema of Spark. It reports rows without a partition as a
-# file without a name.
+# The columns of a task's report about each file, as a schema of Spark. Rows without a partition
+# are reported as a file without a name.
 REPORT = "partition string, name string, rows long, size long, hash_sum decimal(38,0)"
 _REPORT = pa.schema(
     [
@@ -40,8 +40,8 @@ _REPORT = pa.schema(
 )
 # In bytes and rows. Each task holds a row group in memory.
 _ROW_GROUP, _BATCH = 32 << 20, 65_536
-# A request may last as long as a large file takes; only one that stands still is given up. Without
-# this, each has half a minute, the transfer included.
+# A request may last as long as a large file takes; only a stalled one is given up. By default, a
+# request may last half a minute, transfer included.
 _CLIENT: "ClientConfig" = {
     "timeout": timedelta(hours=1),
     "read_timeout": timedelta(minutes=1),
@@ -66,7 +66,7 @@ class Writer:
     Attributes:
         url: the URL of the store.
         folder: the folder for the files, by its key.
-        spark_schema: of the rows, as JSON.
+        spark_schema: Spark's schema of the rows, as JSON.
         columns: the names of the columns in the files.
         row_hash: the position of the column with the hash of each row.
         by_partition: whether the rows have one more column, with their partitions. Those of a task
@@ -81,14 +81,14 @@ class Writer:
     by_partition: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write files; yield what was written of each."""
-        store = _opened(self.url)
+        """Write files; yield a report about each."""
+        store = _open_in_task(self.url)
         file: _File | None = None
-        candidates = 0
+        unassigned_rows = 0
         for batch in batches:
             for key, rows in self._by_partition(batch):
                 if self.by_partition and key is None:
-                    candidates += rows.num_rows
+                    unassigned_rows += rows.num_rows
                     continue
                 if file and file.key != key:
                     yield file.close()
@@ -98,8 +98,8 @@ class Writer:
                 file.write(rows)
         if file:
             yield file.close()
-        if candidates:
-            yield _report(None, "", candidates, 0, 0)
+        if unassigned_rows:
+            yield _report(None, "", unassigned_rows, 0, 0)
 
     def empty(self, key: str | None, schema: pa.Schema) -> tuple[str, int]:
         """Write a file without rows, for a partition if any.
@@ -108,11 +108,13 @@ class Writer:
             schema: begins with the columns of the file, by whatever names.
 
         Returns:
-            its name, and its bytes.
+            its name, and its size in bytes.
         """
-        # There may be one more field, that of the partition.
-        fields = [each.with_name(name) for each, name in zip(schema, self.columns, strict=False)]
-        (report,) = _File(self, _opened(self.url), key, pa.schema(fields)).close().to_pylist()
+        # The schema may have one more field, that of the partition.
+        fields = [
+            column.with_name(name) for column, name in zip(schema, self.columns, strict=False)
+        ]
+        (report,) = _File(self, _open_in_task(self.url), key, pa.schema(fields)).close().to_pylist()
         return report["name"], report["size"]
 
     def _by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
@@ -139,14 +141,14 @@ class _File:
     schema: pa.Schema
     rows: int = 0
     hash_sum: int = 0
-    # Spark hands over small batches, of which each would be a row group of its own.
+    # Spark passes small batches; written one by one, each would become a row group.
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # A folder for each partition, as on a disk: what a later version replaces can be removed.
+        # A folder for each partition, as on a disk, so that a replaced partition can be removed.
         folder = "" if self.key is None else f"{quote(self.key, safe='')}/"
         self.name = f"{folder}part-{uuid4().hex}.parquet"
-        # Sent when it is complete: a task that is killed before leaves no object.
+        # The file is sent when it is complete: a task that is killed before leaves no object.
         self._local = TemporaryFile()  # noqa: SIM115 - closed below, or with the task
         metadata = {SPARK_SCHEMA: self.writer.spark_schema.encode()}
         self.schema = pa.schema([_nullable_field(field) for field in self.schema], metadata)
@@ -158,7 +160,7 @@ class _File:
         hashes = rows.column(self.writer.row_hash).cast(pa.decimal128(38, 0))
         self.hash_sum += int(pc.call_function("sum", [hashes]).as_py() or 0)
         self._waiting.append(rows)
-        if sum(each.nbytes for each in self._waiting) >= _ROW_GROUP:
+        if sum(batch.nbytes for batch in self._waiting) >= _ROW_GROUP:
             self._flush()
 
     def _flush(self) -> None:
@@ -192,7 +194,7 @@ class ObjectReader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files."""
-        store = _opened(self.url)
+        store = _open_in_task(self.url)
         for batch in batches:
             for key in batch.column(0).to_pylist():
                 with TemporaryFile() as content:
@@ -206,7 +208,7 @@ class ObjectReader:
                         yield rows.select([*self.columns]).rename_columns([*self.names])
 
 
-def _opened(url: str) -> ObjectStore:
+def _open_in_task(url: str) -> ObjectStore:
     with _task_errors("Opening", url):
         return open_store(url)
 
@@ -215,10 +217,10 @@ def _task_errors(doing: str, url: str) -> AbstractContextManager[None]:
     return translated(doing, url, kind=ObjectStoreTaskError)
 
 
-def _nullable(type_: pa.DataType) -> pa.DataType:
+def _nullable_type(type_: pa.DataType) -> pa.DataType:
     """Return a type whose nested fields may all be NULL.
 
-    Arrow would refuse a NULL in a struct of which Spark knows that its fields are never NULL.
+    Otherwise Arrow would refuse a NULL struct if Spark declares that its fields are never NULL.
     """
     match type_:
         case pa.StructType():
@@ -232,9 +234,10 @@ def _nullable(type_: pa.DataType) -> pa.DataType:
 
 
 def _nullable_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_nullable(field.type)).with_nullable(True)
+    return field.with_type(_nullable_type(field.type)).with_nullable(True)
 
 
 def _report(*values: str | int | None) -> pa.RecordBatch:
+    """Return a report about one file; the values are those of `REPORT`, in order."""
     row = dict(zip(_REPORT.names, values, strict=True))
     return pa.RecordBatch.from_pylist([row], schema=_REPORT)

@@ -1,4 +1,4 @@
-"""Say in words why a request to an object store failed, and what to do.
+"""Explain in one line why a request to an object store failed, and what to do.
 
 Spark's executors run this, too, so this module may import nothing else of this package.
 """
@@ -11,7 +11,7 @@ from errno import ENOENT
 
 from obstore.exceptions import BaseError
 
-# What the store's own SDK calls it, by the beginning of the URL.
+# The names of variables in the store's own SDK, by the scheme of the URL.
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if they are temporary, AWS_SESSION_TOKEN",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -19,7 +19,7 @@ _CREDENTIALS = {
 }
 _ENDPOINT = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "abfss": "AZURE_STORAGE_ENDPOINT"}
 
-# In the order in which they count: a text of the error, the cause, and the remedy.
+# A pattern in the text of the error, the cause, and the remedy; the first match counts.
 _CAUSES = (
     (
         r"NoSuchBucket|ContainerNotFound|bucket does not exist",
@@ -111,7 +111,7 @@ _CAUSES = (
     ),
 )
 _CODE = re.compile(r"<Code>\s*(\w+)")
-# There is no object of this key.
+# Stores answer with these codes if there is no object of this key.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
 
 
@@ -127,7 +127,7 @@ def translated(
 
     Args:
         doing: what fails, such as "Reading".
-        url: of what.
+        url: the URL of the object or folder.
         may_lack: whether a missing object is a `FileNotFoundError`.
     """
     try:
@@ -144,16 +144,16 @@ def translated(
             and (code is None or code[1] in _NO_OBJECT)
         ):
             raise FileNotFoundError(ENOENT, "there is no such object", url) from None
-        # The original has the whole request, and with it perhaps a signature.
+        # The original error holds the whole request, and with it perhaps a signature.
         raise kind(described(error, doing, url)) from None
 
 
 def described(error: Exception, doing: str, url: str) -> str:
-    """Return one line: what failed, the cause, what the store said, and the remedy."""
+    """Return one line: what failed, the cause, the answer of the store, and the remedy."""
     text, scheme = str(error), url.partition(":")[0]
     if "://" not in url:
-        first = text.partition("\n")[0].rstrip(".")
-        return f"{doing} {url} failed: {first}. Check the disk, and the rights to its folder"
+        first_line = text.partition("\n")[0].rstrip(".")
+        return f"{doing} {url} failed: {first_line}. Check the disk, and the rights to its folder"
     cause, remedy = next(
         ((cause, remedy) for pattern, cause, remedy in _CAUSES if re.search(pattern, text)),
         ("", "Check {endpoint}, and {credentials}"),
@@ -164,16 +164,16 @@ def described(error: Exception, doing: str, url: str) -> str:
         _CODE.search(text),
         re.search(r"<Message>([^<\n]+)", text),
     ]
-    known = [html.unescape(part[1]).strip(" .") for part in parts if part]
-    if len(known) < 2:
-        # The innermost cause stands last.
+    details = [html.unescape(part[1]).strip(" .") for part in parts if part]
+    if len(details) < 2:
+        # The innermost cause comes last.
         inner = re.findall(r'(?:message|error|body): (?:Some\(\s*)?"([^"<>\n]{3,200})"', text)
         status = re.findall(r"status code: ([^:\n]+)", text)
-        first = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", text.partition("\n")[0])
-        known += inner[-1:] or status[:1] or ([] if known else [first])
-    said = ": ".join(known).rstrip(" .:")
+        first_line = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", text.partition("\n")[0])
+        details += inner[-1:] or status[:1] or ([] if details else [first_line])
+    answer = ": ".join(details).rstrip(" .:")
     remedy = remedy.format(
         credentials=_CREDENTIALS.get(scheme, "the credentials of the store"),
         endpoint=_ENDPOINT.get(scheme, "the URL"),
     )
-    return f"{doing} {url} failed: {f'{cause} ({said})' if cause else said}. {remedy}."
+    return f"{doing} {url} failed: {f'{cause} ({answer})' if cause else answer}. {remedy}."

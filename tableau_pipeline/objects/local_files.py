@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from tableau_pipeline.errors import SettingError
 
-# Held by the process of the folder for as long as it lives.
+# The file that the process of the folder keeps locked for as long as it lives.
 _LOCK = "lock"
 
 
@@ -26,7 +26,7 @@ _LOCK = "lock"
 class OwnFolder:
     """A folder of this process in one that processes of this machine share.
 
-    It is removed with the process; if that is killed, by another one.
+    The folder is removed when the process ends; if the process is killed, another one removes it.
     """
 
     parent: Path
@@ -81,21 +81,21 @@ def scratch() -> Path:
 def temporary_folder() -> Path:
     """Return a folder of this user for what need not outlive this machine; create it if need be.
 
-    Another user may make what has its name first, to read or exchange the rows, or to let us remove
-    what a link leads to.
+    Another user may have created something of that name first: to read or replace the rows, or, by
+    a link, to make us remove other files.
 
     Raises:
-        RefusedError: what has its name is not a folder that this user alone can open.
+        RefusedError: what has that name is not a folder that only this user can open.
     """
     user = os.getuid()
     folder = Path(gettempdir(), f"tableau_pipeline-{user}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o077:
         raise SettingError(
-            f"{folder} is not a folder that you alone can open ({stat.filemode(found.st_mode)}, "
-            f"user {found.st_uid}). Remove it, or set TMPDIR to a folder of your own.",
+            f"{folder} is not a folder that you alone can open ({stat.filemode(status.st_mode)}, "
+            f"user {status.st_uid}). Remove it, or set TMPDIR to a folder of your own.",
         )
     return folder
 
@@ -108,7 +108,7 @@ class LocalCopies:
     readable for those that use it.
 
     Attributes:
-        limit: the bytes of all copies; what running processes read is not counted.
+        limit: the most bytes of all copies; links of running processes are not counted.
     """
 
     folder: Path
@@ -137,7 +137,7 @@ class LocalCopies:
         except FileNotFoundError:
             unfinished = mine.with_suffix(f".{uuid4().hex}")
             fetch(unfinished)
-            # A power failure must not leave half a copy that has its name.
+            # A power failure must not leave half a copy under the final name.
             with unfinished.open("rb") as file:
                 os.fsync(file.fileno())
             unfinished.replace(mine)
@@ -146,13 +146,13 @@ class LocalCopies:
         return str(mine)
 
     def make_room(self) -> None:
-        """Remove the copies that were not used for the longest time, if there are too many."""
+        """Remove the least recently used copies, if they exceed the limit."""
         used: list[tuple[float, int, Path]] = []
         for path in self.folder.glob("*.parquet"):
             # Another process may remove it meanwhile.
             with suppress(FileNotFoundError):
-                found = path.stat()
-                used.append((found.st_mtime, found.st_size, path))
+                status = path.stat()
+                used.append((status.st_mtime, status.st_size, path))
         surplus = sum(size for _, size, _ in used) - self.limit
         for _, size, path in sorted(used):
             if surplus <= 0:

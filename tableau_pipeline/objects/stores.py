@@ -26,7 +26,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 class StoreError(RefreshError):
     """The object store refused a request, failed, or did not answer.
 
-    If it was to write something, the store may have done so.
+    The store may have carried out a write all the same.
     """
 
 
@@ -35,7 +35,7 @@ def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractCon
 
     Args:
         doing: what may fail, such as "Reading".
-        url: of what.
+        url: the URL of the object or folder.
         may_lack: whether a missing object is a `FileNotFoundError`.
 
     Raises:
@@ -48,7 +48,7 @@ def is_url(location: str, *, setting: str) -> bool:
     """Whether a location is the URL of an object store, and not a path.
 
     Args:
-        setting: what the location is the value of, such as PIPELINE_DATA_DIR.
+        setting: the setting that has this value, such as PIPELINE_DATA_DIR.
 
     Raises:
         RefusedError: it is a URL of something else, or holds more than bucket and folder.
@@ -57,11 +57,11 @@ def is_url(location: str, *, setting: str) -> bool:
         return False
     host = location.partition("://")[2].partition("/")[0]
     # The container of Azure stands before its account, where others have a user.
-    named = host.replace("@", "", 1) if location.startswith("abfss://") else host
+    host_part = host.replace("@", "", 1) if location.startswith("abfss://") else host
     is_store = location.startswith(_SCHEMES)
-    # Before all else, as a refusal shows in the web UI. A secret with "/" ends in the folder. Some
-    # clients would take "%" for an escape, and others not.
-    holds_more = "@" in named or (":" in named and (is_store or "@" in location))
+    # Checked first, as a refusal shows in the web UI. A secret with "/" reaches into the folder.
+    # Some clients would take "%" for an escape, others would not.
+    holds_more = "@" in host_part or (":" in host_part and (is_store or "@" in location))
     if holds_more or (is_store and set("?#%") & set(location)):
         raise SettingError(
             f"{setting} ({scheme_and_host(location)}) holds more than a bucket and a folder: leave "
@@ -89,7 +89,7 @@ def scheme_and_host(url: str) -> str:
 
 
 def canonical(url: str) -> str:
-    """Return a URL with the scheme that stores have themselves, and not that of a connector."""
+    """Return a URL with the scheme of the store itself, instead of that of a connector."""
     return _CONNECTOR.sub("s3://", url)
 
 
@@ -102,11 +102,11 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 
 @cache
 def store_at(place: Path | str) -> ObjectStore:
-    """Return what is in a folder, or below a URL of an object store; it keeps its connections."""
+    """Return the store for a folder or for a URL; it keeps its connections."""
     return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
 
 
-# Downloads at a time. A file is a part of a model, so that there usually are several.
+# The number of simultaneous downloads. A model usually has several files.
 _THREADS = 8
 
 
@@ -132,7 +132,7 @@ class ObjectFolder:
         return self.uri(name)
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the paths of local copies of files; what has no copy yet is fetched."""
+        """Return the paths of local copies of files; files without a copy are fetched."""
         with ThreadPoolExecutor(_THREADS) as executor:
             paths = tuple(executor.map(self._copy, names))
         self.copies.make_room()
@@ -146,8 +146,8 @@ class ObjectFolder:
         folder = commonpath(self._key(name).rpartition("/")[0] for name in names)
         with store_errors("Listing", f"{self.url}/{folder}"):
             chunks = obstore.list(store_at(self.url), folder)
-            found = {entry["path"] for chunk in chunks for entry in chunk}
-        return [self.uri(name) for name in names if self._key(name) not in found]
+            existing = {entry["path"] for chunk in chunks for entry in chunk}
+        return [self.uri(name) for name in names if self._key(name) not in existing]
 
     def _key(self, name: str) -> str:
         return f"{self.key}/{name}" if self.key else name
@@ -169,21 +169,21 @@ def read_object(url: str) -> bytes | None:
     return None
 
 
-# A footer rarely is larger, and a request costs more than its bytes.
+# Bytes. A footer is rarely larger, and a second request costs more than these bytes.
 _FOOTER = 64 << 10
 
 
 def list_folder(url: str) -> Iterator[str]:
-    """Yield the names of the objects in a folder, without those of folders in it."""
+    """Yield the names of the objects in a folder, without those in its subfolders."""
     bucket, key = bucket_and_key(url)
     with store_errors("Listing", url):
         objects = obstore.list_with_delimiter(store_at(bucket), key)["objects"]
-    for found in objects:
-        yield found["path"].rpartition("/")[2]
+    for entry in objects:
+        yield entry["path"].rpartition("/")[2]
 
 
 def read_footer(url: str) -> tuple[bytes, int]:
-    """Return the end of a Parquet file, with its whole footer, and the bytes of the file.
+    """Return the end of a Parquet file, with its whole footer, and the size of the file in bytes.
 
     Raises:
         FileNotFoundError: there is no such object.
@@ -192,11 +192,11 @@ def read_footer(url: str) -> tuple[bytes, int]:
     bucket, key = bucket_and_key(url)
     with store_errors("Reading", url, may_lack=True):
         store = store_at(bucket)
-        # Azure takes no range that counts from the end.
+        # Azure accepts no range that counts from the end.
         size = obstore.head(store, key)["size"]
         start = max(0, size - _FOOTER)
         end = bytes(obstore.get_range(store, key, start=start, end=size))
-        # A Parquet file ends with the length of its footer, and four bytes that say what it is.
+        # A Parquet file ends with the length of its footer, and four bytes that mark the format.
         footer = int.from_bytes(end[-8:-4], "little") + 8
         if len(end) < min(footer, size):
             end = bytes(obstore.get_range(store, key, start=max(0, size - footer), end=size))

@@ -1,4 +1,4 @@
-"""Why no connection to a server comes about: certificates, and the proxy in between."""
+"""Explain why a connection to a server fails: certificates, TLS, and a proxy in between."""
 
 import os
 import re
@@ -13,13 +13,13 @@ from urllib3.exceptions import NameResolutionError, ProxySchemeUnknown
 from tableau_pipeline.errors import SettingError
 
 OWN_BUNDLE = "TABLEAU_CA_BUNDLE"
-# Without a bundle of its own, requests trusts what the first of these names.
+# Without a bundle of ours, requests trusts the one named by the first of these that is set.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-# OpenSSL, x509_vfy.h. The last two are for a host and for an IP address.
-_EXPIRED, _NOT_YET, _OF_OTHERS = 10, 9, (62, 64)
+# Error codes of OpenSSL (x509_vfy.h). The last two are for a host and for an IP address.
+_EXPIRED, _NOT_YET, _OTHER_HOST = 10, 9, (62, 64)
 _UNTRUSTED = (18, 19, 20, 21)
 _CLOCK = "or set the clock of this machine, if it is wrong"
-# What OpenSSL says of an answer that is not TLS at all; newer releases say the second.
+# The reasons that OpenSSL gives for an answer without TLS; newer releases give the second one.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 _OLD_TLS = frozenset({"UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"})
 _VARIABLES: Mapping[str, str] = MappingProxyType({"http": "HTTP_PROXY", "https": "HTTPS_PROXY"})
@@ -27,19 +27,20 @@ _LACKS_SOCKS = "Missing dependencies for SOCKS"
 
 
 def check_bundle(bundle: Path | None, url: str) -> None:
-    """Check the certificates that are to be trusted.
+    """Check that the certificates to trust can be read.
 
     Args:
-        bundle: a file, or a folder as OpenSSL has it; None for what the environment names.
-        url: of the server.
+        bundle: a file, or a folder in the form of OpenSSL; None for the one that the environment
+            names.
+        url: the URL of the server.
 
     Raises:
-        RefusedError: it holds none that can be read.
+        RefusedError: the bundle contains no certificate that can be read.
     """
     name, path = OWN_BUNDLE, bundle
-    # What others use the environment's for is no matter of a server without TLS.
+    # The environment's bundle is for any program, so it does not matter to a server without TLS.
     if path is None and url.startswith("https"):
-        name = next((each for each in _BUNDLES if os.environ.get(each)), "")
+        name = next((variable for variable in _BUNDLES if os.environ.get(variable)), "")
         path = Path(os.environ[name]) if name else None
     if path is None or path.is_dir():
         return
@@ -60,19 +61,19 @@ def _wrong_with(content: bytes, path: Path) -> str:
     if not content.strip():
         return "which is empty. Name the PEM file with the certificates to trust."
     if content.startswith(b"\x30"):
-        to = path.with_suffix(".pem")
+        pem = path.with_suffix(".pem")
         return (
             "which is no PEM file, but DER. Convert it: openssl x509 -inform der -in "
-            f"{path} -out {to}"
+            f"{path} -out {pem}"
         )
     return "which has no certificate that can be read. It has to be a PEM file with certificates."
 
 
 def connection_problem(error: Exception, url: str) -> str | None:
-    """Return why there is no connection, and what to do; None if this is about something else.
+    """Return why there is no connection, and what to do; None if the error has another cause.
 
     Args:
-        url: of the server.
+        url: the URL of the server.
     """
     causes = [*_causes(error)]
     proxy = _proxy_of(url)
@@ -97,7 +98,7 @@ def _wrong_with_certificate(error: ssl.SSLCertVerificationError) -> str:
         return f"has expired. Have it renewed, {_CLOCK}."
     if code == _NOT_YET:
         return f"is not valid yet. Wait until it is, {_CLOCK}."
-    if code in _OF_OTHERS:
+    if code in _OTHER_HOST:
         return (
             "is for another host. Correct TABLEAU_SERVER_URL to a host that it names, or have the "
             "server get one for this host."
@@ -122,47 +123,49 @@ def _wrong_with_tls(error: ssl.SSLError, url: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it holds, the outermost first: urllib3 and requests wrap them."""
+    """Yield an error and the errors in it, outermost first: urllib3 and requests wrap errors."""
     seen: list[BaseException] = []
     waiting = [error]
     while waiting:
-        one = waiting.pop(0)
-        if any(one is each for each in seen):
+        cause = waiting.pop(0)
+        if any(cause is other for other in seen):
             continue
-        seen.append(one)
-        yield one
-        inner = (*one.args, getattr(one, "reason", None), one.__cause__, one.__context__)
-        waiting += [each for each in inner if isinstance(each, BaseException)]
+        seen.append(cause)
+        yield cause
+        inner = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
+        waiting += [other for other in inner if isinstance(other, BaseException)]
 
 
 def _proxy_of(url: str) -> str | None:
-    """Return the proxy for a URL without its password, and what names it; None if there is none."""
-    found = requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))
-    if not found:
+    """Return the proxy for a URL, without user and password, and its setting; None without one."""
+    proxy = requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))
+    if not proxy:
         return None
     names = (_VARIABLES[url.partition(":")[0]], "ALL_PROXY")
-    spelled = [each for name in names for each in (name.lower(), name)]
-    named = next((each for each in spelled if os.environ.get(each)), "the system's settings")
-    without_user = re.sub(r"^([^/]*//)?[^/@]*@", r"\1", found)
-    return f"{without_user} ({named})"
+    spellings = [spelling for name in names for spelling in (name.lower(), name)]
+    source = next(
+        (spelling for spelling in spellings if os.environ.get(spelling)), "the system's settings"
+    )
+    without_user = re.sub(r"^([^/]*//)?[^/@]*@", r"\1", proxy)
+    return f"{without_user} ({source})"
 
 
 def _wrong_with_proxy(causes: list[BaseException]) -> str | None:
     text = " ".join(map(str, causes))
-    if any(isinstance(each, ProxySchemeUnknown) for each in causes):
+    if any(isinstance(cause, ProxySchemeUnknown) for cause in causes):
         return "its URL has to begin with http:// or https://."
     if _LACKS_SOCKS in text:
         return 'SOCKS takes a package: pip install "requests[socks]".'
-    if not any(isinstance(each, requests.exceptions.ProxyError) for each in causes):
+    if not any(isinstance(cause, requests.exceptions.ProxyError) for cause in causes):
         return None
     if re.search(r"\b407 ", text):
         return (
             "it asks for a user and password (407). Put them into its URL: "
             "http://user:password@host:port."
         )
-    if refused := re.search(r"Tunnel connection failed: (\d+)", text):
-        return f"it refuses ({refused[1]}). Have it allow that host, or add it to NO_PROXY."
-    if any(isinstance(each, NameResolutionError) for each in causes):
+    if match := re.search(r"Tunnel connection failed: (\d+)", text):
+        return f"it refuses ({match[1]}). Have it allow that host, or add it to NO_PROXY."
+    if any(isinstance(cause, NameResolutionError) for cause in causes):
         return "its name is not known. Correct it, or unset the variable."
     if "only use HTTP and not HTTPS" in text:
         return "it is reached by http, so its URL has to begin with http://."

@@ -1,4 +1,4 @@
-"""Translate errors of a server into messages that name the thing and the remedy."""
+"""Translate errors of the server and of TSC into ours, with messages that name the remedy."""
 
 import re
 import traceback
@@ -31,7 +31,7 @@ from tableau_pipeline.publishing.connections import connection_problem
 from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
 
 SIGN_IN_REFUSED = "401001"
-# What a refused upload lacks is not what a refused update lacks, although the code is the same.
+# A refused upload has the same code as a refused update, but another remedy.
 UPLOAD_REMEDIES = MappingProxyType(
     {"403004": "This user may not upload: it needs a Creator or Explorer (can publish) site role"}
 )
@@ -52,7 +52,7 @@ MOVE_REMEDIES = MappingProxyType(
         "or project",
     }
 )
-# What people see of the capabilities that the REST API names.
+# The names of capabilities that users see, by their names in the REST API.
 _CAPABILITIES = MappingProxyType(
     {
         "Read": "View",
@@ -67,13 +67,13 @@ _CAPABILITIES = MappingProxyType(
         "ChangePermissions": "Set Permissions",
     }
 )
-# In what a server says: those that are words of any text, in quotes alone.
-_NAMED = re.compile(
+# A capability in a message of the server; those that are ordinary words count only in quotes.
+_CAPABILITY = re.compile(
     r"""['"\u2018\u201c](Read|Connect|Write|Delete)['"\u2019\u201d]"""
     r"|\b(ExportXml|SaveAs|VizqlDataApiAccess|ExtractRefresh|ChangeHierarchy|ChangePermissions)\b"
 )
 _FORBIDDEN = frozenset({"403004", "403032"})
-_NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
+_NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
     "400000": "If its message names a size: refresh with full: true, or have "
     "api.server.update_uploaded_file.max_size_in_mb raised on the server",
@@ -95,8 +95,8 @@ _REMEDIES = {
     "404020": "It does not have this connection, or no longer",
     "429000": "The server is too busy: run again later, or less often",
 }
-# What the client library raises for answers that lack what Tableau's have, or whose values are none
-# of theirs. `ParseError` is one of them, and so is what `defusedxml` raises.
+# What TSC raises if parts of an answer are missing or invalid. Subclasses of these are `ParseError`
+# and the errors of `defusedxml`.
 UNREADABLE = (
     ArithmeticError,
     AttributeError,
@@ -108,8 +108,8 @@ UNREADABLE = (
 )
 SESSION_GONE = frozenset({"401000", "401002"})
 _NO_TABLEAU = f"{{url}} does not answer like a Tableau Server. {IS_IT_RIGHT}"
-# The first that fits counts.
-_WORDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
+# Messages by type of error; the first match counts.
+_TEMPLATES: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
     (
         InternalServerError,
         "{url} answered {error.code}, an error of its own. The next run finds out what it did.",
@@ -139,7 +139,7 @@ _ANOTHER_TRY_HELPS = {"404015", "429000"}
 
 
 class SignInError(RefreshError):
-    """The server does not accept the session, even a new one; the call was not carried out."""
+    """The server does not accept the session, not even a new one; it did not carry out the call."""
 
 
 @contextmanager
@@ -148,13 +148,13 @@ def translate_errors(
     *,
     url: str,
     hide: Callable[[str], str],
-    remedies: Mapping[str, str] = _NOTHING_MORE,
+    remedies: Mapping[str, str] = _NO_REMEDIES,
 ) -> Generator[None]:
-    """Turn the errors of the client library into ours.
+    """Turn the errors of TSC into ours.
 
     Args:
-        doing: what failed, to be followed by "failed", such as 'Publishing "Sales"'.
-        hide: takes what is secret or too long from a text of the server.
+        doing: what the block does, such as 'Publishing "Sales"'; messages append "failed".
+        hide: removes secrets from a text of the server, and shortens the text.
         remedies: additional remedies, by the server's error code.
 
     Raises:
@@ -162,12 +162,14 @@ def translate_errors(
         SignInError: the server does not accept the session; nothing happened either.
         UnreachableError: the server failed or did not answer; the outcome is not known.
         RefreshError: its answer cannot be read; the outcome is not known either.
-        Exception: as raised, if the code of this package raised it, which no answer explains.
+        Exception: unchanged, if our own code raised it.
     """
     try:
         yield
     except (TSC.ServerResponseError, TSC.FailedSignInError) as error:
-        raise _answered(error, doing, url, {**_REMEDIES, **remedies}, hide) from _shown(error, hide)
+        raise _response_error(
+            error, doing, url, {**_REMEDIES, **remedies}, hide
+        ) from _cause_if_safe(error, hide)
     except (
         TableauError,
         EndpointUnavailableError,
@@ -177,52 +179,52 @@ def translate_errors(
     ) as error:
         if _is_our_fault(error):
             raise
-        words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
-        # The address of a redirect may hold what only its reader is to know.
-        said = hide(_QUERY.sub("?...", str(error)))
-        message = connection_problem(error, url) or words.format(
-            url=url, error=error, said=said, kind=type(error).__name__
+        template = next((text for kind, text in _TEMPLATES if isinstance(error, kind)), "{said}")
+        # The query of a redirect's address may contain secrets.
+        details = hide(_QUERY.sub("?...", str(error)))
+        message = connection_problem(error, url) or template.format(
+            url=url, error=error, said=details, kind=type(error).__name__
         )
         message = f"{doing} failed: {message}"
         if isinstance(error, _REFUSED):
-            raise RefusedError(message, code=Code.SERVER) from _shown(error, hide)
+            raise RefusedError(message, code=Code.SERVER) from _cause_if_safe(error, hide)
         is_lost = isinstance(error, (InternalServerError, requests.RequestException))
-        found = UnreachableError if is_lost else RefreshError
-        raise found(message) from _shown(error, hide)
+        error_type = UnreachableError if is_lost else RefreshError
+        raise error_type(message) from _cause_if_safe(error, hide)
 
 
 def _is_our_fault(error: Exception) -> bool:
-    """Whether an error that reads like an answer nobody can read was raised by our own code."""
+    """Whether our own code, not TSC, raised an error that looks like an unreadable answer."""
     if not isinstance(error, UNREADABLE) or isinstance(error, requests.RequestException):
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__")).partition(".")[0] == __name__.partition(".")[0]
 
 
-def _shown(error: Exception, hide: Callable[[str], str]) -> Exception | None:
-    """Return an error as the cause of ours, unless its traceback shows what is to be hidden."""
+def _cause_if_safe(error: Exception, hide: Callable[[str], str]) -> Exception | None:
+    """Return an error as the cause of ours; None if its traceback would show hidden text."""
     text = "".join(traceback.format_exception_only(error))
     for cause in (error.__cause__, error.__context__):
         text += "".join(traceback.format_exception(cause)) if cause else ""
     return error if hide(text) == text else None
 
 
-def _answered(
+def _response_error(
     error: TSC.ServerResponseError | TSC.FailedSignInError,
     doing: str,
     url: str,
     remedies: Mapping[str, str],
     hide: Callable[[str], str],
 ) -> RefreshError:
-    """Return the error for an error response of the server or of a proxy."""
-    # Tableau's codes have six digits; an answer without one comes from something in between.
+    """Return our error for an error response of the server or of a proxy."""
+    # Tableau's codes have six digits; a response without one comes from something in between.
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
-    said = hide(f"{error.summary}: {error.detail}")
-    message = f"{doing} failed: {error.code} {said}"
+    details = hide(f"{error.summary}: {error.detail}")
+    message = f"{doing} failed: {error.code} {details}"
     remedy = remedies.get(error.code)
-    if error.code in _FORBIDDEN and (named := _NAMED.search(error.detail or "")):
-        remedy = f"Give this user the capability {_CAPABILITIES[named[1] or named[2]]} on it"
+    if error.code in _FORBIDDEN and (match := _CAPABILITY.search(error.detail or "")):
+        remedy = f"Give this user the capability {_CAPABILITIES[match[1] or match[2]]} on it"
     if remedy:
         message = f"{message.removesuffix('.')}. {remedy}."
     if error.code in SESSION_GONE:
@@ -236,13 +238,13 @@ def _answered(
     )
 
 
-# Another job changes this data source: an extract refresh, or a data update.
+# Another job is changing the data source: an extract refresh, or a data update.
 _BUSY = frozenset({"409093", "409094"})
 _OWNER = (
     "Only its owner may update a data source, who also needs View and Overwrite on it: make this "
     "user the owner, or declare `owner`"
 )
-# Why an update is refused for good, by the server's code: this user may not, or nobody may.
+# Why a data source takes no updates from this user, or from anyone, by the server's code.
 _NO_UPDATES = {
     "403004": _OWNER,
     "403032": _OWNER,
@@ -254,21 +256,20 @@ _NO_UPDATES = {
 def update_refused(
     error: TSC.ServerResponseError, luid: str, hide: Callable[[str], str]
 ) -> RefreshError | None:
-    """Return our error for an update that a server does not take, but may take a publish; or None.
+    """Return our error if the data source takes no updates, or none at the moment; else None.
 
     Args:
-        luid: of the data source.
-        hide: takes what is secret or too long from a text of the server.
+        hide: removes secrets from a text of the server, and shortens the text.
     """
-    said = hide(f"{error.code} {error.summary}: {error.detail}").removesuffix(".")
-    if why := _NO_UPDATES.get(error.code):
-        message = f"Updating data source {luid} failed: {said}. {why}"
+    details = hide(f"{error.code} {error.summary}: {error.detail}").removesuffix(".")
+    if reason := _NO_UPDATES.get(error.code):
+        message = f"Updating data source {luid} failed: {details}. {reason}"
         lacks_right = error.code.startswith("403")
         accept = None if lacks_right else Accept.OVERWRITE
         return NoUpdatesError(Refusal(message, Code.NO_UPDATES, accept), lacks_right=lacks_right)
     if error.code in _BUSY:
         return BusyError(
-            f"Updating data source {luid} failed: {said}. Nothing was sent: run again when that "
+            f"Updating data source {luid} failed: {details}. Nothing was sent: run again when that "
             "job has ended; a retry or the next tick of the trigger does so by itself."
         )
     return None

@@ -1,7 +1,7 @@
-"""The list of a site's jobs, by which an unknown job of ours is found.
+"""Find our jobs in the list of a site's jobs, when we do not know their ids.
 
 Tableau documents neither the words for publishes and data updates in that list, nor that jobs have
-titles there. So whatever may be ours counts as ours.
+titles there. So any job that may be ours counts as ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ _STATUSES = {
     TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
     TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
 }
-# As Tableau's own clients and test suites spell them, without "_".
+# The kinds of jobs by word, as Tableau's own clients and test suites spell it, without "_".
 KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
-# The words for other kinds that Tableau's reference names.
+# The words for other kinds of jobs in Tableau's reference.
 _OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
 
 
 def listed(
     tsc: TSC.Server, since: datetime, *, most: int | None = None
 ) -> Sequence[TSC.BackgroundJobItem] | None:
-    """Return the jobs created since, `most` of them; None if this user may not list jobs."""
+    """Return at most `most` jobs created since a time; None if this user may not list jobs."""
     options = TSC.RequestOptions()
     field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
     options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
@@ -45,13 +45,13 @@ def may_be_of(
 ) -> Sequence[Job] | None:
     """Return the jobs that publish or update data sources with this name, or may do so.
 
-    An unfinished job of an unknown kind may. None if an unfinished one has no title, so that it may
-    be of any name.
+    An unfinished job of an unknown kind may do so. Return None if an unfinished job has no title,
+    so that it may be of any name.
 
     Args:
-        words: for kinds of jobs, as this site was seen to use them.
+        words: the kind of job for each word that this site has been seen to use.
     """
-    found = []
+    jobs = []
     for item in items:
         job = _job(item, words)
         # Some names cannot be written in a filter, so titles are compared here.
@@ -60,15 +60,15 @@ def may_be_of(
         if not item.title and job.outcome is None:
             return None
         if item.title and (job.kind or job.outcome is None):
-            found.append(job)
-    return found
+            jobs.append(job)
+    return jobs
 
 
 def _job(item: TSC.BackgroundJobItem, words: Mapping[str, JobKind]) -> Job | None:
-    """A job of the list; None if it is of a kind that does not change what data sources hold."""
+    """Return a listed job; None if jobs of its kind neither publish nor update data sources."""
     word = item.type or ""
-    plain = word.replace("_", "").casefold()
-    if plain in _OTHER_KINDS:
+    normalized = word.replace("_", "").casefold()
+    if normalized in _OTHER_KINDS:
         return None
-    kind = words.get(word) or KINDS.get(plain)
+    kind = words.get(word) or KINDS.get(normalized)
     return Job(str(item.id), _STATUSES.get(item.status), kind, created_at=item.created_at)

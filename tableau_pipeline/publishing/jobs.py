@@ -1,4 +1,4 @@
-"""Wait for a job of the server."""
+"""Wait for a job of the server to finish, and cancel it if it takes too long."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -13,7 +13,7 @@ from tableau_pipeline.publishing.site import TableauSite
 _GROWTH = 1.5
 # Seconds: shorter waits are not logged.
 _WORTH_LOGGING = 1
-# Seconds: HTTP dates have whole seconds, so within less the server's clock may not move at all.
+# Seconds: HTTP dates have whole seconds, so within a shorter time the clock may not advance.
 _RESOLUTION = 1
 
 
@@ -27,17 +27,17 @@ class Jobs:
     log: logging.Logger
 
     def wait(self, job_id: str, *, meanwhile: Callable[[], None] | None = None) -> Job | NoJob:
-        """Wait for a job; return it finished, or why the server tells nothing of it.
+        """Wait for a job; return the finished job, or why the server does not show it.
 
-        A job that takes too long is cancelled. `timeouts.queue` limits the time until it starts,
-        `timeouts.job` the time from then on.
+        Cancel a job that takes too long: `timeouts.queue` limits the time until it starts,
+        `timeouts.job` the time after that.
 
         Args:
-            meanwhile: another look, in turn with those at the job, until the job has started and
+            meanwhile: a call to make in turn with those for the job, until the job has started and
                 once after that.
 
         Raises:
-            UnknownOutcomeError: the job has not finished in time, and may still take effect.
+            UnknownOutcomeError: the job did not finish in time, and may still take effect.
         """
         began = self.server.now()
         pauses = self.pauses()
@@ -45,27 +45,27 @@ class Jobs:
             status = self.server.job(job_id)
             if isinstance(status, NoJob) or status.outcome:
                 return status
-            if not self._slept(next(pauses), status, began):
+            if not self._wait_for_next(next(pauses), status, began):
                 return self._give_up(job_id, status)
             if meanwhile:
                 meanwhile()
-                if not self._slept(next(pauses), status, began):
+                if not self._wait_for_next(next(pauses), status, began):
                     return self._give_up(job_id, status)
                 meanwhile = None if status.started_at else meanwhile
 
-    def _slept(self, pause: float, status: Job, began: datetime) -> bool:
-        """Wait until the next look; return whether there is time for one."""
+    def _wait_for_next(self, pause: float, status: Job, began: datetime) -> bool:
+        """Wait until the next request; return whether there was time left for one."""
         since, limit, doing = began, self.timeouts.queue, "in the queue"
         if status.started_at:
             since, limit, doing = status.started_at, self.timeouts.job, "running"
-        # Both ends are read from the server's clock, because the one of this host may be wrong.
-        left = limit - (self.server.now() - since).total_seconds()
+        # Both times are of the server's clock, because the clock of this host may be wrong.
+        remaining = limit - (self.server.now() - since).total_seconds()
         if pause >= _WORTH_LOGGING:
             text, extra = "Waiting for job %s on the server (%s)", {"waits_for": "job"}
             self.log.info(text, status.id, doing, extra=extra)
-        if left > 0:
-            self.sleep(min(pause, max(left, _RESOLUTION)))
-        return left > 0
+        if remaining > 0:
+            self.sleep(min(pause, max(remaining, _RESOLUTION)))
+        return remaining > 0
 
     def _give_up(self, job_id: str, last: Job) -> Job | NoJob:
         limit = (
@@ -87,7 +87,7 @@ class Jobs:
         )
 
     def pauses(self) -> Generator[float]:
-        """Yield the seconds to wait between looks, which grow."""
+        """Yield the pauses between requests in seconds; they grow."""
         pause = self.timeouts.first_poll
         while True:
             yield pause

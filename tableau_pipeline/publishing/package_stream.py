@@ -1,4 +1,4 @@
-"""Read the `.tds` out of a package while it is being downloaded."""
+"""Read the `.tds` from a package during its download, without downloading the rest."""
 
 import struct
 import zlib
@@ -16,16 +16,16 @@ _PIECE = 2**16
 
 
 def tds_of(pieces: Iterator[bytes], *, limit: int) -> bytes:
-    """Return the `.tds` from a package that arrives piece by piece; nothing after it is read.
+    """Return the `.tds` from a package that arrives in pieces; read nothing after it.
 
-    The `zipfile` module needs the end of a package first, which may lie behind gigabytes of rows.
+    The `zipfile` module first needs the end of a package, which may come after gigabytes of rows.
 
     Args:
-        pieces: the package, or the `.tds` alone.
-        limit: the bytes that the `.tds` may have. What is skipped may have any size.
+        pieces: the package, or only the `.tds`.
+        limit: the most bytes of the `.tds`. Members that are skipped may have any size.
 
     Raises:
-        ValueError: there is none, it is larger, or the package is damaged.
+        ValueError: there is no `.tds`, it is larger, or the package is damaged.
     """
     stream = _Stream(pieces)
     signature = stream.read(4)
@@ -52,7 +52,7 @@ def tds_of(pieces: Iterator[bytes], *, limit: int) -> bytes:
             content = stream.read(packed) if is_tds else stream.skip(packed)
         if is_tds:
             return content
-        signature = _after(stream) if flags & _SIZES_FOLLOW else stream.read(4)
+        signature = _skip_sizes(stream) if flags & _SIZES_FOLLOW else stream.read(4)
     raise ValueError("the package holds no .tds file")
 
 
@@ -61,7 +61,7 @@ def _too_large(limit: int) -> ValueError:
 
 
 def _packed_size(extra: bytes) -> int:
-    """The size of a member of four gigabytes or more, from its extra fields."""
+    """Return the packed size of a member of four gigabytes or more, from its extra fields."""
     while len(extra) >= 4:
         kind, length = struct.unpack_from("<2H", extra)
         if kind == _ZIP64 and length >= 16:
@@ -70,9 +70,9 @@ def _packed_size(extra: bytes) -> int:
     raise ValueError("the package does not say how large its members are")
 
 
-def _after(stream: "_Stream") -> bytes:
-    """Skip the sizes that follow a member, of four or eight bytes each; return what comes next."""
-    # Their signature is optional.
+def _skip_sizes(stream: "_Stream") -> bytes:
+    """Skip the sizes after a member (four or eight bytes each); return the next signature."""
+    # The signature of the sizes is optional.
     is_marked = stream.read(4) == _DESCRIPTOR
     stream.skip(12 if is_marked else 8)
     signature = stream.read(4)
@@ -83,59 +83,59 @@ def _after(stream: "_Stream") -> bytes:
 
 
 class _Stream:
-    """Reads pieces of any length in other lengths."""
+    """Reads any number of bytes from pieces of any length."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._held = pieces, b""
+        self._pieces, self._buffer = pieces, b""
 
     def read(self, count: int) -> bytes:
-        """Return so many bytes."""
-        parts = [*self._up_to(count)]
+        """Return the next `count` bytes."""
+        parts = [*self._pieces_of(count)]
         return b"".join(parts)
 
     def skip(self, count: int) -> bytes:
-        """Pass over so many bytes, and return none."""
-        for _ in self._up_to(count):
+        """Skip the next `count` bytes; return no bytes."""
+        for _ in self._pieces_of(count):
             pass
         return b""
 
-    def _up_to(self, count: int) -> Iterator[bytes]:
+    def _pieces_of(self, count: int) -> Iterator[bytes]:
         while count:
-            piece, self._held = self._next(), b""
-            self._held = piece[count:]
+            piece, self._buffer = self._next_piece(), b""
+            self._buffer = piece[count:]
             yield piece[:count]
             count -= len(piece[:count])
 
-    def _next(self) -> bytes:
-        while not self._held:
+    def _next_piece(self) -> bytes:
+        while not self._buffer:
             try:
-                self._held = next(self._pieces)
+                self._buffer = next(self._pieces)
             except StopIteration as error:
                 raise ValueError("the package ends too early") from error
-        return self._held
+        return self._buffer
 
     def rest(self, limit: int) -> bytes:
-        """Return all that is left."""
-        found = self._held
+        """Return all remaining bytes."""
+        content = self._buffer
         for piece in self._pieces:
-            found += piece
-            if len(found) > limit:
+            content += piece
+            if len(content) > limit:
                 raise _too_large(limit)
-        return found
+        return content
 
     def inflate(self, limit: int | None) -> bytes:
-        """Return a compressed member, or with no limit pass over it and return nothing."""
-        unpacking, content = zlib.decompressobj(-zlib.MAX_WBITS), b""
-        while not unpacking.eof:
-            packed = unpacking.unconsumed_tail or self._next()
-            self._held = b""
+        """Return a compressed member; without a limit, skip it and return no bytes."""
+        decompressor, content = zlib.decompressobj(-zlib.MAX_WBITS), b""
+        while not decompressor.eof:
+            packed = decompressor.unconsumed_tail or self._next_piece()
+            self._buffer = b""
             try:
-                piece = unpacking.decompress(packed, _PIECE)
+                piece = decompressor.decompress(packed, _PIECE)
             except zlib.error as error:
                 raise ValueError(f"the package is damaged: {error}") from error
             if limit is not None:
                 content += piece
                 if len(content) > limit:
                     raise _too_large(limit)
-        self._held = unpacking.unused_data
+        self._buffer = decompressor.unused_data
         return content

@@ -1,4 +1,4 @@
-"""Download published data sources, which come as packages (`.tdsx`), and unpack them."""
+"""Download published data sources as packages (`.tdsx`), and unpack them."""
 
 import shutil
 import zlib
@@ -19,12 +19,10 @@ from tableau_pipeline.publishing.http import downloads_up_to
 from tableau_pipeline.publishing.rest import named
 from tableau_pipeline.rendering import megabytes
 
-# Bytes of a package beside its extract: the `.tds`, and what images people put into it.
-_AROUND = 10**7
-# How many times the size of its package a file may unpack to: its pages are compressed already.
-_LARGEST = 50
-
-
+# Bytes of a package apart from its extract: the `.tds`, and images that users added.
+_OTHER_BYTES = 10**7
+# A file may unpack to this many times the size of its package; its pages are already compressed.
+_MOST_EXPANSION = 50
 # Bytes of a download that are in memory at a time.
 _PIECE = 2**16
 _PACKAGE = b"PK\x03\x04"
@@ -39,19 +37,19 @@ def content(
     extract: bool = True,
     revision: int | None = None,
 ) -> Generator[requests.Response]:
-    """Open the content of a data source, to be read by `iter_content`; more ends in an error.
+    """Open the content of a data source, to be read by `iter_content`.
 
-    To be used within `TableauSite.ask`, which translates the errors of both.
+    Use it within `TableauSite.ask`, which translates the errors of opening and of reading.
 
     Args:
-        limit: the bytes that it may have.
-        extract: whether it comes with its rows.
-        revision: the number of one before the current content, which is meant by None.
+        limit: the most bytes to read; reading more raises an error.
+        extract: whether to include the rows.
+        revision: the number of an earlier revision; None for the current content.
     """
     endpoint = server.datasources
     place = luid if revision is None else f"{luid}/revisions/{revision}"
     url = f"{endpoint.baseurl}/{place}/content" + ("" if extract else "?includeExtract=False")
-    # TSC's own call writes a file under a name that the server chooses, or fails over it.
+    # TSC's own call writes a file with a name from the server, or fails because of that name.
     with downloads_up_to(limit):
         answer = endpoint.get_request(url, parameters={"stream": True})
     with closing(answer):
@@ -59,7 +57,7 @@ def content(
 
 
 def save_content(answer: requests.Response, file: Path) -> Path:
-    """Write what `content` has opened; return the file, with a suffix by what is in it."""
+    """Write what `content` opened to a file; return its path, with the suffix of its format."""
     with file.open("wb") as opened:
         for piece in answer.iter_content(_PIECE):
             opened.write(piece)
@@ -69,30 +67,31 @@ def save_content(answer: requests.Response, file: Path) -> Path:
 
 
 def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
-    """Write the only file with this suffix, such as ".hyper".
+    """Unpack the only file with this suffix, such as ".hyper", into an open file.
 
     Raises:
-        ValueError: there is none, or several, or the package is damaged.
+        ValueError: there is no such file, or there are several, or the package is damaged.
         RefreshError: the file unpacks to more than `limit` bytes.
     """
     try:
         with ZipFile(package) as opened:
-            found = [one for one in opened.infolist() if one.filename.lower().endswith(suffix)]
-            if len(found) != 1:
-                raise ValueError(f"the package holds {len(found)} {suffix} files, not one")
-            # The others unpack a piece of any size at once. Tableau does not use them.
-            if found[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            members = [item for item in opened.infolist() if item.filename.lower().endswith(suffix)]
+            if len(members) != 1:
+                raise ValueError(f"the package holds {len(members)} {suffix} files, not one")
+            # With other methods, zipfile may unpack any size at once. Tableau does not use them.
+            if members[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                 raise ValueError(
                     f"its {suffix} file is compressed in another way than Tableau's are"
                 )
-            # Nothing more is unpacked than this says, and in small pieces.
-            if (size := found[0].file_size) > limit:
+            # zipfile never unpacks more than this size, and does so in small pieces.
+            if (size := members[0].file_size) > limit:
                 raise RefreshError(
                     f"its {suffix} file unpacks to {megabytes(size)}, more than {megabytes(limit)}"
                 )
-            with opened.open(found[0]) as file:
+            with opened.open(members[0]) as file:
                 shutil.copyfileobj(file, into)
-    # A password is a RuntimeError, a feature that zipfile lacks a NotImplementedError.
+    # zipfile raises a RuntimeError over a password, and its subclass NotImplementedError over a
+    # feature that it lacks.
     except (BadZipFile, EOFError, RuntimeError, zlib.error) as error:
         raise ValueError(f"the package is damaged: {error}") from error
 
@@ -102,9 +101,9 @@ def megabytes_of(server: TSC.Server, luid: str) -> int | None:
     item = server.datasources.get_by_id(luid)
     if item.size is not None:
         return item.size
-    # Tableau documents it for lists alone.
-    listed = named(server.datasources, str(item.name), in_full=True)
-    return next((each.size for each in listed if str(each.id) == luid), None)
+    # Tableau documents the size only for lists.
+    matches = named(server.datasources, str(item.name), in_full=True)
+    return next((listed.size for listed in matches if str(listed.id) == luid), None)
 
 
 class Downloads(Protocol):
@@ -122,11 +121,11 @@ def published_file(
     """Download a data source; yield its `.hyper` file, of at most `limit` bytes.
 
     Raises:
-        RefreshError: it cannot be downloaded, or is larger.
-        ValueError: it has no such file, or is damaged.
+        RefreshError: the data source cannot be downloaded, or is larger.
+        ValueError: the package has no such file, or is damaged.
     """
     with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
-        most = None if limit is None else limit + _AROUND
+        most = None if limit is None else limit + _OTHER_BYTES
         package = server.download(remote.luid, Path(folder), limit=most)
         yield unpacked(package, Path(folder) / "published.hyper", limit=limit)
 
@@ -135,9 +134,9 @@ def unpacked(package: Path, extract: Path, *, limit: int | None = None) -> Path:
     """Write the `.hyper` file of a package, of at most `limit` bytes; return its path.
 
     Raises:
-        RefreshError: it is larger.
-        ValueError: there is no such file, or it is damaged.
+        RefreshError: the file is larger.
+        ValueError: there is no such file, or the package is damaged.
     """
     with extract.open("wb") as file:
-        unpack(package, ".hyper", file, limit=limit or _LARGEST * package.stat().st_size)
+        unpack(package, ".hyper", file, limit=limit or _MOST_EXPANSION * package.stat().st_size)
     return extract

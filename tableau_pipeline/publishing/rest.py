@@ -1,4 +1,4 @@
-"""Read what Tableau sends: lists, data sources, jobs, refresh tasks."""
+"""Read answers of Tableau's REST API: lists, data sources, revisions, jobs, refresh tasks."""
 
 import os
 import re
@@ -20,13 +20,13 @@ from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.http import BadAnswerError
 from tableau_pipeline.rendering import megabytes
 
-# The largest page that Tableau returns.
+# The most items on a page that Tableau returns.
 _PAGE_SIZE = 1000
-# No site has a million items of a kind.
+# No site has a million items of one kind.
 _MOST_PAGES = 1000
-# Where the server splits what is to be one tag.
-_PARTS = re.compile(r"[\s,]")
-# In a filter these characters end a value or begin another one.
+# The characters at which the server splits a tag in two.
+_TAG_SEPARATORS = re.compile(r"[\s,]")
+# In a filter, these characters end a value or begin another one.
 _NOT_IN_FILTERS = frozenset(",&:[]")
 
 
@@ -34,8 +34,8 @@ def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[
     """Yield the items of a TSC endpoint, page by page.
 
     TSC's own `filter()` and `all()` treat most errors as the end of the list. With them, a data
-    source would seem not to exist when the server is merely too busy to answer. Its `Pager` would
-    ask a server that counts wrong for ever.
+    source would seem not to exist when the server is merely too busy to answer. TSC's `Pager` would
+    never stop if the server reports a wrong total.
     """
     options = options or TSC.RequestOptions()
     options.pagesize = _PAGE_SIZE
@@ -54,20 +54,20 @@ def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[
 
 
 def all_fields() -> TSC.RequestOptions:
-    """Return options that ask for what Tableau's lists leave out, such as sizes and domains."""
+    """Return options that request all fields; by default, lists lack sizes and domains."""
     options = TSC.RequestOptions()
     options.all_fields = True
     return options
 
 
 def named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
-    """Yield the items of a TSC endpoint with this name; an item may come twice.
+    """Yield the items of a TSC endpoint with this name; an item may occur twice.
 
-    Those that match the server's filter come first: to Tableau names that differ only in case are
-    equal, but not to its filters, and a filter cannot contain every name.
+    Items that match the server's filter come first, then those of the whole list: names that differ
+    only in case are equal to Tableau, but not to its filters; and some names cannot be in a filter.
 
     Args:
-        in_full: with all of their fields.
+        in_full: whether to request all fields of the items.
     """
     for items in _lists(endpoint, name, in_full=in_full):
         yield from (item for item in items if same_name(item.name, name))
@@ -76,11 +76,11 @@ def named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
 def alike(endpoint: Any, name: str) -> Sequence[Any]:
     """Return the groups or users with this name, one for each domain that has it.
 
-    Those that are written in the same way are all, if there are any.
+    If the name matches exactly, names that differ in case are left out.
     """
     for items in _lists(endpoint, name, in_full=True):
-        if found := {str(each.id): each for each in items if same_name(each.name, name)}:
-            return [*found.values()]
+        if matches := {str(item.id): item for item in items if same_name(item.name, name)}:
+            return [*matches.values()]
     return []
 
 
@@ -101,18 +101,18 @@ def same_name(one: str | None, other: str | None) -> bool:
 def tags_request(tags: Iterable[str]) -> bytes:
     """Return the body of a request that adds tags."""
     request = Element("tsRequest")
-    listed = SubElement(request, "tags")
-    for each in tags:
-        # Without quotes, which it takes away, the server makes several tags of it. TSC writes them
-        # since 0.42.
-        SubElement(listed, "tag", label=f'"{each}"' if _PARTS.search(each) else each)
+    parent = SubElement(request, "tags")
+    for tag in tags:
+        # The server splits a label at these characters, unless it is in quotes, which the server
+        # then removes. TSC writes the quotes since 0.42.
+        SubElement(parent, "tag", label=f'"{tag}"' if _TAG_SEPARATORS.search(tag) else tag)
     return tostring(request)
 
 
 def remote_datasource(
     server: TSC.Server, item: TSC.DatasourceItem, *, revision: bool = True
 ) -> RemoteDatasource:
-    """Return a data source, with its newest revision if that is to be asked for."""
+    """Return a data source; with `revision`, also ask for its newest revision."""
     newest, published = _newest_revision(server, item) if revision else None, None
     if newest:
         by = f' by "{newest.user_name}"' if newest.user_name else ""
@@ -136,7 +136,7 @@ def remote_datasource(
 
 
 def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> datetime:
-    """Return a time of a data source, which the client leaves out if it is not valid."""
+    """Return a time of a data source; raise RefreshError if the server sent no valid one."""
     if value is None:
         raise RefreshError(f"The server reports no valid {name} for data source {item.id}.")
     return value
@@ -144,37 +144,37 @@ def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> d
 
 def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.RevisionItem | None:
     try:
-        found = list_revisions(server, str(item.id))
+        revisions = list_revisions(server, str(item.id))
     except TSC.ServerResponseError as error:
         # The site keeps no revisions, or this user may not see them.
         if error.code.startswith("403"):
             return None
         raise
-    return found[-1] if found else None
+    return revisions[-1] if revisions else None
 
 
 def list_revisions(server: TSC.Server, luid: str) -> Sequence[Any]:
-    """Return the revisions of a data source as the client has them, the current one last."""
+    """Return the revisions of a data source as TSC items, the current one last."""
     url = f"{server.datasources.baseurl}/{luid}/revisions"
 
     def page(
         options: TSC.RequestOptions | None,
     ) -> tuple[list[TSC.RevisionItem], TSC.PaginationItem]:
-        # TSC's own call reads only the first page, but the newest revision may be on the last one.
+        # TSC's own call reads only the first page, but the newest revision may be on the last page.
         answer, names = server.datasources.get_request(url, options).content, server.namespace
-        found = TSC.RevisionItem.from_response(answer, names, TSC.DatasourceItem())
-        return found, TSC.PaginationItem.from_response(answer, names)
+        items = TSC.RevisionItem.from_response(answer, names, TSC.DatasourceItem())
+        return items, TSC.PaginationItem.from_response(answer, names)
 
-    found = list(every(page))
-    found.sort(key=lambda each: (bool(each.current), revision_number(each)))
-    return found
+    revisions = list(every(page))
+    revisions.sort(key=lambda revision: (bool(revision.current), revision_number(revision)))
+    return revisions
 
 
 def revision_number(revision: TSC.RevisionItem) -> int:
     """Return the number of a revision.
 
     Raises:
-        BadAnswerError: the server tells none.
+        BadAnswerError: the server sent no number.
     """
     number = str(revision.revision_number)
     if not number.isdecimal():
@@ -187,47 +187,47 @@ _FINISHED = {
     str(TSC.JobItem.FinishCode.Completed): Outcome.DONE,
     str(TSC.JobItem.FinishCode.Cancelled): Outcome.CANCELLED,
 }
-# The type of a note that a failed job has.
+# The type of note that only failed jobs have.
 _ERROR = "errorcode"
 
 
 def job(server: TSC.Server, job_id: str) -> Job:
     """Ask for a job by its id."""
-    # TSC drops times with fractions of a second, and before 0.42 the notes that have a type.
+    # TSC drops times with fractions of a second and, before 0.42, notes with a type.
     url = f"{server.jobs.baseurl}/{job_id}"
     answer = defusedxml.ElementTree.fromstring(
         server.jobs.get_request(url).content, forbid_dtd=True
     )
-    found = next(answer.iterfind("{*}job"))
-    named = found.find(".//{*}datasource[@id]")
-    notes = [*found.iterfind("{*}statusNotes/{*}statusNote")]
-    texts = [each.text for each in found.iterfind(".//{*}notes")]
-    texts += [each.get("text") or each.get("value") for each in notes]
-    code, completed_at = found.get("finishCode"), moment(found.get("completedAt"))
-    # Some servers report a finish code before the job has ended. Tableau's Migration SDK takes
-    # progress alone for the end.
-    is_over = completed_at is not None or (code and found.get("progress") == "100")
-    # One that is not known here must not pass for success.
+    element = next(answer.iterfind("{*}job"))
+    datasource = element.find(".//{*}datasource[@id]")
+    notes = [*element.iterfind("{*}statusNotes/{*}statusNote")]
+    texts = [child.text for child in element.iterfind(".//{*}notes")]
+    texts += [note.get("text") or note.get("value") for note in notes]
+    code, completed_at = element.get("finishCode"), moment(element.get("completedAt"))
+    # Some servers report a finish code before the job has ended. Tableau's Migration SDK considers
+    # only the progress.
+    is_over = completed_at is not None or (code and element.get("progress") == "100")
+    # An unknown code must not count as success.
     outcome = _FINISHED.get(code or "", Outcome.FAILED) if is_over else None
-    # As in the Migration SDK, for which some jobs have failed with the code of success.
-    if outcome is Outcome.DONE and any(e.get("type", "").casefold() == _ERROR for e in notes):
+    # As in the Migration SDK: some jobs have failed although their code says success.
+    if outcome is Outcome.DONE and any(note.get("type", "").casefold() == _ERROR for note in notes):
         outcome = Outcome.FAILED
     return Job(
         id=job_id,
         outcome=outcome,
         notes=" ".join(filter(None, texts)),
-        created_at=moment(found.get("createdAt")),
-        started_at=moment(found.get("startedAt")),
+        created_at=moment(element.get("createdAt")),
+        started_at=moment(element.get("startedAt")),
         completed_at=completed_at,
-        datasource=named.get("id") if named is not None else None,
+        datasource=datasource.get("id") if datasource is not None else None,
     )
 
 
 def moment(text: str | None) -> datetime | None:
-    """Return a time as Tableau writes it, perhaps with fractions; None if it is none in a zone."""
+    """Parse a time as Tableau writes it; return None if it is not a valid time with a zone."""
     try:
-        found = datetime.fromisoformat(text or "")
-        return found.astimezone(UTC) if found.tzinfo else None
+        time_stamp = datetime.fromisoformat(text or "")
+        return time_stamp.astimezone(UTC) if time_stamp.tzinfo else None
     except (OverflowError, ValueError):
         return None
 
@@ -241,10 +241,10 @@ class RefreshTask:
 
     Attributes:
         when: its schedule in words.
-        url: where a DELETE removes the task.
-        cron: when it runs, in the time zone of the site; None if that cannot be written so, or
-            it does not run.
-        ahead: minutes by which that zone is ahead of UTC; None if the task does not tell.
+        url: a DELETE of this URL removes the task.
+        cron: its schedule in the time zone of the site; None if cron cannot express it, or the
+            task is suspended.
+        ahead: how many minutes the zone is ahead of UTC; None if unknown.
     """
 
     id: str
@@ -257,24 +257,26 @@ class RefreshTask:
 def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
     """Return the tasks of the site that this user may see, by the LUID of the data source."""
     url = f"{tsc.tasks.baseurl}/extractRefreshes"
-    # The client's own call fails as a whole over a single schedule that it does not know.
+    # TSC's own call fails if there is a single schedule that it does not know.
     root = defusedxml.ElementTree.fromstring(tsc.tasks.get_request(url).content, forbid_dtd=True)
-    known: dict[str, Element] = {}
-    found: dict[str, list[RefreshTask]] = defaultdict(list)
-    for each in root.iterfind(".//{*}extractRefresh"):
-        target, schedule = each.find("{*}datasource"), each.find("{*}schedule")
+    schedules: dict[str, Element] = {}
+    tasks: dict[str, list[RefreshTask]] = defaultdict(list)
+    for item in root.iterfind(".//{*}extractRefresh"):
+        target, schedule = item.find("{*}datasource"), item.find("{*}schedule")
         if target is None:
             continue
-        luid, about = each.get("id", ""), Element("schedule") if schedule is None else schedule
-        task = _task(luid, f"{url}/{luid}", _with_times(tsc, about, known))
-        found[target.get("id", "")].append(task)
-    # One clock runs all tasks of a site, but those that run every few hours do not tell its zone.
-    told = next((e.ahead for tasks in found.values() for e in tasks if e.ahead is not None), None)
-    return {luid: [replace(e, ahead=told) for e in tasks] for luid, tasks in found.items()}
+        task_id, timing = item.get("id", ""), Element("schedule") if schedule is None else schedule
+        refresh_task = _task(task_id, f"{url}/{task_id}", _with_times(tsc, timing, schedules))
+        tasks[target.get("id", "")].append(refresh_task)
+    # All tasks of a site run in one zone, but those that run every few hours do not show which.
+    ahead = next(
+        (task.ahead for group in tasks.values() for task in group if task.ahead is not None), None
+    )
+    return {luid: [replace(task, ahead=ahead) for task in group] for luid, group in tasks.items()}
 
 
 def _with_times(tsc: TSC.Server, schedule: Element, known: dict[str, Element]) -> Element:
-    """The schedule itself on Tableau Cloud; on Server, its times have to be asked for."""
+    """Return a schedule with its times; on Tableau Server, by a request for each new schedule."""
     luid = schedule.get("id", "")
     if schedule.find("{*}frequencyDetails") is not None or not luid:
         return schedule
@@ -290,52 +292,53 @@ def _with_times(tsc: TSC.Server, schedule: Element, known: dict[str, Element]) -
 
 def _task(luid: str, url: str, schedule: Element) -> RefreshTask:
     details, frequency = schedule.find("{*}frequencyDetails"), schedule.get("frequency", "")
-    given = [pair for each in schedule.iterfind(".//{*}interval") for pair in each.items()]
-    begin, end = (details.get(e, "") if details is not None else "" for e in ("start", "end"))
-    days = ", ".join(v[:3] if name == "weekDay" else v for name, v in given if name.endswith("Day"))
+    pairs = [pair for interval in schedule.iterfind(".//{*}interval") for pair in interval.items()]
+    begin, end = (details.get(key, "") if details is not None else "" for key in ("start", "end"))
+    days = ", ".join(v[:3] if name == "weekDay" else v for name, v in pairs if name.endswith("Day"))
     is_off = schedule.get("state", "Active") != "Active"
-    every = [f"every {value} {name}" for name, value in given if not name.endswith("Day")]
-    until = f"-{end[:5]}" if end and every else ""
-    words = [frequency.lower(), days, *every, begin and f"at {begin[:5]}{until}"]
+    steps = [f"every {value} {name}" for name, value in pairs if not name.endswith("Day")]
+    until = f"-{end[:5]}" if end and steps else ""
+    words = [frequency.lower(), days, *steps, begin and f"at {begin[:5]}{until}"]
     when = " ".join(filter(None, [*words, "(suspended)" if is_off else ""]))
-    named = f'"{schedule.get("name")}", {when}' if schedule.get("name") else when
+    label = f'"{schedule.get("name")}", {when}' if schedule.get("name") else when
     try:
         start = time.fromisoformat(begin)
-        # Midnight at the end of a day is no time to Python.
+        # Python does not parse 24:00, the end of a day.
         last = time.fromisoformat(end.replace("24:", "00:")) if end else None
-        cron, step = cron_of(start, last, given)
-        following = datetime.fromisoformat(schedule.get("nextRunAt", "")).astimezone(UTC)
+        cron, step = cron_of(start, last, pairs)
+        next_run = datetime.fromisoformat(schedule.get("nextRunAt", "")).astimezone(UTC)
     except ValueError:
-        return RefreshTask(luid, named, url)
-    ahead = (_minutes(start) - _minutes(following.time()) + _DAY // 2) % _DAY - _DAY // 2
-    told = None if step < _DAY else ahead
-    return RefreshTask(luid, named, url, None if is_off else cron, told)
+        return RefreshTask(luid, label, url)
+    offset = (_minutes(start) - _minutes(next_run.time()) + _DAY // 2) % _DAY - _DAY // 2
+    # A task that runs several times a day may run next at another time than its start.
+    ahead = None if step < _DAY else offset
+    return RefreshTask(luid, label, url, None if is_off else cron, ahead)
 
 
 def cron_of(
     start: time, end: time | None, intervals: Sequence[tuple[str, str]]
 ) -> tuple[str | None, int]:
-    """Return a cron expression, or None; and the minutes between two runs of a day.
+    """Return a cron expression (None if cron cannot express it) and the minutes between two runs.
 
     Args:
-        intervals: names and values as Tableau has them: minutes, hours, weekDay or monthDay.
+        intervals: pairs of a name (minutes, hours, weekDay or monthDay) and a value, from Tableau.
 
     Raises:
-        ValueError: a number is none.
+        ValueError: minutes or hours are not a number.
     """
-    unit = {"minutes": 1, "hours": 60}
-    step = sum(unit[name] * int(value) for name, value in intervals if name in unit) or _DAY
+    units = {"minutes": 1, "hours": 60}
+    step = sum(units[name] * int(value) for name, value in intervals if name in units) or _DAY
     week = [value[:3].upper() for name, value in intervals if name == "weekDay"]
     month = [
         "L" if value == "LastDay" else value for name, value in intervals if name == "monthDay"
     ]
     span = (_minutes(end or start) - _minutes(start)) % _DAY or (_DAY if step < _DAY else 1)
-    # The end is a time to run, too; a quarter of an hour later none would be.
-    runs = [(_minutes(start) + e) % _DAY for e in range(0, span + (step >= 60), step)]
-    hours, minutes = ({each // 60 for each in runs}, {each % 60 for each in runs})
-    at = " ".join(",".join(map(str, sorted(each))) for each in (minutes, hours))
+    # The end is a run, too. With steps below an hour, cron would then add runs after it.
+    runs = [(_minutes(start) + offset) % _DAY for offset in range(0, span + (step >= 60), step)]
+    hours, minutes = ({run // 60 for run in runs}, {run % 60 for run in runs})
+    at = " ".join(",".join(map(str, sorted(numbers))) for numbers in (minutes, hours))
     at = f"{min(minutes)} *" if len(hours) == 24 and len(minutes) == 1 else at
-    # The first Monday of a month is no day of the month, nor are steps such as 45 minutes hours.
+    # Cron cannot express the first Monday of a month, nor steps such as 45 minutes.
     is_plain = all(day == "L" or day.isdecimal() for day in month) and not (week and month)
     if not is_plain or (step < _DAY and step % 60 and 60 % step):
         return None, step
@@ -347,12 +350,13 @@ def _minutes(of: time) -> int:
 
 
 _VARIABLE = "TSC_CHUNK_SIZE_MB"
-# The client's megabyte, in which it measures blocks. All other MB are 10^6 bytes.
+# TSC measures blocks in units of 2^20 bytes. Everywhere else, MB means 10^6 bytes.
 _CLIENT_MEGABYTE = 2**20
 _MOST_BLOCKS = 1000
-# A block is in memory several times while it is sent; TSC's own blocks have 50.
-_USUAL = 16
-# A request may have 64, which includes more than the block.
+# In units of 2^20 bytes. While a block is sent, there are several copies of it in memory. The
+# default of TSC is 50.
+_USUAL_BLOCK = 16
+# A request may have 64, and consists of more than the block.
 _LARGEST_BLOCK = 63
 
 
@@ -360,7 +364,7 @@ def block_size(size: int) -> int:
     """Return the block size in bytes for a file of this many bytes.
 
     Raises:
-        RefusedError: the file needs larger blocks than are allowed, or than TSC_CHUNK_SIZE_MB
+        RefusedError: the file needs larger blocks than Tableau allows, or than TSC_CHUNK_SIZE_MB
             sets.
     """
     needed = -(-size // (_MOST_BLOCKS * _CLIENT_MEGABYTE))
@@ -372,7 +376,7 @@ def block_size(size: int) -> int:
             code=Code.TOO_LARGE,
         )
     if not (asked := os.environ.get(_VARIABLE)):
-        return max(_USUAL, needed) * _CLIENT_MEGABYTE
+        return max(_USUAL_BLOCK, needed) * _CLIENT_MEGABYTE
     if not asked.isdecimal() or int(asked) < max(1, needed):
         raise SettingError(
             f"{_VARIABLE} is {asked!r}: Tableau takes {_MOST_BLOCKS} blocks of a file. Unset it, "
@@ -382,12 +386,12 @@ def block_size(size: int) -> int:
 
 
 def one_datasource(tsc: TSC.Server) -> object:
-    """Ask for what any session may read."""
+    """Send a request that any session may make: list one data source."""
     return tsc.datasources.get(TSC.RequestOptions(pagesize=1))
 
 
 def reads(tsc: TSC.Server) -> bool:
-    """Return whether the session is alive: servers say of some requests that it has ended."""
+    """Return whether the session is alive: to some requests, servers say wrongly that it ended."""
     try:
         one_datasource(tsc)
     except TSC.FailedSignInError:

@@ -1,4 +1,4 @@
-"""How many rows changed between two revisions of a published data source."""
+"""Count the rows that changed between two revisions of a published data source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,15 +20,16 @@ _OLDER, _NEWER = "older", "newer"
 
 
 class IncomparableError(ValueError):
-    """Two revisions cannot be compared; the message names nothing that is in them."""
+    """Two revisions cannot be compared; the message shows nothing of their content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """The rows of a data source now, and how many of them differ from an earlier revision.
+    """How many rows a data source has now, and how many differ from an earlier revision.
 
     Attributes:
-        changed: those that only one of the two has, on the side that has more of them.
+        changed: the larger of two numbers: of the rows that only the newer revision has, and of
+            the rows that only the older one has.
     """
 
     rows: int
@@ -40,16 +41,16 @@ def changed_rows(
 ) -> ChangedRows:
     """Download a data source and an earlier revision, and compare their rows.
 
-    The files are in a temporary folder that is gone afterwards.
+    The files are in a temporary folder, which is removed afterwards.
 
     Args:
-        revision: the number of the earlier one.
-        limit: the bytes that each download may have.
+        revision: the number of the earlier revision.
+        limit: the most bytes of each download.
 
     Raises:
-        RefusedError: this user may not download it.
+        RefusedError: this user may not download the data source.
         RefreshError: it cannot be downloaded, or is larger.
-        ValueError: the two cannot be compared; the message says why.
+        ValueError: the revisions cannot be compared; the message says why.
     """
     with TemporaryDirectory(prefix="revisions ", dir=scratch()) as folder:
         newer = _file(site, luid, Path(folder) / _NEWER, revision=None, limit=limit)
@@ -59,13 +60,13 @@ def changed_rows(
 
 def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, limit: int) -> Path:
     folder.mkdir()
-    what = f"its revision {revision}" if revision else "it"
+    phrase = f"its revision {revision}" if revision else "it"
 
     def download() -> Path:
         with packages.content(site.tsc, luid, limit=limit, revision=revision) as answer:
             return packages.save_content(answer, folder / "content")
 
-    package = site.ask(f"Downloading {what}", download, remedies=DOWNLOAD_REMEDIES)
+    package = site.ask(f"Downloading {phrase}", download, remedies=DOWNLOAD_REMEDIES)
     try:
         return unpacked(package, folder / "published.hyper")
     finally:
@@ -76,42 +77,45 @@ def compared_files(hyper: Hyperd, older: Path, newer: Path) -> ChangedRows:
     """Compare the rows of two `.hyper` files as whole rows, table by table.
 
     Raises:
-        ValueError: they have other tables or columns, or rows that hyperd cannot compare.
+        ValueError: their tables or columns differ, or hyperd cannot compare their rows.
     """
     try:
         with connect(hyper) as connection:
             for path, alias in ((older, _OLDER), (newer, _NEWER)):
                 connection.catalog.attach_database(path, alias)
-            before, after = (_tables(connection, each) for each in (_OLDER, _NEWER))
+            before, after = (_tables(connection, database) for database in (_OLDER, _NEWER))
             if before != after:
                 raise IncomparableError("the two revisions have other tables or columns")
-            found = [_changes(connection, name, list(each)) for name, each in after.items()]
+            tables = [_changes(connection, name, list(types)) for name, types in after.items()]
     except HyperException as error:
         raise ValueError(f"hyperd cannot compare them: {error.main_message}") from error
-    return ChangedRows(sum(e.rows for e in found), sum(e.changed for e in found))
+    return ChangedRows(sum(table.rows for table in tables), sum(table.changed for table in tables))
 
 
-_Name = tuple[str, str]
+_TableKey = tuple[str, str]
 
 
-def _tables(connection: Connection, database: str) -> Mapping[_Name, Mapping[str, str]]:
-    """The SQL types of the columns of each table, by schema and name."""
-    found = {}
+def _tables(connection: Connection, database: str) -> Mapping[_TableKey, Mapping[str, str]]:
+    """Return the SQL types of the columns of each table, by schema and name."""
+    tables = {}
     for table in table_names(connection, database):
         definition = connection.catalog.get_table_definition(table)
         schema = table.schema_name.name.unescaped if table.schema_name else ""
-        types = {e.name.unescaped: sql_type(e.type, e.collation) for e in definition.columns}
-        found[schema, table.name.unescaped] = types
-    return found
+        types = {
+            column.name.unescaped: sql_type(column.type, column.collation)
+            for column in definition.columns
+        }
+        tables[schema, table.name.unescaped] = types
+    return tables
 
 
-def _changes(connection: Connection, name: _Name, columns: list[str]) -> ChangedRows:
+def _changes(connection: Connection, name: _TableKey, columns: list[str]) -> ChangedRows:
     older, newer = (TableName(database, *name) for database in (_OLDER, _NEWER))
     # The order of columns may differ.
-    listed = ", ".join(map(escape_name, columns))
-    only = [
-        f"(SELECT {listed} FROM {one} EXCEPT ALL SELECT {listed} FROM {other}) AS only_one"  # noqa: S608
-        for one, other in ((newer, older), (older, newer))
+    names = ", ".join(map(escape_name, columns))
+    differences = [
+        f"(SELECT {names} FROM {table} EXCEPT ALL SELECT {names} FROM {other}) AS only_one"  # noqa: S608
+        for table, other in ((newer, older), (older, newer))
     ]
     rows = rows_in(connection, newer)
-    return ChangedRows(rows, max(rows_in(connection, each) for each in only))
+    return ChangedRows(rows, max(rows_in(connection, query) for query in differences))

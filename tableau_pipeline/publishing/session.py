@@ -1,6 +1,7 @@
-"""The three ways to sign in to Tableau. A repr never shows a secret.
+"""Sign in to Tableau, by a personal access token, a password or a connected app.
 
-`described` says who signs in, and `remedy` what to check if the server rejects the credentials.
+In the three classes of credentials, `described` says who signs in, and `remedy` what to check if
+the server rejects them. Their repr never shows a secret.
 """
 
 import hashlib
@@ -36,8 +37,8 @@ from tableau_pipeline.publishing.http import (
 )
 from tableau_pipeline.publishing.site import TableauSite
 
-# The pipeline's calls, in the terms of Tableau's "Access Scopes for Connected Apps". A wildcard
-# stands where it is not certain which scope a call needs: to cancel a job, to remove a tag.
+# The scopes that our calls need, from Tableau's "Access Scopes for Connected Apps". A wildcard is
+# used where it is uncertain which scope a call needs: to cancel a job, to remove a tag.
 _SCOPES = [
     "tableau:content:read",
     "tableau:datasources:create",
@@ -50,13 +51,13 @@ _SCOPES = [
     "tableau:projects:create",
 ]
 _PEOPLE_SCOPES = ["tableau:groups:read", "tableau:permissions:*", "tableau:users:read"]
-# Tableau refuses tokens that live longer than 10 minutes; the session outlives the token.
+# Tableau refuses tokens that are valid for more than 10 minutes; the session outlives the token.
 _TOKEN_LIFETIME = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class PersonalAccessToken:
-    """A personal access token; it allows one session, and a second sign-in ends the first."""
+    """A personal access token. It allows one session: a second sign-in ends the first session."""
 
     name: str
     value: str = field(repr=False)
@@ -94,7 +95,7 @@ class ConnectedApp:
 
     Attributes:
         counts: whether the session may also let the server count rows.
-        people: whether it may also look up groups and users, and change permissions.
+        people: whether the session may also look up groups and users, and change permissions.
     """
 
     username: str
@@ -118,7 +119,7 @@ class ConnectedApp:
             "jti": str(uuid4()),
             "aud": "tableau",
             "sub": self.username,
-            # What a server does not know may make it refuse the token, so no more is asked for.
+            # A server may refuse a token over an unknown scope: request only what we need.
             "scp": [
                 *_SCOPES,
                 *(["tableau:viz_data_service:read"] if self.counts else []),
@@ -135,30 +136,30 @@ Credentials = PersonalAccessToken | Password | ConnectedApp
 
 _POLL_SECONDS = 0.2
 
-# Which thread of this process holds which lock.
+# The thread of this process that holds each lock.
 _holders: dict[Path, int] = {}
 
 
 @contextmanager
 def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -> Generator[None]:
-    """Reserve the token for this thread: no other thread or process of this user and host has it.
+    """Reserve the token for this thread, against other threads and processes of this host and user.
 
-    The operating system releases the token when its holder dies. The lock does not reach other
-    hosts or users, so each needs a token of its own.
+    The operating system releases the lock when its holder dies. The lock does not protect against
+    other hosts or users, so each of them needs its own token.
 
     Args:
         token: the name of the token. A new sign-in ends its previous session, even on another
             site.
-        timeout: seconds to wait for our turn.
+        timeout: how long to wait for the token, in seconds.
 
     Raises:
-        RefusedError: this thread already holds the token, and would wait for itself; or see
-            `temporary_folder`.
+        RefusedError: this thread already holds the token, and would wait for itself; or the folder
+            for locks is not safe (see `temporary_folder`).
         RefreshError: other sessions held the token for too long.
     """
     folder = temporary_folder() / "sessions"
     folder.mkdir(exist_ok=True)
-    # Hashed, because a token's name may have characters that a file's name may not.
+    # Hashed, because the name of a token may have characters that file names may not have.
     name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
     path = folder / f"{name}.lock"
     # Sessions cannot be nested: the second sign-in would end the first, and signing in again for
@@ -169,24 +170,24 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
             "carries one. Pass that session on, end it first, or sign in with another token.",
             code=Code.IN_USE,
         )
-    # Not in the lock file itself, which each process that waits for it empties.
+    # Not in the lock file itself: each process that waits for the lock empties it.
     holder = path.with_suffix(".holder")
-    # A new lock object for each session: a shared FileLock lets all threads of the process in.
-    with _acquired(FileLock(path), holder, url=url, token=token, timeout=timeout, log=log):
+    # A new object for each session: a shared FileLock would admit all threads of the process.
+    with _acquire(FileLock(path), holder, url=url, token=token, timeout=timeout, log=log):
         _holders[path] = threading.get_ident()
         pid = os.getpid()
-        named = f"process {pid} on this host (if it is paused, kill -CONT {pid} continues it)"
-        holder.write_text(named, encoding="ascii")
+        process = f"process {pid} on this host (if it is paused, kill -CONT {pid} continues it)"
+        holder.write_text(process, encoding="ascii")
         try:
             yield
         finally:
             del _holders[path]
 
 
-def _acquired(
+def _acquire(
     lock: FileLock, holder: Path, *, url: str, token: str, timeout: float, log: logging.Logger
 ) -> AbstractContextManager[object]:
-    # A shorter wait is not logged.
+    # Shorter waits are not logged.
     quiet = min(timeout, 1.0)
     with suppress(Timeout):
         return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
@@ -195,7 +196,7 @@ def _acquired(
         "a token of their own, refreshes need not wait",
         token,
         url,
-        _named(holder),
+        _holder_name(holder),
         extra={"waits_for": "token"},
     )
     try:
@@ -203,13 +204,13 @@ def _acquired(
     except Timeout as error:
         raise RefreshError(
             f'Token "{token}" on {url} was in use by other refreshes on this host for '
-            f"{timeout:.0f} s, last by {_named(holder)}, and it carries one session at a time. Run "
-            "again later, or give each deployment and host a token of its own."
+            f"{timeout:.0f} s, last by {_holder_name(holder)}, and it carries one session at a "
+            "time. Run again later, or give each deployment and host a token of its own."
         ) from error
 
 
-def _named(holder: Path) -> str:
-    """Return which process holds a lock, as it has written itself."""
+def _holder_name(holder: Path) -> str:
+    """Return the process that holds a lock, in words that this process itself wrote."""
     with suppress(OSError):
         return holder.read_text(encoding="ascii")
     return "another process on this host"
@@ -231,32 +232,33 @@ def signed_in(
 ) -> Generator[TableauSite]:
     """Open a session, which ends with the block.
 
-    A personal access token allows one session at a time. Another session with the same token waits
-    for the end of this one, if it is of the same user on the same host, on any site. Across hosts
-    and users there is no such protection: give each a token of its own. Passwords and connected
+    A personal access token allows one session at a time, on any site. A second session with the
+    same token waits for the end of the first, if the same user opens both on the same host. Across
+    hosts and users there is no such protection: each needs its own token. Passwords and connected
     apps allow any number of sessions.
 
     Args:
         site: the content URL of the site; "" is the default site.
         ca_bundle: certificates to trust instead of the system's.
         log: receives messages about uploads, waiting and repeated calls.
-        session_timeout: seconds to wait for the token.
-        times: how long requests are waited for, and tried again.
+        session_timeout: how long to wait for the token, in seconds.
+        times: time limits and retries of requests.
 
     Raises:
-        RefusedError: the server rejects the credentials, the URL holds some, the certificates to
-            trust cannot be read, or this thread already has a session with this token.
+        RefusedError: the server rejects the credentials, the URL contains credentials, the
+            certificates to trust cannot be read, or this thread already has a session with this
+            token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
     url = server_address(url)
     check_bundle(ca_bundle, url)
-    turn = (
+    reservation = (
         only_session(url, token=credentials.name, timeout=session_timeout, log=log)
         if isinstance(credentials, PersonalAccessToken)
         else nullcontext()
     )
-    # The turn comes first, as signing in ends the session of whoever uses the token now.
-    with turn, _session(Wire(url, times), credentials, site, ca_bundle, log) as session:
+    # Reserve the token first: signing in would end another session that is using it.
+    with reservation, _session(Wire(url, times), credentials, site, ca_bundle, log) as session:
         yield session
 
 
@@ -266,7 +268,7 @@ def _session(
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
     doing = f'Signing in to site "{site}" of {url} {credentials.described.format(credentials)}'
-    # The server does not show what is wrong.
+    # The server does not say what is wrong.
     hint = (
         f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
         f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
@@ -276,14 +278,14 @@ def _session(
 
     def sign_in() -> None:
         with translate_errors(doing, url=url, hide=hide, remedies={SIGN_IN_REFUSED: hint}):
-            # A signed token is valid for one sign-in only, so a new one is made here.
+            # The token of a connected app is valid for one sign-in only, so create a new one.
             auth = credentials.for_site(site)
             for name in ("password", "personalAccessTokenSecret", "jwt"):
                 wire.learn(auth.credentials.get(name))
             tsc.auth.sign_in(auth)
 
     clock = ServerClock()
-    # TSC has a session for each thread, and another one after it has signed out.
+    # TSC opens an HTTP session for each thread, and another one after signing out.
     with ExitStack() as sessions:
         with translate_errors(doing, url=url, hide=hide):
             tsc = TSC.Server(
@@ -307,18 +309,18 @@ def _session(
                 budget=wire.budget,
             )
         finally:
-            # The work is done, or has raised its own error, which this one must not hide.
+            # The block is done, or has raised its own error, which an error here must not hide.
             with suppress(TableauError, BudgetSpentError, *UNREADABLE, requests.RequestException):
                 tsc.auth.sign_out()
 
 
 def _use_newest_version(tsc: TSC.Server) -> str:
-    """Use the newest version of the REST API; return the release of the server in words."""
-    # TSC's own use_server_version() treats any failure as a server of ten years ago.
+    """Use the server's newest REST API version; return the release of the server in words."""
+    # On any failure, TSC's own use_server_version() assumes a server that is ten years old.
     server = tsc.server_info.get()
     version = getattr(server, "rest_api_version", None) or ""
     if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
         raise NonXMLResponseError("an answer without a version")
     tsc.version = version
-    product, build = (getattr(server, e, "?") for e in ("product_version", "build_number"))
+    product, build = (getattr(server, name, "?") for name in ("product_version", "build_number"))
     return f"Tableau {product} ({build}), REST {version}"

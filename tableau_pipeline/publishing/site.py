@@ -1,4 +1,4 @@
-"""One site of a Tableau Server, with one user signed in: all that a refresh asks of it."""
+"""The client of one Tableau site, for one signed-in user: all requests that a refresh makes."""
 
 import gc
 import logging
@@ -48,7 +48,7 @@ from tableau_pipeline.rendering import megabytes
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
-# Bytes of a file whose size the server does not tell.
+# Limit in bytes for the download of a file whose size the server does not report.
 _LARGEST_DOWNLOAD = 10**10
 _ANY_SIZE, _PIECE = 10**15, 2**16
 _DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
@@ -57,19 +57,19 @@ _TAG_NOT_FOUND = "404007"
 _JOB_NOT_FOUND = {"400031", "404018"}
 # REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15), and mode
 # Replace from 2025.1 (3.25).
-_FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES, _FIRST_WITH_REPLACE = "3.13", "3.15", "3.25"
+_FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_UPDATES, _FIRST_WITH_REPLACE = "3.13", "3.15", "3.25"
 
 
-def _asks(
+def _server_call(
     doing: str, *, remedies: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[
     [Callable[Concatenate["TableauSite", _P], _T]], Callable[Concatenate["TableauSite", _P], _T]
 ]:
-    """Translate the errors of a method, and renew the session once if it has ended.
+    """Decorate a method: translate its errors, and renew the session once if it has ended.
 
     Args:
-        doing: what fails, with the method's arguments in braces.
-        remedies: by the server's error codes.
+        doing: what the method does, for messages; names in braces are the method's arguments.
+        remedies: advice for messages, by the server's error code.
     """
 
     def decorate(
@@ -78,31 +78,31 @@ def _asks(
         bind = signature(method).bind
 
         @wraps(method)
-        def asked(self: "TableauSite", *args: _P.args, **settings: _P.kwargs) -> _T:
-            given = bind(self, *args, **settings).arguments
+        def wrapper(self: "TableauSite", *args: _P.args, **settings: _P.kwargs) -> _T:
+            arguments = bind(self, *args, **settings).arguments
             call = partial(method, self, *args, **settings)
-            return self.ask(doing.format_map(given), call, remedies=remedies)
+            return self.ask(doing.format_map(arguments), call, remedies=remedies)
 
-        return asked
+        return wrapper
 
     return decorate
 
 
 @dataclass(frozen=True, slots=True)
 class TableauSite:
-    """A site, on the Tableau Server Client library (TSC).
+    """A Tableau site, accessed through the Tableau Server Client library (TSC).
 
-    The session is renewed at most once in each call if it has ended.
+    If the session has ended, each call renews it at most once.
 
     Attributes:
         tsc: the TSC client.
-        url: of the server, without a trailing slash.
+        url: the URL of the server, without a trailing slash.
         site: the site's content URL; "" is the default site.
         sign_in: renews the session.
-        hide: takes the secrets from a message of the server, and what is too long in it.
-        release: of the server: product, build and REST API, in words.
-        may_count: whether the session may let the server count.
-        budget: how many requests it has sent, and may send.
+        hide: removes secrets from a text of the server, and shortens the text.
+        release: the server's product version, build and REST API version, in words.
+        may_count: whether the session may ask the server to count rows.
+        budget: how many requests the session has sent, and may send.
     """
 
     tsc: TSC.Server
@@ -118,57 +118,60 @@ class TableauSite:
 
     @property
     def user_id(self) -> str:
-        """The LUID of the user signed in."""
+        """The LUID of the signed-in user."""
         return str(self.tsc.user_id)
 
     def user(self, luid: str = "") -> tuple[str, str]:
-        """Return name and site role of a user, or of who is signed in; id and "" if not told."""
+        """Return the name and site role of a user, by default ours; LUID and "" if hidden."""
         luid = luid or self.user_id
-        # The session of a connected app that may not ask for users is said to have ended.
+        # To a connected app that may not read users, the server says that the session has ended.
         with suppress(SignInError):
             return self._user(luid)
         return luid, ""
 
-    @_asks("Asking for a user")
+    @_server_call("Asking for a user")
     def _user(self, luid: str) -> tuple[str, str]:
         with suppress(TSC.ServerResponseError):
             user = self.tsc.users.get_by_id(luid)
             return str(user.name), user.site_role or ""
         return luid, ""
 
-    @_asks("Listing the personal access tokens")
+    @_server_call("Listing the personal access tokens")
     def token_ends(self) -> Mapping[str, datetime]:
-        """Return when the tokens of this user end, by name; only Tableau Cloud tells it."""
+        """Return when the tokens of this user expire, by name; only Tableau Cloud reports it."""
         users = self.tsc.users
         with suppress(TSC.ServerResponseError):
             answer = users.get_request(f"{users.baseurl}/{self.user_id}/personal-access-tokens")
             root = defusedxml.ElementTree.fromstring(answer.content, forbid_dtd=True)
-            found = root.iterfind(".//{*}personalAccessToken")
-            ends = ((e.get("tokenName", ""), rest.moment(e.get("expiresAt"))) for e in found)
+            tokens = root.iterfind(".//{*}personalAccessToken")
+            ends = (
+                (token.get("tokenName", ""), rest.moment(token.get("expiresAt")))
+                for token in tokens
+            )
             return {name: end for name, end in ends if end}
         return {}
 
-    @_asks("Listing the projects")
+    @_server_call("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
-        """Return whether this user may publish to each project, by id; None if that is not told."""
-        found = rest.every(self.tsc.projects, rest.all_fields())
-        return {str(each.id): each.writeable for each in found}
+        """Return whether this user may publish to each project, by id; None if not reported."""
+        projects = rest.every(self.tsc.projects, rest.all_fields())
+        return {str(project.id): project.writeable for project in projects}
 
     @property
     def payload_limit(self) -> int:
         """The largest payload of an update in bytes; 0 if the server supports no updates."""
         if not self.tsc.check_at_least_version(_FIRST_WITH_UPDATES):
             return 0
-        is_large = self.tsc.check_at_least_version(_FIRST_WITH_LARGE_ONES)
+        is_large = self.tsc.check_at_least_version(_FIRST_WITH_LARGE_UPDATES)
         return LARGEST_PAYLOAD if is_large else LARGEST_PAYLOAD // 10
 
     @property
     def knows_replace(self) -> bool:
-        """Whether its version of the REST API has the publish mode Replace."""
+        """Whether the server's REST API has the publish mode Replace."""
         return self.tsc.check_at_least_version(_FIRST_WITH_REPLACE)
 
     def now(self) -> datetime:
-        """Return the time by the server's own clock; a second or so late, never early."""
+        """Return the time of the server's clock; it may lag by a second or so, never lead."""
         if (now := self.clock.now()) is None:
             raise RefreshError(
                 f"The answers of {self.url} lack a valid Date header. Does a proxy in between "
@@ -177,16 +180,16 @@ class TableauSite:
         return now
 
     def find_project(self, project: Project) -> str | None:
-        """Return the id of a project; None if there is none, or none that this user may see."""
+        """Return the id of a project; None if it does not exist, or this user may not see it."""
         with suppress(NoProjectError):
             return self.project(project, create=False)
         return None
 
     def project(self, project: Project, *, create: bool) -> str:
-        """Return the id of a project, after creating the missing part of its path if allowed.
+        """Return the id of a project. With `create`, create what is missing on its path.
 
         Raises:
-            RefusedError: one on its path is missing, and `create` is false.
+            RefusedError: a project on its path is missing, and `create` is false.
         """
         return self.ask(
             f'Looking for project "{project_path(project)}"',
@@ -195,12 +198,12 @@ class TableauSite:
         )
 
     def _project(self, project: Project, *, create: bool) -> str:
-        # Names are unique only within one parent.
+        # Names are unique only within one parent project.
         parent: str | None = None
         names = project if isinstance(project, tuple) else [*map(str.strip, project.split("/"))]
         for depth, name in enumerate(names):
-            found = rest.named(self.tsc.projects, name)
-            item = next((each for each in found if (each.parent_id or None) == parent), None)
+            matches = rest.named(self.tsc.projects, name)
+            item = next((match for match in matches if (match.parent_id or None) == parent), None)
             if item is None and not create:
                 where = f'in "{"/".join(names[:depth])}"' if depth else "on the site"
                 raise NoProjectError(
@@ -222,9 +225,9 @@ class TableauSite:
                 "server's lists do not show it yet. Run again, or give this user View on it."
             ) from error
 
-    @_asks("Looking for data source {luid}")
+    @_server_call("Looking for data source {luid}")
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
-        """Return the data source; None if there is none.
+        """Return the data source; None if it does not exist.
 
         Raises:
             RefusedError: it exists, but this user may not read it.
@@ -232,9 +235,9 @@ class TableauSite:
         item = self._item(luid)
         return rest.remote_datasource(self.tsc, item) if item else None
 
-    @_asks("Looking for data source {luid}")
+    @_server_call("Looking for data source {luid}")
     def updated_at(self, luid: str) -> datetime | None:
-        """Return the time stamp of a data source by one request; None if there is none."""
+        """Return the time stamp of a data source by one request; None if it does not exist."""
         item = self._item(luid)
         return rest.valid_time(item, "updatedAt", item.updated_at) if item else None
 
@@ -246,23 +249,23 @@ class TableauSite:
                 return None
             raise
 
-    @_asks('Looking for data source "{name}"')
+    @_server_call('Looking for data source "{name}"')
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
-        """Return the data source with this name, in any case of letters; None if there is none."""
+        """Return the data source with this name, ignoring case; None if there is none."""
         for item in rest.named(self.tsc.datasources, name):
             if item.project_id == project_id:
                 return rest.remote_datasource(self.tsc, item)
         return None
 
-    @_asks('Listing the data sources with a tag "{prefix}..."')
+    @_server_call('Listing the data sources with a tag "{prefix}..."')
     def tagged(self, prefix: str, *, revisions: bool = True) -> Sequence[RemoteDatasource]:
-        """Return the data sources with a tag that begins so, as far as this user may see them.
+        """Return the data sources with a tag that starts with `prefix`, if this user may see them.
 
         Args:
-            revisions: ask for the newest revision of each, a request for each.
+            revisions: also ask for the newest revision, by one request for each data source.
         """
-        # A filter compares whole tags, and ":" separates its parts, so the tags are compared here.
-        # Another change of the site may put an item on two pages.
+        # Server filters match whole tags only, and ":" separates their parts: compare tags here.
+        # If the site changes meanwhile, an item may be on two pages.
         items = {str(item.id): item for item in rest.every(self.tsc.datasources)}
         return [
             rest.remote_datasource(self.tsc, item, revision=revisions)
@@ -270,23 +273,23 @@ class TableauSite:
             if any(tag.startswith(prefix) for tag in item.tags)
         ]
 
-    @_asks("Listing the data sources of the project")
+    @_server_call("Listing the data sources of the project")
     def in_project(self, project_id: str) -> Sequence[RemoteDatasource]:
-        """Return the data sources in a project, as far as this user may see them, by name."""
-        # Their sizes are none of the fields that lists have by themselves.
+        """Return the data sources in a project that this user may see, sorted by name."""
+        # Lists include sizes only if all fields are requested.
         everywhere = rest.every(self.tsc.datasources, rest.all_fields())
-        found = {str(each.id): each for each in everywhere if each.project_id == project_id}
-        listed = (rest.remote_datasource(self.tsc, each, revision=False) for each in found.values())
-        return sorted(listed, key=lambda each: (each.name.casefold(), each.luid))
+        items = {str(item.id): item for item in everywhere if item.project_id == project_id}
+        listed = (rest.remote_datasource(self.tsc, item, revision=False) for item in items.values())
+        return sorted(listed, key=lambda remote: (remote.name.casefold(), remote.luid))
 
     def refresh_tasks(self) -> Mapping[str, Sequence[rest.RefreshTask]] | None:
-        """Return the tasks that refresh extracts, by LUID; None if this user may not list them."""
+        """Return extract refresh tasks by data source LUID; None if this user may not list them."""
         with suppress(RefusedError, SignInError):
             return self.ask("Listing the refresh tasks", lambda: rest.refresh_tasks(self.tsc))
         return None
 
     def upload(self, file: Path) -> str:
-        """Upload a file, which changes nothing yet; return the id by which one call may use it."""
+        """Upload a file, which changes nothing yet; return the id for the one call that uses it."""
         doing = f"Uploading {file.name}"
         size, sent = file.stat().st_size, 0
         block_size = rest.block_size(size)
@@ -294,22 +297,22 @@ class TableauSite:
         with file.open("rb") as opened:
             while block := opened.read(block_size):
                 self.ask(doing, partial(self._append, upload, block))
-                # The answer and its request refer to each other, which keeps the block in memory.
+                # Response and request reference each other, which keeps the block in memory.
                 gc.collect(1)
                 sent += len(block)
-                of = f" of {megabytes(size)}" if sent < size else ""
-                self.log.info("Uploaded %s%s", megabytes(sent), of)
+                of_total = f" of {megabytes(size)}" if sent < size else ""
+                self.log.info("Uploaded %s%s", megabytes(sent), of_total)
         return upload
 
     def _append(self, upload: str, block: bytes) -> None:
         request, content_type = RequestFactory.Fileupload.chunk_req(block)
         self.tsc.fileuploads.append(upload, request, content_type)
 
-    @_asks('Publishing "{name}"')
+    @_server_call('Publishing "{name}"')
     def publish(
         self, upload: str, *, name: str, project_id: str, mode: PublishMode, suffix: str = ".hyper"
     ) -> str:
-        """Publish an uploaded file with this suffix. The request is never sent twice.
+        """Publish an uploaded file, which has this suffix. The request is never sent twice.
 
         Returns:
             The id of the job.
@@ -324,10 +327,10 @@ class TableauSite:
             "uploadSessionId": upload,
             "datasourceType": suffix.removeprefix("."),
             **({} if mode is PublishMode.CREATE else {mode.value: "true"}),
-            # Only a job can be asked about later, if the refresh is interrupted meanwhile.
+            # If the refresh is interrupted, the next one can ask only about a job.
             "asJob": "true",
         }
-        # TSC's own call would also upload the file, which has already been done.
+        # TSC's own call would upload the file again.
         endpoint = self.tsc.datasources
         answer = endpoint.post_request(
             endpoint.baseurl, request, content_type, parameters={"params": parameters}
@@ -340,7 +343,7 @@ class TableauSite:
             )
         return str(jobs[0].id)
 
-    @_asks("Updating data source {luid}")
+    @_server_call("Updating data source {luid}")
     def update(
         self,
         luid: str,
@@ -350,21 +353,21 @@ class TableauSite:
         request_id: str,
         connection: str | None = None,
     ) -> str | None:
-        """Send a batch of actions, which the server applies once, and as a whole or not at all.
+        """Send a batch of actions, which the server applies once, as a whole or not at all.
 
         Args:
             batch: the body of the request, a JSON object with the list "actions".
-            upload: the uploaded `.hyper` file with the tables that the actions name.
+            upload: the id of the uploaded `.hyper` file with the tables that the actions name.
             request_id: the server ignores a request whose id it has already seen.
-            connection: the id of the connection to update, for data sources with several.
+            connection: the id of the connection to update, if the data source has several.
 
         Returns:
-            The id of the job; None if the server does not report it, which may happen when it
-            has received this request before.
+            The id of the job; None if the server reports none, which may happen if it has
+            received this request before.
 
         Raises:
-            NoUpdatesError: the server lets this user not update this data source.
-            BusyError: another job changes it now.
+            NoUpdatesError: the server does not let this user update this data source.
+            BusyError: another job is changing the data source.
             RefusedError: the server refused the request for another reason. In these three cases,
                 nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
@@ -373,8 +376,8 @@ class TableauSite:
         try:
             answer = self._patch(luid, batch, upload, request_id, connection)
         except TSC.ServerResponseError as error:
-            if refused := update_refused(error, luid, self.hide):
-                raise refused from error
+            if refusal := update_refused(error, luid, self.hide):
+                raise refusal from error
             raise
         jobs = TSC.JobItem.from_response(answer.content, self.tsc.namespace)
         return jobs[0].id if jobs else None
@@ -383,7 +386,7 @@ class TableauSite:
         self, luid: str, batch: str, upload: str | None, request_id: str, connection: str | None
     ) -> requests.Response:
         path = f"{luid}/connections/{connection}" if connection else luid
-        # TSC's own call would also upload the payload, which has already been done.
+        # TSC's own call would upload the payload again.
         endpoint = self.tsc.datasources
         return endpoint.patch_request(
             f"{endpoint.baseurl}/{path}/data",
@@ -396,15 +399,15 @@ class TableauSite:
         )
 
     def job(self, job_id: str) -> Job | NoJob:
-        """Return a job, or why the server tells nothing of it."""
+        """Return a job, or why the server does not show it."""
         try:
             return self._job(job_id)
         except SignInError:
-            # Servers before 2025.1 answer connected apps so, in a session that reads.
+            # Servers before 2025.1 say so to connected apps; this raises if the session has ended.
             self.ask("Looking for data sources", partial(rest.one_datasource, self.tsc))
             return NoJob.HIDDEN
 
-    @_asks("Asking for job {job_id}")
+    @_server_call("Asking for job {job_id}")
     def _job(self, job_id: str) -> Job | NoJob:
         try:
             job = rest.job(self.tsc, job_id)
@@ -417,8 +420,8 @@ class TableauSite:
         return replace(job, notes=self.hide(job.notes))
 
     def may_read_jobs(self) -> bool:
-        """Return whether this user may ask for jobs by their ids."""
-        # A user who may not is told so of any job, also of one that there never was.
+        """Return whether this user may ask for jobs by id."""
+        # The server refuses a user who may not, even for an id that never existed.
         return self.job("00000000-0000-4000-8000-000000000000") is not NoJob.HIDDEN
 
     def jobs(
@@ -426,23 +429,23 @@ class TableauSite:
     ) -> Sequence[Job] | None:
         """Return the jobs that may publish or update data sources with this name, in any project.
 
-        None if the server does not tell: this user may not list the jobs of the site, as usually
-        only administrators may; or see `job_list.may_be_of`.
+        Return None if that is unknown: this user may not list the jobs of the site (usually, only
+        administrators may), or a job may be of any name (see `job_list.may_be_of`).
 
         Args:
-            since: by the server's clock; jobs created before are left out.
-            words: for kinds of jobs, as this site was seen to use them.
+            since: by the server's clock; jobs created earlier are left out.
+            words: the kind of job for each word that this site has been seen to use.
         """
-        found = self._listed_jobs(since)
-        return None if found is None else job_list.may_be_of(name, found, words)
+        items = self._listed_jobs(since)
+        return None if items is None else job_list.may_be_of(name, items, words)
 
     def words_of_jobs(self, *, since: datetime) -> Mapping[str, str] | None:
-        """Return the words for the kinds of listed jobs, by id; None if this user may list none."""
-        listed = self._listed_jobs(since)
-        return listed if listed is None else {str(e.id): e.type or "" for e in listed}
+        """Return the server's words for the kinds of jobs, by id; None if we may not list jobs."""
+        items = self._listed_jobs(since)
+        return items if items is None else {str(item.id): item.type or "" for item in items}
 
     def _listed_jobs(self, since: datetime) -> Sequence[TSC.BackgroundJobItem] | None:
-        """The jobs of the site; None if this user may not list them."""
+        """Return the jobs of the site; None if this user may not list them."""
         # Servers before 2025.3 never list jobs for connected apps, even in a new session.
         with suppress(SignInError):
             list_jobs = partial(job_list.listed, self.tsc, since)
@@ -450,8 +453,8 @@ class TableauSite:
         return None
 
     def cancel(self, job_id: str) -> bool:
-        """Cancel a job; return whether it is now certain never to take effect."""
-        # A refusal may mean that the job has ended or is not ours. Only its status counts.
+        """Cancel a job; return whether it certainly will never take effect."""
+        # A refusal may mean that the job has ended, or is not ours. Only its status counts.
         with suppress(RefusedError, SignInError):
             self.ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
@@ -459,80 +462,80 @@ class TableauSite:
             return False
         return status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
-    @_asks("Tagging data source {luid}")
+    @_server_call("Tagging data source {luid}")
     def tag(self, luid: str, tags: Collection[str]) -> None:
         """Add tags to a data source."""
         endpoint = self.tsc.datasources
         endpoint.put_request(f"{endpoint.baseurl}/{luid}/tags", rest.tags_request(tags))
 
-    @_asks("Taking tags from data source {luid}")
+    @_server_call("Taking tags from data source {luid}")
     def untag(self, luid: str, tags: Collection[str]) -> None:
-        """Remove tags from a data source; one that is gone already is none that is left."""
+        """Remove tags from a data source; ignore tags that it does not have."""
         endpoint = self.tsc.datasources
-        for each in tags:
+        for tag in tags:
             try:
-                # Before 0.42, TSC leaves "/" in a tag as it is, and stops at one that is gone.
-                endpoint.delete_request(f"{endpoint.baseurl}/{luid}/tags/{quote(each, safe='')}")
+                # Before 0.42, TSC does not quote "/" in a tag, and stops at a missing tag.
+                endpoint.delete_request(f"{endpoint.baseurl}/{luid}/tags/{quote(tag, safe='')}")
             except TSC.ServerResponseError as error:
                 if error.code != _TAG_NOT_FOUND:
                     raise
 
-    @_asks('Renaming or moving the data source to "{name}"', remedies=MOVE_REMEDIES)
+    @_server_call('Renaming or moving the data source to "{name}"', remedies=MOVE_REMEDIES)
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
-        """Rename a data source, or move it to another project, or both; nothing else changes.
+        """Rename a data source, or move it to another project, or both; change nothing else.
 
         Raises:
-            RefusedError: the name is taken there, or this user lacks permission.
+            RefusedError: the name is taken in that project, or this user lacks permission.
         """
         endpoint = self.tsc.datasources
-        found = endpoint.get_by_id(luid)
-        # The server keeps what a request does not name. TSC's own call would also name the owner,
-        # which not every user may set, and TSC always names whether a data source is certified.
-        wanted = TSC.DatasourceItem(project_id, name=name)
-        wanted.certified = bool(found.certified)
-        wanted.certification_note = found.certification_note
-        request = RequestFactory.Datasource.update_req(wanted)
+        current = endpoint.get_by_id(luid)
+        # The server keeps what a request does not name. TSC's own call would also set the owner,
+        # which not every user may do. TSC always sends the certification, so it is repeated.
+        moved = TSC.DatasourceItem(project_id, name=name)
+        moved.certified = bool(current.certified)
+        moved.certification_note = current.certification_note
+        request = RequestFactory.Datasource.update_req(moved)
         endpoint.put_request(f"{endpoint.baseurl}/{luid}", request)
-        # The answer may lack the values that did not change.
+        # The response may lack the values that did not change.
         return rest.remote_datasource(self.tsc, endpoint.get_by_id(luid))
 
-    @_asks("Downloading data source {luid}", remedies=DOWNLOAD_REMEDIES)
+    @_server_call("Downloading data source {luid}", remedies=DOWNLOAD_REMEDIES)
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 
         Args:
-            limit: the bytes that it may have; by default, what its size on the server allows.
+            limit: the most bytes to download; by default, derived from its size on the server.
 
         Raises:
             RefusedError: this user lacks permission.
-            RefreshError: it is larger, or takes too long.
+            RefreshError: the file is larger, or the download takes too long.
         """
         if limit is None:
             size = packages.megabytes_of(self.tsc, luid)
-            # It is rounded, and may be that of the file before or after it is packed.
+            # The size is rounded, and it may be that of the packed or of the unpacked file.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
         with packages.content(self.tsc, luid, limit=limit) as answer:
             return packages.save_content(answer, folder / "content")
 
-    @_asks("Asking for the size of data source {luid}")
+    @_server_call("Asking for the size of data source {luid}")
     def megabytes(self, luid: str) -> int | None:
-        """Return its size in units of 2^20 bytes, rounded; None if the server does not tell."""
+        """Return the size in units of 2^20 bytes, rounded; None if the server hides it."""
         return packages.megabytes_of(self.tsc, luid)
 
-    @_asks("Deleting data source {luid}")
+    @_server_call("Deleting data source {luid}")
     def delete(self, luid: str) -> None:
         """Delete a data source for good.
 
         Raises:
-            RefusedError: this user may not.
+            RefusedError: this user may not delete it.
         """
         self.tsc.datasources.delete(luid)
 
-    @_asks("Reading the metadata of data source {luid}")
+    @_server_call("Reading the metadata of data source {luid}")
     def metadata(self, luid: str) -> Metadata:
-        """Read the content of the data source's `.tds`, and nothing that comes after it."""
+        """Download and read the data source's `.tds`, and stop there."""
         try:
-            # A server sends a package also without its extract, and perhaps with its data.
+            # Even with extract=False, servers send a package, perhaps with data: accept any size.
             with packages.content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
                 tds = tds_of(answer.iter_content(_PIECE), limit=LARGEST)
             return read_metadata(tds)
@@ -541,28 +544,24 @@ class TableauSite:
                 f"The server sent data source {luid} in a form that cannot be read: {error}."
             ) from error
 
-    @_asks("Counting the rows of data source {luid}")
+    @_server_call("Counting the rows of data source {luid}")
     def count(
-        self,
-        luid: str,
-        keys: Mapping[str, str | None],
-        *,
-        fresh: bool = False,
+        self, luid: str, keys: Mapping[str, str | None], *, fresh: bool = False
     ) -> Mapping[str, int]:
-        """Let the server count the rows of tables, by table name.
+        """Let the server count the rows of tables; return the numbers by table name.
 
-        A number may be too low, but never too high: the server counts the rows that this user may
-        see, and what is left by the data source's own filters.
+        A number may be too low, but never too high: the server counts only rows that this user may
+        see and that pass the data source's own filters.
 
         Args:
-            keys: the tables in the published file, and a column of each that holds no NULL; None
-                if no such column is known.
-            fresh: the answer may not come from a cache.
+            keys: for each table in the published file, a column that holds no NULL; None if no
+                such column is known.
+            fresh: whether to bypass the server's caches.
 
         Raises:
             RefreshError: the server cannot count, or does not let this user ask.
         """
-        # The server would answer as if the session had ended.
+        # Otherwise the server would answer as if the session had ended.
         if not self.may_count:
             raise RefreshError(
                 "the token of the connected app lacks the scope tableau:viz_data_service:read; "
@@ -580,8 +579,8 @@ class TableauSite:
         """Translate the errors of a call, and renew the session once if it has ended.
 
         Args:
-            doing: what fails.
-            remedies: by the server's error codes.
+            doing: what the call does, for messages.
+            remedies: advice for messages, by the server's error code.
         """
         with translate_errors(doing, url=self.url, hide=self.hide, remedies=remedies):
             try:
@@ -595,6 +594,6 @@ class TableauSite:
                     "own",
                     self.site,
                 )
-                # The server does nothing without a session: the call cannot take effect twice.
+                # Without a session the server does nothing, so the call cannot take effect twice.
                 self.sign_in()
                 return call()

@@ -18,12 +18,12 @@ from tableau_pipeline.core.journal import (
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt
 
-# Seconds. A random pause separates two refreshes that began at the same time; a refresh that waits
-# for another one to end looks less often.
-_RETRY = (0.05, 1.0)
-_WAIT = (1.0, 5.0)
-# How often to look again at a claim that was stored late and that its owner is about to withdraw.
-_LOOKS_AT_LATE_CLAIMS = 5
+# Seconds, at least and at most. A random pause separates two refreshes that began at once.
+# A refresh that waits for another one to end looks less often.
+_RETRY_PAUSE = (0.05, 1.0)
+_WAIT_PAUSE = (1.0, 5.0)
+# How often to check again for a claim that was stored late, which its owner is about to withdraw.
+_CHECKS_OF_LATE_CLAIMS = 5
 
 
 @dataclass
@@ -62,10 +62,12 @@ class HeldClaim:
 
         Raises:
             OvertakenError: another refresh has claimed the data source since. This happens, for
-                example, when the run was terminated in Dagster but its process went on.
+                example, if the run was terminated in Dagster but its process went on.
         """
-        if by := self._overtaken_by():
-            raise OvertakenError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
+        if overtaker := self._overtaken_by():
+            raise OvertakenError(
+                f"This refresh was overtaken by {overtaker}. Nothing more is sent by it."
+            )
 
     def check_effect(self, intent: Intent) -> None:
         """Check that the claim held until a request took effect; call it once it has.
@@ -77,30 +79,30 @@ class HeldClaim:
             OvertakenError: another refresh has claimed the data source since. No update will build
                 on what it has left.
         """
-        if not (by := self._overtaken_by()):
+        if not (overtaker := self._overtaken_by()):
             return
-        # With a higher number than its own, the record outlives the result of that refresh.
+        # With a higher number than that refresh has, the record outlives its result.
         number = read_history(self.journal.records()).number + 1
-        why = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
-        update = {
+        reason = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
+        fields = {
             "refresh": number,
             "outcome": Outcome.DONE,
             "target": None,
-            "distrust": Distrust(Doubt.OTHERS, why),
+            "distrust": Distrust(Doubt.OTHERS, reason),
         }
-        self.journal.append(intent.model_copy(update=update))
+        self.journal.append(intent.model_copy(update=fields))
         raise OvertakenError(
-            f"This refresh was overtaken by {by} during its {intent.action}, which may have "
+            f"This refresh was overtaken by {overtaker} during its {intent.action}, which may have "
             "changed what that run left. The next run publishes everything again."
         )
 
     def _overtaken_by(self) -> str | None:
-        """Who has overtaken this refresh; None if its claim holds.
+        """Return who has overtaken this refresh; None if its claim holds.
 
         Raises:
-            RefreshError: the journal has a record by now that this release does not understand.
+            RefreshError: the journal now has a record that this release does not understand.
         """
-        for _ in range(_LOOKS_AT_LATE_CLAIMS):
+        for _ in range(_CHECKS_OF_LATE_CLAIMS):
             try:
                 history = read_history(self.journal.records())
             except RefusedError as error:
@@ -109,15 +111,15 @@ class HeldClaim:
             # Claims that have ended count too: what a later refresh sent must not be undone. A
             # claim with an equal number was stored at the same moment.
             others = [
-                each
-                for each in history.claims
-                if each.refresh >= self.number and each.id != self.claim.id
+                claim
+                for claim in history.claims
+                if claim.refresh >= self.number and claim.id != self.claim.id
             ]
-            # Wiping the asset removes our claim too: nothing keeps another run from sending then.
-            known = any(each.id == self.claim.id for each in history.open_claims)
-            if known and not others:
+            # Wiping the asset removes our claim, too: then nothing keeps another run from sending.
+            is_open = any(claim.id == self.claim.id for claim in history.open_claims)
+            if is_open and not others:
                 return None
-            self.sleep(random.uniform(*_RETRY))  # noqa: S311
+            self.sleep(random.uniform(*_RETRY_PAUSE))  # noqa: S311
         return f"run {others[0].owner.run_id}" if others else "another user who removed its records"
 
 
@@ -140,16 +142,16 @@ def claimed(
         RefreshError: another refresh has not ended by then.
     """
     with journal.lock(timeout):
-        held = _claim(journal, what, timeout, sleep, log)
+        claim = _wait_for_claim(journal, what, timeout, sleep, log)
         try:
-            yield held
+            yield claim
         finally:
             # A claim left open after an error would block later refreshes until this process ends.
-            if not held.is_closed:
-                held.close()
+            if not claim.is_closed:
+                claim.close()
 
 
-def _claim(
+def _wait_for_claim(
     journal: Journal, what: str, timeout: float, sleep: Callable[[float], None], log: logging.Logger
 ) -> HeldClaim:
     waited, is_logged = 0.0, False
@@ -161,12 +163,12 @@ def _claim(
             journal.append(claim)
             history = read_history(journal.records())
             # Of two that store their claims at once, at least the later one sees the other here.
-            later = [each for each in history.open_claims if each.id != claim.id]
+            later = [other for other in history.open_claims if other.id != claim.id]
             if not live_claims(later, journal):
-                # One that has just ended may have recorded its last after that look.
+                # A refresh that has just ended may have recorded its result since.
                 history = read_history(journal.records()) if later else history
                 return HeldClaim(claim, history, journal, sleep)
-            # The event log does not tell reliably which claim came first, so neither insists.
+            # The event log does not reliably show which claim came first, so both withdraw.
             journal.append(ClaimRelease(refresh=claim.refresh, claim=claim.id, withdrawn=True))
         elif not is_logged:
             log.info("Run %s refreshes %s: waiting for it", others[0].owner.run_id, what)
@@ -180,7 +182,7 @@ def _claim(
                 f"Run {others[0].owner.run_id} has been refreshing {what} for more than "
                 f"{waited:.0f} s. If it hangs, terminate that run in Dagster; then run again."
             )
-        pause = min(random.uniform(*(_WAIT if others else _RETRY)), timeout - waited)  # noqa: S311
+        pause = min(random.uniform(*(_WAIT_PAUSE if others else _RETRY_PAUSE)), timeout - waited)  # noqa: S311
         sleep(pause)
         waited += max(pause, 0.001)
 
@@ -188,5 +190,7 @@ def _claim(
 def live_claims(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
     """Return the claims of other steps that may still be running; one step has one data source."""
     return [
-        each for each in claims if each.owner != journal.owner and not journal.has_ended(each.owner)
+        claim
+        for claim in claims
+        if claim.owner != journal.owner and not journal.has_ended(claim.owner)
     ]

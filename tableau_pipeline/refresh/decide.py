@@ -1,4 +1,4 @@
-"""Decide what a refresh does: first what the facts allow, then by the size of an update."""
+"""Decide what a refresh does: first by the facts, then by the size of an update."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_wo
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.rendering import megabytes
 
-_SAVED = (
+_HOW_TO_OVERWRITE = (
     "Run again with accept: [overwrite]: that run saves the data source as a .tdsx file in the "
     'folder "kept" of the data directory before, from which Tableau Desktop can copy that work back'
 )
@@ -29,7 +29,7 @@ _SAVED = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a refresh may be asked to do otherwise.
+    """What a user may ask of one refresh.
 
     Attributes:
         full: publish everything, even if nothing changed.
@@ -60,9 +60,10 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class UpdateTables:
-    """Send the tables that changed; each with the reason to send it whole, if there is one.
+    """Send the tables that changed.
 
     Attributes:
+        tables: by table, the reason to send it whole; None to send only what changed.
         pieces: the number of consecutive updates.
     """
 
@@ -74,10 +75,10 @@ class UpdateTables:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Replace the full file.
+    """Publish the full file.
 
     Attributes:
-        merged: it brings the metadata that the server holds along, with what is declared.
+        merged: the file brings the metadata of the server, with the declared metadata set in it.
     """
 
     mode: PublishMode
@@ -99,11 +100,11 @@ class Refuse:
 
     @property
     def reason(self) -> str:
-        """What is wrong and what to decide, a line for each."""
+        """What is wrong and what to decide, one line for each refusal."""
         return in_words(self.refusals)
 
 
-# Each states its `decision` in a few words, and the `reason`.
+# Each class has a `decision` in a few words, and a `reason`.
 Plan = NoChange | UpdateTables | Publish | Refuse
 
 
@@ -113,8 +114,8 @@ class Facts:
 
     Attributes:
         desired: what each table is to hold.
-        differences: in what the tables of a data source that another user or another key made
-            differ from ours; () if it is ours.
+        differences: how the tables of a data source of another user or another key differ from
+            ours; () if it is ours.
         metadata: what becomes of the metadata on the server; None if there is none to keep or set.
         rejected: the checks that rejected the newest rows of a model, by model.
     """
@@ -133,19 +134,19 @@ class Facts:
 
     @property
     def edits(self) -> str:
-        """What changes of the metadata alone, as a phrase; "" if nothing does."""
+        """The changes of the metadata alone, as a phrase; "" if there are none."""
         return self.metadata.phrase if self.metadata else ""
 
     def keeps_metadata(self, options: Options) -> bool:
-        """Whether an overwrite brings the metadata of the server along."""
+        """Whether an overwrite keeps the metadata of the server."""
         if self.metadata is None or self.metadata.problem:
             return False
-        # What people made goes if that is asked for; without any, there is nothing to drop.
+        # accept: [overwrite] drops users' edits; without edits, there is nothing to drop.
         return Accept.OVERWRITE not in options.accept or not self.base.is_edited
 
 
 def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Refuse:
-    """Decide what the facts allow to make the data source hold the desired content."""
+    """Decide how to make the data source hold the desired content, as the facts allow."""
     base, checkpoint = facts.base, facts.base.checkpoint
     if refusal := _refusal(facts, options):
         return refusal
@@ -153,14 +154,14 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
         gone = "the data source is gone from the server: it is published again"
         return Publish(PublishMode.CREATE, gone if checkpoint else "first publish")
     if not base.is_ours:
-        return _taken_over(facts, options)
-    if overwrite := _overwritten(facts, options):
+        return _takeover(facts, options)
+    if overwrite := _overwrite_of_ours(facts, options):
         return overwrite
     if checkpoint is None:
-        # Replace and not Overwrite: nothing tells whether analysts have worked on the metadata.
+        # Replace, not Overwrite: it is unknown whether users have edited the metadata.
         reason = base.distrust or "no record shows what it holds"
         return Publish(PublishMode.REPLACE, f"full publish: {reason}")
-    if reason := _in_full(facts, checkpoint, options):
+    if reason := _reason_in_full(facts, checkpoint, options):
         return Publish(PublishMode.REPLACE, f"full publish: {reason}")
     changed = tuple(
         name
@@ -180,10 +181,10 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     return Changed(changed, checkpoint)
 
 
-def _overwritten(facts: Facts, options: Options) -> Publish | None:
-    """The overwrite of what is ours; None if its metadata may stay as they are."""
+def _overwrite_of_ours(facts: Facts, options: Options) -> Publish | None:
+    """Return an overwrite of our own data source; None if its metadata may stay."""
     base = facts.base
-    if changes := _new_metadata(facts):
+    if changes := _metadata_misfits(facts):
         merged = facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}", merged=merged)
     # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
@@ -191,14 +192,14 @@ def _overwritten(facts: Facts, options: Options) -> Publish | None:
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
         reason = "; ".join(filter(None, [str(base.distrust or ""), facts.edits]))
-        # Without the question, a field of a person would be left with a formula that names nothing.
+        # Merged unasked, a user's field could be left with a formula that refers to nothing.
         merged = not (facts.metadata and facts.metadata.broken) or facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=merged)
     return None
 
 
-def _taken_over(facts: Facts, options: Options) -> Publish:
-    """The first publish of a data source that another user published before."""
+def _takeover(facts: Facts, options: Options) -> Publish:
+    """Return the first publish over a data source that another user or key published."""
     has_key = facts.base.ownership and facts.base.ownership.other_key
     how = "accept: takeover" if has_key else "adopt"
     reason = f"first publish: takes over the data source ({how}), which has"
@@ -215,17 +216,17 @@ def _taken_over(facts: Facts, options: Options) -> Publish:
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
-    """The reasons to do nothing, the most important ones first."""
+    """Return the reasons to do nothing, the most important first; None if there are none."""
     declaration, base = facts.declaration, facts.base
-    if refused := not_ours(declaration, base, options):
-        return Refuse((refused,))
+    if refusal := not_ours(declaration, base, options):
+        return Refuse((refusal,))
     checks: list[Refusal] = []
     if Accept.CHECKS not in options.accept:
         published = base.checkpoint.tables if base.checkpoint else {}
         checks = check_problems(facts.desired, published, facts.rejected)
     guards: list[Refusal] = []
     if Accept.SHRINK not in options.accept:
-        # What another user deleted from the server may come back with fewer rows.
+        # A data source that a user deleted from the server may come back with fewer rows.
         guards = guard_problems(declaration, facts.desired, base.rows if base.exists else {})
     schema: list[Refusal] = []
     if base.exists and base.checkpoint and Accept.SCHEMA not in options.accept:
@@ -236,8 +237,8 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         lost = "; ".join(lost_phrases(metadata))
         text = f'{lost}. That run saves the data source in the folder "kept" before'
         problems.append(Refusal(text, Code.WORK_WOULD_GO))
-    refuses = metadata and not problems and declaration.metadata.on_conflict == "refuse"
-    if conflicts := conflict_phrases(metadata) if metadata and refuses else []:
+    refuses_conflicts = metadata and not problems and declaration.metadata.on_conflict == "refuse"
+    if conflicts := conflict_phrases(metadata) if metadata and refuses_conflicts else []:
         text = (
             f'The metadata of "{declaration.name}" were changed by its declaration, and by a '
             f"person on the server: {'; '.join(conflicts)}. Nothing was changed (metadata: "
@@ -246,7 +247,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
             "on the server"
         )
         problems = [Refusal(text, Code.METADATA_CONFLICT, Accept.METADATA)]
-    # The question comes last: if the schema change is refused, nothing has to be overwritten.
+    # Ask about an overwrite last: if the schema change is refused, none is needed.
     if not problems and Accept.OVERWRITE not in options.accept:
         problems = _dropped(facts)
     if not problems:
@@ -255,40 +256,40 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
 
 
 def not_ours(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
-    """Why the data source must not be touched; None if it may be."""
+    """Return why the data source must not be changed; None if it may be."""
     if base.ownership is None:
         return None
     takeover = Accept.TAKEOVER in options.accept
-    taken = base.move.taken if base.move else None
-    return base.ownership.refusal(declaration, takeover=takeover) or taken
+    name_taken = base.move.taken if base.move else None
+    return base.ownership.refusal(declaration, takeover=takeover) or name_taken
 
 
 def _dropped(facts: Facts) -> list[Refusal]:
-    """The refusal of an overwrite that would drop the work of people; [] if it drops none."""
+    """Refuse an overwrite that would drop users' edits; [] if it drops none."""
     base, metadata = facts.base, facts.metadata
     if not base.is_edited:
         return []
-    # Why an overwrite is needed that cannot bring all of it along.
+    # The reasons for an overwrite that cannot keep all edits.
     if metadata is None or metadata.problem:
-        changes = [*facts.differences] if not base.is_ours else _new_metadata(facts)
+        changes = [*facts.differences] if not base.is_ours else _metadata_misfits(facts)
     else:
-        changes = [*(_foreign(facts) if base.is_ours else ()), *metadata.broken]
+        changes = [*(_foreign_columns(facts) if base.is_ours else ()), *metadata.broken]
     if not changes:
         return []
     name = base.remote.name if base.remote else facts.declaration.name
-    why = "its metadata is not as we left it"
+    reason = "its metadata is not as we left it"
     if not base.is_ours:
-        why = "another user made it"
+        reason = "another user made it"
     elif not base.left:
-        why = "no record shows what its metadata was when we left it"
+        reason = "no record shows what its metadata was when we left it"
     text = (
-        f'"{name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
-        f"overwrite drops {work_in(base.metadata)}. {_SAVED}"
+        f'"{name}" must be overwritten, because {", ".join(changes)}, but {reason}. An '
+        f"overwrite drops {work_in(base.metadata)}. {_HOW_TO_OVERWRITE}"
     )
     return [Refusal(text, Code.WORK_WOULD_GO, Accept.OVERWRITE)]
 
 
-def _new_metadata(facts: Facts) -> list[str]:
+def _metadata_misfits(facts: Facts) -> list[str]:
     """Why the published metadata would not fit, as phrases; empty if it fits."""
     checkpoint, metadata, changes = facts.base.checkpoint, facts.base.metadata, []
     if checkpoint:
@@ -297,40 +298,46 @@ def _new_metadata(facts: Facts) -> list[str]:
             changes.append("the declaration changed")
     if changes or metadata is None or metadata.columns is None:
         return changes
-    # Another user overwrote it.
-    columns = _columns(facts, facts.desired)
+    # By our records it fits, but another user may have overwritten it.
+    columns = _published_columns(facts, facts.desired)
     phrase = 'the published metadata lacks the column "{}" of "{}"'
-    changes = [phrase.format(c, t) for t, c in sorted(columns - metadata.columns)]
+    changes = [phrase.format(column, table) for table, column in sorted(columns - metadata.columns)]
     if facts.base.distrust:
-        # An overwrite that is recorded may not have taken effect.
+        # A recorded overwrite may not have taken effect.
         gone = {table for table, _ in metadata.columns} - {table for table, _ in columns}
         phrase = 'the published metadata has the table "{}", which is gone'
         changes += [phrase.format(table) for table in sorted(gone)]
-    return [*changes, *_foreign(facts)]
+    return [*changes, *_foreign_columns(facts)]
 
 
-def _columns(facts: Facts, tables: Mapping[str, TableContent]) -> set[tuple[str, str]]:
-    """The columns of tables, with the names that the tables have in the published file."""
+def _published_columns(facts: Facts, tables: Mapping[str, TableContent]) -> set[tuple[str, str]]:
+    """Return pairs of a published table name and a column name."""
     name_of = facts.declaration.published_name
-    return {(name_of(name), c.name) for name, table in tables.items() for c in table.columns}
+    return {
+        (name_of(name), column.name) for name, table in tables.items() for column in table.columns
+    }
 
 
-def _foreign(facts: Facts) -> list[str]:
-    """Which columns another user has published in addition."""
+def _foreign_columns(facts: Facts) -> list[str]:
+    """Return a phrase for each column that another user has added."""
     base = facts.base
-    # What a server lists besides our columns is not the work of people.
+    # In unedited metadata, other columns come from the server, and are not users' edits.
     if base.metadata is None or base.metadata.columns is None or not base.is_edited:
         return []
     published = base.checkpoint.tables if base.checkpoint else {}
-    foreign = base.metadata.columns - _columns(facts, facts.desired) - _columns(facts, published)
+    foreign = (
+        base.metadata.columns
+        - _published_columns(facts, facts.desired)
+        - _published_columns(facts, published)
+    )
     return [
         f'the published metadata has the column "{column}" of "{table}", which is not ours'
         for table, column in sorted(foreign)
     ]
 
 
-def _in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | None:
-    """Why the whole file must be sent instead of an update; None if an update may do."""
+def _reason_in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | None:
+    """Why the whole file must be sent instead of an update; None if an update may be."""
     if facts.base.distrust:
         return str(facts.base.distrust)
     # Updates refer to columns by name, but row hashes depend on their order.
@@ -353,15 +360,17 @@ def in_full(changed: Changed, why: str) -> Publish:
 def by_size(
     declaration: Declaration, changed: Changed, delta: Delta, *, limit: int, pieces: int
 ) -> NoChange | UpdateTables | Publish:
-    """Decide by its size: the update, the whole file if that is better, or nothing.
+    """Decide by the size of an update: send it, publish the whole file, or do nothing.
 
     Args:
         limit: the largest allowed payload in bytes.
-        pieces: the number of updates it was split into; 0 if it was not split, or cannot be.
+        pieces: the number of updates that it was split into; 0 if it was not, or cannot be.
     """
     checkpoint, bytes_ = changed.checkpoint, delta.extract.size
-    if not any(each.whole or each.deleted or each.inserted for each in delta.counts.values()):
-        # A job has compacted the table of a lake, say.
+    if not any(
+        counts.whole or counts.deleted or counts.inserted for counts in delta.counts.values()
+    ):
+        # For example, a job has compacted the table of a lake.
         tables = ", ".join(changed.tables)
         return NoChange(f"the files of {tables} changed, but not the rows in them")
     reason, size = _new_content(changed.tables), megabytes(bytes_)
@@ -388,10 +397,11 @@ def by_size(
         return in_full(
             changed, too_large + (", and it cannot be split below that" if splits else "")
         )
+    rows = "; ".join(_rows_phrase(name, counts) for name, counts in delta.counts.items())
     split = f"; split, because {too_large}" if pieces else ""
     return UpdateTables(
         tables={name: counts.whole for name, counts in delta.counts.items()},
-        reason=f"{reason}: {'; '.join(_rows(name, c) for name, c in delta.counts.items())}{split}",
+        reason=f"{reason}: {rows}{split}",
         pieces=max(pieces, 1),
     )
 
@@ -400,9 +410,9 @@ def _new_content(tables: Sequence[str]) -> str:
     return f"new content in {', '.join(tables)}"
 
 
-def _rows(table: str, counts: RowCounts) -> str:
-    why = f" (all rows: {counts.whole})" if counts.whole else ""
-    return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{why}"
+def _rows_phrase(table: str, counts: RowCounts) -> str:
+    note = f" (all rows: {counts.whole})" if counts.whole else ""
+    return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{note}"
 
 
 def guard_problems(
@@ -451,13 +461,13 @@ def check_problems(
     """Return a refusal for each model whose rejected rows would be published.
 
     Args:
-        published: what was sent of each table; rows that were accepted once are among it.
+        published: the published content by table, which may include rows accepted once.
         rejected: the checks that rejected the newest rows of a model, by model.
     """
     problems = []
     for name, table in desired.items():
         names, before = rejected.get(table.model, ()), published.get(name)
-        # A window over the same version moves on from day to day.
+        # A rolling window over the same version changes from day to day.
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue
@@ -467,10 +477,10 @@ def check_problems(
 
 
 def rejection(model: str, checks: Sequence[str]) -> str:
-    """Say that these checks rejected the newest rows of a model, and what to do."""
-    which = f"check{'s' * (len(checks) > 1)} " + ", ".join(f'"{each}"' for each in checks)
+    """Describe which checks rejected the newest rows of a model, and what to do."""
+    names = f"check{'s' * (len(checks) > 1)} " + ", ".join(f'"{check}"' for check in checks)
     return (
-        f'the blocking {which} of the model "{model}" rejected its newest rows. Correct the model, '
+        f'the blocking {names} of the model "{model}" rejected its newest rows. Correct the model, '
         "and run it again with its checks. To publish these rows all the same, run once with "
         "accept: [checks]"
     )
@@ -483,7 +493,7 @@ def _lost_too_many(guard: Guard, now: int, before: int) -> bool:
 
 
 def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
-    """What a publish takes from an extract of another user for good, in a sentence."""
+    """Warn if a publish drops the credentials in an extract of another user."""
     source = base.metadata.source if base.metadata else None
     if base.remote is None or base.is_ours or source is None or not isinstance(plan, Publish):
         return ()

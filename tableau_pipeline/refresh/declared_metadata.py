@@ -1,8 +1,8 @@
-"""The declared metadata of a data source on their way through one refresh.
+"""The declared metadata of a data source, merged with the metadata on the server.
 
-What is declared of fields travels in the `.tds` of a package. What is declared of the data source
-itself is set by requests, once its rows are there. Both are merged by three values: what is
-declared, what we have written last, and what the server has, where people work, too.
+The metadata of fields travel in the `.tds` of a package. The properties of the data source itself
+are set by requests, once its rows are published. Both are merged from three values: what is
+declared, what we wrote last, and what the server has, which users may have edited.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,21 +53,21 @@ _NOT_ASKED = "its fields are not asked for"
 
 @dataclass(frozen=True)
 class DeclaredMetadata:
-    """The metadata that a data source declares, beside those on the server.
+    """The metadata that a data source declares, together with the metadata on the server.
 
     Attributes:
         desired: the content that each table is to have.
         checkpoint: what is known to be published.
         models: the versions of the models; Spark keeps comments of their columns.
-        inherited: what is said of columns elsewhere, by model and column; it beats the comments of
-            the columns in Spark.
+        inherited: metadata of columns from elsewhere, by model and column; they take precedence
+            over the comments of columns in Spark.
         link: the address of the asset in Dagster's web UI; None if that is not known.
-        accepts: leave what both the declaration and a person changed as it is on the server, and
-            do not report it again.
-        held: what the `.tds` on the server holds; without its content, it is as we left it. None
-            if there is none.
-        is_edited: another user may have edited that.
-        on_server: what the server says of the data source itself; None if it is not asked.
+        accepts: if both the declaration and a user changed a value, leave it as it is on the
+            server, and do not report it again.
+        held: the metadata in the `.tds` on the server; without its content, they are as we left
+            them. None if there are none.
+        is_edited: another user may have edited `held`.
+        on_server: the properties of the data source on the server; None if it is not asked.
     """
 
     declaration: Declaration
@@ -91,28 +91,32 @@ class DeclaredMetadata:
         """The values of fields that are declared.
 
         Raises:
-            RefusedError: something is declared of columns that there are not.
+            RefusedError: metadata are declared for columns that do not exist, or with a format that
+                does not fit the type of the column.
         """
-        columns = {name: [e.name for e in table.columns] for name, table in self.desired.items()}
-        said: dict[tuple[str, str], FieldMetadata] = {}
+        columns = {
+            table_name: [column.name for column in content.columns]
+            for table_name, content in self.desired.items()
+        }
+        fields: dict[tuple[str, str], FieldMetadata] = {}
         for table in self.declaration.tables:
             comments = self.models[table.model].comments
-            for column in columns[table.name]:
-                field, comment = self.inherited.get((table.model, column)), comments.get(column)
+            for name in columns[table.name]:
+                field, comment = self.inherited.get((table.model, name)), comments.get(name)
                 if comment and not (field and field.description):
                     field = replace(field or FieldMetadata(), description=comment)
                 if field:
-                    said[table.name, column] = field
-        declared = self.declaration.declared_values(columns, said)
-        if misfits := [*self._misfits(declared)]:
+                    fields[table.name, name] = field
+        declared = self.declaration.declared_values(columns, fields)
+        if misfits := [*self._format_misfits(declared)]:
             raise RefusedError("\n".join(misfits), code=Code.DECLARATION)
         return declared
 
-    def _misfits(self, declared: Values) -> Iterator[str]:
-        """Yield a sentence for each column whose type has no such format."""
+    def _format_misfits(self, declared: Values) -> Iterator[str]:
+        """Yield a sentence for each column whose type does not have the declared format."""
         for table, columns in self.tables.items():
-            for name, type_ in columns:
-                path = ("field", table, name, "format")
+            for column, type_ in columns:
+                path = ("field", table, column, "format")
                 if problem := misfit(declared.get(path, ""), datatype_of(type_)):
                     yield f"The {shown(path)}: {problem}. Correct or remove it"
 
@@ -128,7 +132,7 @@ class DeclaredMetadata:
 
     @cached_property
     def candidates(self) -> Sequence[Values]:
-        """What was written last, the newest first; several if it is not known which."""
+        """The values that were written last, the newest first; several if it is unknown which."""
         return (
             [self.stored.read(name) for name in self.checkpoint.written] if self.checkpoint else ()
         )
@@ -144,7 +148,11 @@ class DeclaredMetadata:
         return {**self.fields, **self.declared_properties()}
 
     def declared_properties(self, *, certified: bool | None = None) -> Values:
-        """What is declared of the data source itself, by default certified like before."""
+        """Return the declared properties of the data source.
+
+        Args:
+            certified: None to certify it if we last did.
+        """
         certified = CERTIFIED in self.last_written if certified is None else certified
         built = f"Built from {', '.join(table.model for table in self.declaration.tables)}."
         lineage = " ".join(filter(None, (built, self.link)))
@@ -153,57 +161,59 @@ class DeclaredMetadata:
     @cached_property
     def merge(self) -> Merge | None:
         """What becomes of the metadata on the server; None if there are none to keep or set."""
-        held, properties = self.held, self.on_server.found if self.on_server else None
-        is_ours = any(
-            not is_property(path) for each in (self.fields, *self.candidates) for path in each
+        metadata, properties = self.held, self.on_server.found if self.on_server else None
+        has_fields = any(
+            not is_property(path) for values in (self.fields, *self.candidates) for path in values
         )
-        asked = {
+        is_asked = {
             True: properties is not None,
-            False: held is not None and (self.is_edited or is_ours),
+            False: metadata is not None and (self.is_edited or has_fields),
         }
         declared, *candidates = sides = [
-            {path: value for path, value in each.items() if asked[is_property(path)]}
-            for each in (self.declared_values, *self.candidates)
+            {path: value for path, value in values.items() if is_asked[is_property(path)]}
+            for values in (self.declared_values, *self.candidates)
         ]
-        if not (asked[False] or any(sides)):
+        if not (is_asked[False] or any(sides)):
             return None
-        tds = Tds(held.tds) if held and asked[False] and held.tds else None
+        tds = Tds(metadata.tds) if metadata and is_asked[False] and metadata.tds else None
         last = {path: value for path, value in self.last_written.items() if not is_property(path)}
-        found = dict(tds.values(declared, candidates) if tds else last if asked[False] else {})
+        current = dict(tds.values(declared, candidates) if tds else last if is_asked[False] else {})
         if not self.is_edited:
-            # What the server has made of a file is nobody's work.
-            own = {path: value for path, value in found.items() if path in declared}
-            candidates = [{**own, **each} for each in candidates or [{}]]
-        found |= dict(properties or {})
+            # Values that the server made of a file are not users' edits.
+            own = {path: value for path, value in current.items() if path in declared}
+            candidates = [{**own, **values} for values in candidates or [{}]]
+        current |= dict(properties or {})
         policy = self._policy
-        result = merge(declared, candidates, found, on_conflict=policy)
-        if held is None or tds is None:
-            return replace(result, problem=None if asked[False] else _NOT_ASKED)
+        result = merge(declared, candidates, current, on_conflict=policy)
+        if metadata is None or tds is None:
+            return replace(result, problem=None if is_asked[False] else _NOT_ASKED)
         try:
             tables = self.tables
             result = merged_into(
-                tds, declared, candidates, found, on_conflict=policy, tables=tables
+                tds, declared, candidates, current, on_conflict=policy, tables=tables
             )
         except ValueError as error:
             return replace(result, problem=str(error))
-        gone = [*self._gone(held, result.of_fields)]
+        gone = [*self._removed_paths(metadata, result.of_fields)]
         broken = tuple(self._broken(tds, gone, result.of_fields))
         work = {path: ", ".join(tds.work_on(path, candidates)) for path in gone if self.is_edited}
         lost = {path: words for path, words in work.items() if words}
-        # Nobody edits the relationships of tables in a `.tds`.
-        is_other = self.checkpoint and self.checkpoint.declaration != self.declaration.digest()
-        problem = "the declaration changed" if is_other else None
+        # Users do not edit the relationships of tables in a `.tds`.
+        is_changed = self.checkpoint and self.checkpoint.declaration != self.declaration.digest()
+        problem = "the declaration changed" if is_changed else None
         return replace(result, problem=problem, broken=broken, lost=lost)
 
     def has(self, path: FieldPath) -> bool:
-        """Whether there is to be a column, or is declared a calculation, with these first parts."""
+        """Whether a path begins with a column to be published, or a declared calculation."""
         if path[0] != "field":
             return (*path, "formula") in self.fields
         return path[2] in (column for column, _ in self.tables.get(path[1], ()))
 
-    def _gone(self, held: Metadata, changes: Mapping[FieldPath, str | None]) -> Iterator[FieldPath]:
-        """The first parts of the paths of columns and calculations that go."""
-        columns = (("field", *each) for each in sorted(held.columns or ()))
+    def _removed_paths(
+        self, held: Metadata, changes: Mapping[FieldPath, str | None]
+    ) -> Iterator[FieldPath]:
+        """Yield the first parts of the paths of columns and calculations that are removed."""
+        columns = (("field", *names) for names in sorted(held.columns or ()))
         yield from (path for path in columns if not self.has(path))
         for path, value in changes.items():
             if path[::2] == ("calculation", "formula") and value is None:
@@ -214,118 +224,126 @@ class DeclaredMetadata:
     ) -> Iterator[str]:
         for kind, *name in gone:
             if users := tds.used_by(*name, but=changes):
-                what = f'column "{name[-1]}" of "{name[0]}"' if kind == "field" else ""
-                what = what or f'calculation "{name[0]}"'
-                yield f"the {what} is gone, which is in {', '.join(users)}"
+                item = f'column "{name[-1]}" of "{name[0]}"' if kind == "field" else ""
+                item = item or f'calculation "{name[0]}"'
+                yield f"the {item} is gone, which is in {', '.join(users)}"
 
     def written_by(self, plan: Plan) -> tuple[str, ...]:
-        """Store the values that a plan sets; name them, and those before if it may not succeed."""
+        """Store the values that a plan sets, and return their name.
+
+        If the publish may fail, the names of the former values follow.
+        """
         before = self.checkpoint.written if self.checkpoint else ()
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
-        # Those of the data source itself are set later.
-        now = {path: value for path, value in self.last_written.items() if is_property(path)}
+        # The properties of the data source are set later.
+        values = {path: value for path, value in self.last_written.items() if is_property(path)}
         if not is_whole or plan.merged:
             is_set = self.merge and not self.merge.problem
             fields = self.merge.written if self.merge and is_set else self.last_written
-            now |= {path: value for path, value in fields.items() if not is_property(path)}
-        if not (now or before):
+            values |= {path: value for path, value in fields.items() if not is_property(path)}
+        if not (values or before):
             return ()
-        name = self.stored.store(now)
+        name = self.stored.store(values)
         if is_whole:
             return (name, *(before or (NO_VALUES,)))
-        # Some servers drop them in mode Replace.
+        # Some servers drop the values in mode Replace.
         return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
-    def made_of(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
-        """Return the same beside what the server has just made of a file without metadata."""
+    def with_held(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
+        """Return the same with the metadata that the server has just made of a bare file."""
         return replace(self, checkpoint=None, held=held, is_edited=is_edited, on_server=None)
 
-    def written_into(self, values: Values) -> str:
-        """Store values of fields that are about to be set; those of the data source itself stay."""
-        about = {path: value for path, value in self.last_written.items() if is_property(path)}
-        return self.stored.store({**values, **about})
+    def store_with_properties(self, values: Values) -> str:
+        """Store the values of fields to be set, with the last properties; return their name."""
+        properties = {path: value for path, value in self.last_written.items() if is_property(path)}
+        return self.stored.store({**values, **properties})
 
-    def still_gone(self, saved: Iterable[SavedWork]) -> tuple[SavedWork, ...]:
-        """Return the saved work of people on what has not come back."""
-        return tuple(each for each in saved if not self.has(each.path))
+    def still_lost(self, saved: Iterable[SavedWork]) -> tuple[SavedWork, ...]:
+        """Return the saved edits of columns and calculations that have not come back."""
+        return tuple(work for work in saved if not self.has(work.path))
 
-    def returned(self, saved: Iterable[SavedWork]) -> tuple[str, ...]:
-        """What people had made of columns and calculations that are back, in sentences."""
+    def returned_work(self, saved: Iterable[SavedWork]) -> tuple[str, ...]:
+        """Return which saved edits belong to columns and calculations that are back."""
         return tuple(
-            f"{shown_field(each.path)} is back. What people had made of it before it went "
-            f"({each.work}) is in {each.file}: copy it back with Tableau Desktop"
-            for each in saved
-            if self.has(each.path)
+            f"{shown_field(work.path)} is back. What people had made of it before it went "
+            f"({work.work}) is in {work.file}: copy it back with Tableau Desktop"
+            for work in saved
+            if self.has(work.path)
         )
 
-    def lost_by(self, plan: Plan) -> tuple[str, ...]:
-        """What people made that a plan takes along, in sentences."""
+    def work_lost_by(self, plan: Plan) -> tuple[str, ...]:
+        """Return which of users' edits a plan drops, in sentences."""
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         return tuple(lost_phrases(self.merge)) if self.merge and is_whole else ()
 
-    def not_kept(self, sent: bytes, held: Metadata) -> list[str]:
-        """What the server does not hold of the metadata that were sent, as phrases."""
-        meant = read_metadata(sent)
-        if meant.digest == held.digest:
+    def differences_on_server(self, sent: bytes, held: Metadata) -> list[str]:
+        """Return how the metadata on the server differ from those that were sent, as phrases."""
+        published = read_metadata(sent)
+        if published.digest == held.digest:
             return []
-        gone = [
+        missing_work = [
             f"{kind} {', '.join(missing)}"
-            for kind, names in meant.work.items()
+            for kind, names in published.work.items()
             if (missing := [name for name in names if name not in held.work.get(kind, ())])
         ]
-        before, after = (Tds(each).values(self.fields) for each in (sent, held.tds))
+        before, after = (Tds(tds).values(self.fields) for tds in (sent, held.tds))
         changed = [
             f"{shown(path)} ({quoted(path, after.get(path))} instead of {quoted(path, value)})"
             for path, value in before.items()
             if after.get(path) != value
         ]
-        return gone + changed
+        return missing_work + changed
 
     def of_properties(self, found: Values, *, certified: bool | None) -> Merge:
-        """Merge what is declared of the data source itself into what the server says of it."""
-        past = {path: value for path, value in self.last_written.items() if is_property(path)}
+        """Merge the declared properties of the data source into those on the server."""
+        last_written = {
+            path: value for path, value in self.last_written.items() if is_property(path)
+        }
         declared = self.declared_properties(certified=certified)
         if self.declaration.certify and CERTIFIED not in declared:
-            # As long as it is declared, it is withdrawn from rows that differ, whoever gave it.
-            past = {path: value for path, value in past.items() if path[0] not in MARKS}
-        return merge(declared, [past], found, on_conflict=self._policy)
+            # While certification is declared, it is withdrawn from rows that differ, even if a user
+            # gave it.
+            last_written = {
+                path: value for path, value in last_written.items() if path[0] not in MARKS
+            }
+        return merge(declared, [last_written], found, on_conflict=self._policy)
 
     def set_properties(
         self, reached: Checkpoint, remote: RemoteDatasource, *, equal: bool | None, is_new: bool
     ) -> "PropertiesSet | None":
-        """Set what is declared of the data source itself, once its rows are there.
+        """Set the declared properties of the data source, once its rows are published.
 
         Args:
             reached: the checkpoint that names the values of fields that were written.
-            equal: whether the published rows were found equal to the models; None if nobody knows.
-            is_new: a file has replaced its metadata since they were read.
+            equal: the published rows were found equal to the models; None if not compared.
+            is_new: a file has replaced the metadata since they were read.
 
         Returns:
-            What came of it; None if nothing is declared, or was.
+            What was set; None if no properties are declared, or were.
         """
-        properties, past, stored = self.on_server, self.last_written, self.stored
+        properties, last_written, stored = self.on_server, self.last_written, self.stored
         if properties is None:
             return None
         began = properties.site.now()
         result = self.of_properties(properties.found, certified=equal)
-        aim = {**properties.found, **result.changes}
-        changes, failed = properties.set(remote, aim, is_new=is_new)
+        target = {**properties.found, **result.changes}
+        changes, failed = properties.set(remote, target, is_new=is_new)
         distrust = None
         if changes:
             try:
-                # So that they are no drift.
+                # Look at the result, so that our own changes do not count as drift.
                 remote, distrust = changed_since(properties.site, remote, began, changes=changes)
-                failed = {**properties.dropped(remote, aim), **failed}
+                failed = {**properties.dropped(remote, target), **failed}
             except RefreshError as error:
-                why = f"what it shows since its description was changed is not known: {error}"
-                distrust = Distrust(Doubt.NOT_SEEN, why)
+                reason = f"what it shows since its description was changed is not known: {error}"
+                distrust = Distrust(Doubt.NOT_SEEN, reason)
         fields = stored.read(reached.written[0]) if reached.written else {}
-        now = {path: value for path, value in fields.items() if not is_property(path)}
-        now |= {path: value for path, value in result.written.items() if path not in failed}
-        now |= {path: past[path] for path in failed.keys() & past.keys()}
+        written = {path: value for path, value in fields.items() if not is_property(path)}
+        written |= {path: value for path, value in result.written.items() if path not in failed}
+        written |= {path: last_written[path] for path in failed.keys() & last_written.keys()}
         return PropertiesSet(
             remote=remote,
-            written=(stored.store(now),) if now or reached.written else (),
+            written=(stored.store(written),) if written or reached.written else (),
             problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
             distrust=distrust,
         )
@@ -333,11 +351,11 @@ class DeclaredMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PropertiesSet:
-    """What came of setting the properties of a data source.
+    """The result of setting the properties of a data source.
 
     Attributes:
-        written: names the values of metadata that are set now, those of fields among them.
-        problems: in what the server says other than is declared.
+        written: names the values of metadata that are set now, including those of fields.
+        problems: how the properties on the server differ from the declared ones.
         distrust: why another user may have changed the data source as well; None if none has.
     """
 
@@ -350,7 +368,7 @@ class PropertiesSet:
 def back_up(
     server: TableauSite, remote: RemoteDatasource, *, location: Path | str, name: str
 ) -> str:
-    """Save what people made in a data source, with the rest of it; return the path or URL.
+    """Save a data source with users' edits; return the path or URL of the file.
 
     Args:
         location: a folder, or the URL of one in an object store.
@@ -380,10 +398,14 @@ def check_kept(
     *,
     saved: str | None,
 ) -> None:
-    """Check that the server has kept the metadata over a publish in mode Replace.
+    """Check that a publish in mode Replace has kept the metadata.
+
+    Args:
+        before: the metadata before the publish.
+        saved: where the data source was saved, as a path or URL.
 
     Raises:
-        RefreshError: it has not.
+        RefreshError: the metadata have changed.
     """
     if before and server.metadata(remote.luid).digest == before.digest:
         return

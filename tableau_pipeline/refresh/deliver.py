@@ -27,8 +27,8 @@ class Delivery:
     """Carries out decisions for one refresh.
 
     Attributes:
-        backups: the folder, or its URL in an object store, to which data sources with the work of
-            people are saved before they are replaced.
+        backups: the folder, or its URL in an object store, where data sources with users' edits
+            are saved before they are replaced.
         now: returns the time of the refresh.
     """
 
@@ -54,29 +54,29 @@ class Delivery:
         self.sender.uploaded.clear()
         plan, extract = planned.plan, planned.extract
         if isinstance(plan, Publish):
-            # Built before anything changes on the server: its rows may be refused.
+            # Build the file before anything changes on the server: its rows may be refused.
             with phase(self.seconds, "build"):
                 extract = planned.builder.file(planned.desired)
-        remote = self._in_place(planned)
+        remote = self._move_as_declared(planned)
         target = self._target(planned, size=extract.size if extract else 0)
         if isinstance(plan, Publish) and extract:
             publisher = self._publisher(planned)
-            sent = self._settled(publisher.publish(plan, extract, target, remote), planned, remote)
+            sent = self._settle(publisher.publish(plan, extract, target, remote), planned, remote)
             if not plan.merged:
-                sent = self._with_metadata(publisher, plan.mode, sent, extract)
-                sent = self._given_back(sent, planned, remote)
+                sent = self._set_metadata(publisher, plan.mode, sent, extract)
+                sent = self._restore_owner(sent, planned, remote)
             return sent, extract
         if remote is None:
             raise ValueError(f"{plan.decision} needs a data source")
         if isinstance(plan, NoChange):
-            found, distrust = tag(self.sender.server, remote, self.sender.tags)
-            sent = self._given_back(Sent(target, found, None, distrust), planned, remote)
+            tagged, distrust = tag(self.sender.server, remote, self.sender.tags)
+            sent = self._restore_owner(Sent(target, tagged, None, distrust), planned, remote)
         else:
-            sent = self._settled(self._updated(planned, target, remote), planned, remote)
+            sent = self._settle(self._update(planned, target, remote), planned, remote)
         return sent, extract
 
     def _target(self, planned: Planned, *, size: int) -> Checkpoint:
-        """The checkpoint to reach; `size` is the number of bytes to be sent."""
+        """Return the checkpoint to reach; `size` is the number of bytes to send."""
         plan, base, declaration = planned.plan, planned.base, self.declaration
         before, is_update = base.checkpoint, isinstance(plan, UpdateTables)
         history: dict[str, Any] = {"updates": 0, "size": size, "grown": 0}
@@ -85,13 +85,13 @@ class Delivery:
             updates = before.updates + is_update
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
-            # The last comparison still stands.
-            kept = ("unreconciled", "changed_at", "compared_at", "late_window")
-            history |= {name: getattr(before, name) for name in kept}
+            # The last comparison still holds.
+            fields = ("unreconciled", "changed_at", "compared_at", "late_window")
+            history |= {name: getattr(before, name) for name in fields}
         digest = before.metadata if before else None
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         if is_whole and not (plan.merged and base.is_edited):
-            # The file brings its own, whose digest is known only once the server has it.
+            # The file brings its own metadata, whose digest is known only once the server has it.
             digest = None
         elif base.metadata and not base.is_edited:
             # Metadata that a user edited is never recorded as ours: a later overwrite would drop it
@@ -112,45 +112,45 @@ class Delivery:
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             owner=base.owner or owner,
             written=planned.metadata.written_by(plan),
-            saved=planned.metadata.still_gone(before.saved if before else ()),
-            # An update is what tries it again.
+            saved=planned.metadata.still_lost(before.saved if before else ()),
+            # An update that succeeds clears the record that updates were refused.
             no_updates=before.no_updates if before and not is_update else None,
             taken_at=before.taken_at if before and planned.keeps_rows else self.now(),
             **history,
         )
 
-    def _in_place(self, planned: Planned) -> RemoteDatasource | None:
-        """The data source, renamed or moved if its declaration changed since the last refresh."""
-        remote, asked = planned.base.remote, planned.base.move
-        if remote is None or asked is None:
+    def _move_as_declared(self, planned: Planned) -> RemoteDatasource | None:
+        """Return the data source, renamed or moved first if the declaration asks for it."""
+        remote, declared = planned.base.remote, planned.base.move
+        if remote is None or declared is None:
             return remote
-        project_id = asked.project_id or self._project()
+        project_id = declared.project_id or self._project_id()
         # A move takes effect at once, so an overtaken refresh must be stopped before it.
         self.sender.claim.check_fence()
-        return move(self.sender.server, remote, name=asked.name, project_id=project_id)
+        return move(self.sender.server, remote, name=declared.name, project_id=project_id)
 
-    def _project(self) -> str:
-        """The id of the declared project, which is created only now if it is to be."""
+    def _project_id(self) -> str:
+        """Return the id of the declared project; create the project if that is declared."""
         declared, jobs = self.declaration, self.sender.jobs
         until = jobs.server.now() + timedelta(seconds=jobs.timeouts.listing)
         for pause in jobs.pauses():
             try:
                 return jobs.server.project(declared.project, create=declared.create_project)
             except NotListedError:
-                # It was created a moment ago, which the server's lists do not show yet.
+                # The project was just created, and the server's lists do not show it yet.
                 if jobs.server.now() >= until:
                     raise
                 jobs.sleep(pause)
         raise AssertionError("pauses have no end")
 
-    def _updated(self, planned: Planned, target: Checkpoint, remote: RemoteDatasource) -> Sent:
-        # Only the last part has a target. If an earlier one turns out to be the last that landed,
-        # the data source is at no checkpoint, and the next run publishes everything.
+    def _update(self, planned: Planned, target: Checkpoint, remote: RemoteDatasource) -> Sent:
+        # Only the last part has a target. If a later part does not take effect, the data source is
+        # at no checkpoint, and the next run publishes everything.
         distrust, sent, deltas = None, None, planned.deltas
         for number, delta in enumerate(deltas, start=1):
             is_last = number == len(deltas)
-            why = f"an update in {len(deltas)} parts was interrupted after part {number}"
-            part = Distrust(Doubt.IN_PART, why)
+            reason = f"an update in {len(deltas)} parts was interrupted after part {number}"
+            part = Distrust(Doubt.IN_PART, reason)
             sent = self.sender.update(
                 delta.batch.json(),
                 delta.extract.path,
@@ -168,50 +168,50 @@ class Delivery:
             declaration=self.declaration,
             base=planned.base,
             sender=self.sender,
-            project=self._project,
+            project=self._project_id,
             backups=self.backups,
             now=self.now,
             seconds=self.seconds,
             metadata=planned.metadata,
         )
 
-    def _with_metadata(
+    def _set_metadata(
         self, publisher: Publisher, mode: PublishMode, sent: Sent, extract: Extract
     ) -> Sent:
-        """Set the declared metadata in those that the server has made of a file without any."""
+        """Publish again with the declared metadata, set in what the server made of a bare file."""
         reached, declared, before = sent.reached, publisher.metadata, publisher.base.metadata
         if sent.distrust or sent.merged or reached is None or not declared.fields:
             return sent
         try:
-            held = self.sender.server.metadata(sent.remote.luid)
+            metadata = self.sender.server.metadata(sent.remote.luid)
         except UnreadableError as error:
             return sent.warned(f"{error} Its metadata is not set")
-        if mode is PublishMode.REPLACE and before and held.digest == before.digest:
+        if mode is PublishMode.REPLACE and before and metadata.digest == before.digest:
             return replace(sent, reached=reached.reached)
-        is_edited = held.digest != reached.metadata
-        merged = declared.made_of(held, is_edited=is_edited).merge
+        is_edited = metadata.digest != reached.metadata
+        merged = declared.with_held(metadata, is_edited=is_edited).merge
         if merged is None or not merged.changes:
             return sent
-        name = declared.written_into(merged.written)
-        known: dict[str, Any] = {"written": (name, *(reached.written or (NO_VALUES,)))}
-        known["metadata"] = reached.metadata if is_edited else None
-        target = reached.model_copy(update=known)
+        name = declared.store_with_properties(merged.written)
+        fields: dict[str, Any] = {"written": (name, *(reached.written or (NO_VALUES,)))}
+        fields["metadata"] = reached.metadata if is_edited else None
+        target = reached.model_copy(update=fields)
         try:
             publish = publisher.with_metadata
-            again = publish(merged, extract, target, sent.remote, is_edited=is_edited)
+            second = publish(merged, extract, target, sent.remote, is_edited=is_edited)
         except DriftError as error:
             return sent.warned(f"{error} Its metadata is not set yet")
-        again = self._proved(again)
-        return replace(again, warnings=(*sent.warnings, *again.warnings))
+        second = self._resolve_distrust(second)
+        return replace(second, warnings=(*sent.warnings, *second.warnings))
 
-    def _settled(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
-        """Give the data source back, and resolve distrust."""
-        # At once: whoever owned it is known only until this refresh ends.
-        return self._proved(self._given_back(sent, planned, before))
+    def _settle(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
+        """Restore the owner, and resolve distrust."""
+        # Restore the owner at once: the former one is known only until this refresh ends.
+        return self._resolve_distrust(self._restore_owner(sent, planned, before))
 
-    def _given_back(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
-        """Restore the owner, where publishing has made us the owner."""
-        # A declared owner gets it with all else that is said of the data source.
+    def _restore_owner(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
+        """Restore the owner if publishing has made us the owner."""
+        # A declared owner is set later, with the other declared properties.
         if before is None or self.declaration.owner:
             return sent
         server, owner = self.sender.server, planned.base.owner or before.owner_id
@@ -224,10 +224,10 @@ class Delivery:
             return sent.warned(warning)
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
-    def _proved(self, sent: Sent) -> Sent:
-        """Resolve distrust by content: if it equals what was sent, no other user changed it."""
+    def _resolve_distrust(self, sent: Sent) -> Sent:
+        """Drop distrust if the content equals what was sent: then no other user changed it."""
         if sent.distrust and sent.reached:
-            found = self.reconciler.compare_rows(sent.reached, sent.remote)
-            if not found.problem and not found.skipped:
+            comparison = self.reconciler.compare_rows(sent.reached, sent.remote)
+            if not comparison.problem and not comparison.skipped:
                 return replace(sent, distrust=None).warned(str(sent.distrust))
         return sent

@@ -1,7 +1,7 @@
 """Changes that take effect at once, without a job: tags, name and project, owner.
 
-After each of them, the data source is looked at: what it shows is no drift later on, and what
-another user has done meanwhile is.
+After each change, we look at the data source, so that later refreshes do not take our own change
+for drift, and a change by another user meanwhile is noticed.
 """
 
 from dataclasses import replace
@@ -21,15 +21,14 @@ def tag(
     """Tag a data source as ours, and remove the tags of other deployments and keys.
 
     Returns:
-        The data source, and why another user may have changed it meanwhile; None if none
-        has.
+        The data source, and why another user may have changed it meanwhile; None if none has.
     """
     prefixes = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
     others = {tag for tag in remote.tags - tags if tag.startswith(prefixes)}
     if tags <= remote.tags and not others:
         return remote, None
     began = server.now()
-    # A takeover has to last: their tag would make our next refresh stop and ask again.
+    # Remove other tags so that a takeover lasts: with them, our next refresh would ask again.
     if others:
         server.untag(remote.luid, others)
     server.tag(remote.luid, tags)
@@ -45,7 +44,7 @@ def move(
         RefusedError: the name is taken there, or the user lacks permission.
         DriftError: another user changed the data source meanwhile.
     """
-    # The server moves it without asking, so a change by another user must be noticed before.
+    # The server does not compare before it moves, so check for changes by other users first.
     if look_up(server, remote.luid).state != remote.state:
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
     began = server.now()
@@ -62,31 +61,38 @@ def give_to(
     """Give a data source to this owner, a LUID; return what `changed_since` does.
 
     Raises:
-        RefreshError: it stays with its present owner.
+        RefreshError: the owner could not be changed.
     """
     began = server.now()
     describe(server, remote.luid, owner=owner)
     try:
         return changed_since(server, remote, began)
     except RefreshError as error:
-        why = f"what it shows since its owner has it back is not known: {error}"
-        return replace(remote, owner_id=owner), Distrust(Doubt.NOT_SEEN, why)
+        reason = f"what it shows since its owner has it back is not known: {error}"
+        return replace(remote, owner_id=owner), Distrust(Doubt.NOT_SEEN, reason)
 
 
 def changed_since(
     server: TableauSite, remote: RemoteDatasource, began: datetime, *, changes: int = 1
 ) -> tuple[RemoteDatasource, Distrust | None]:
-    """The data source after changes that began at that time, and what may be a user's work."""
-    now = look_up(server, remote.luid)
-    # The server's time stamps have whole seconds, and may be rounded up, each to another one.
+    """Return the data source after our changes, and why another user may have changed it.
+
+    Args:
+        began: the time of the server when our changes began.
+        changes: the number of our changes.
+    """
+    changed = look_up(server, remote.luid)
+    # The server's time stamps have whole seconds, and each change may be rounded up to a new one.
     window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
-    # Tags, a name or a project make no revision, so a new one is another user's.
-    change = Change(window, remote.stamp, now.stamp, revisions=(0,), published=now.published)
-    return now, change.unexplained
+    # Tags, a name or a project make no revision, so a new revision is another user's.
+    change = Change(
+        window, remote.stamp, changed.stamp, revisions=(0,), published=changed.published
+    )
+    return changed, change.unexplained
 
 
 def there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
-    """Return a data source that was looked for by its name or LUID.
+    """Return a data source that was found by its name or LUID.
 
     Raises:
         RefreshError: it was removed from the server meanwhile.
@@ -100,5 +106,5 @@ def there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
 
 
 def look_up(server: TableauSite, luid: str) -> RemoteDatasource:
-    """The data source with this LUID; it raises what `there` does."""
+    """Return the data source with this LUID; raise what `there` raises."""
     return there(server.find_by_luid(luid), f"Data source {luid}")

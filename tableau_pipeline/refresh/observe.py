@@ -1,4 +1,4 @@
-"""Observe: what the server holds, by our records and by what it shows."""
+"""Observe what the server holds, by our records and by what the server shows."""
 
 import logging
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _INTERRUPTED = Distrust(Doubt.OUTCOME, "the last refresh was interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Another name or project, which the declaration asks for since the last refresh.
+    """A rename or a move that the declaration has asked for since the last refresh.
 
     Attributes:
         project_id: None if the project is still to be created.
@@ -48,21 +48,20 @@ class Base:
     """What the server is known to hold: all later phases of the refresh build on it.
 
     Attributes:
-        exists: there is a data source, as the server shows it or, unless it is asked, as our
-            records have it.
+        exists: there is a data source, by the server or, if it is not asked, by our records.
         remote: the data source, found by the LUID in our records or by name; None if it is absent,
             or the server is not asked, like `ownership`.
-        move: what the declaration changes of its place; None if nothing.
-        checkpoint: the last one that the server is known to hold; None if there is none.
+        move: how the declaration changes its place; None if not at all.
+        checkpoint: the last checkpoint that the server is known to hold; None if there is none.
         distrust: why no update may build on `checkpoint`; None if the server holds what it states.
         rows: rows by table; None if they are not known.
-        metadata: the content of its `.tds`; None if the data source is absent, or it is ours and
-            that cannot be read.
+        metadata: the content of its `.tds`; None if the data source is absent, or if it is ours
+            and the `.tds` cannot be read.
         left: digests of the metadata that our refreshes left.
-        owner: the LUID of the user who owned it before a refresh that was interrupted; None if our
-            user does not own it.
+        owner: the LUID of the owner before an interrupted refresh; None if our user does not own
+            the data source.
         moved: what other users renamed or moved, in sentences.
-        warnings: what a person should know although nothing is wrong.
+        warnings: what a user should know although nothing is wrong.
     """
 
     exists: bool = False
@@ -80,7 +79,7 @@ class Base:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is not known to be of another user."""
+        """Whether the data source is ours, as far as is known."""
         return self.ownership is None or self.ownership.is_ours
 
     @property
@@ -89,33 +88,33 @@ class Base:
         return self.exists and (self.metadata is None or self.metadata.digest not in self.left)
 
 
-def recorded(declaration: Declaration, past: Recovered) -> Base:
-    """What our records alone tell: nothing has happened since the last refresh."""
-    found = past.record
-    if found is None or found.luid is None:
+def recorded(declaration: Declaration, recovered: Recovered) -> Base:
+    """Return the base by our records alone, as if nothing had happened since."""
+    checkpoint = recovered.record
+    if checkpoint is None or checkpoint.luid is None:
         return Base()
-    phrases = moves(declaration, found, name=found.name)
+    phrases = moves(declaration, checkpoint, name=checkpoint.name)
     return Base(
         exists=True,
         move=Move(declaration.name, None, phrases) if phrases else None,
-        checkpoint=found,
-        distrust=past.distrust or found.distrust,
-        rows=past.rows,
-        # Any digest of those that we left tells as much: nobody has edited it since.
-        metadata=Metadata(min(past.left), columns=None) if past.left else None,
-        left=past.left,
+        checkpoint=checkpoint,
+        distrust=recovered.distrust or checkpoint.distrust,
+        rows=recovered.rows,
+        # Any digest that we left will do: it states that no user has edited the metadata.
+        metadata=Metadata(min(recovered.left), columns=None) if recovered.left else None,
+        left=recovered.left,
     )
 
 
 def moves(
     now: Declaration, was: Checkpoint | Declaration, *, name: str, is_there: bool | None = None
 ) -> Mapping[str, str]:
-    """What a declaration changes of the place of a data source, as phrases; "move" and "rename".
+    """Return how a declaration changes the place of a data source: phrases by "rename" and "move".
 
     Args:
         was: what was declared before.
-        name: its name on the server; what people renamed or moved stays where it is.
-        is_there: it is in the declared project by now; None if nobody knows.
+        name: its name on the server; a data source that users renamed or moved stays there.
+        is_there: it is in the declared project already; None if that is not known.
     """
     phrases, path = {}, now.project_path
     before = was.project if isinstance(was, Checkpoint) else was.project_path
@@ -132,9 +131,9 @@ class Observer:
     """Observes the data source of a declaration.
 
     Attributes:
-        tags: those that the data source has if it is ours.
-        site: what the site was seen to do.
-        reads_all: the metadata are to be read even if they are as they were.
+        tags: the tags of the data source if it is ours.
+        site: what our sessions have seen the site do.
+        reads_all: read the metadata even if they seem unchanged.
     """
 
     declaration: Declaration
@@ -153,19 +152,19 @@ class Observer:
         """
         checkpoint = recovered.record
         remote = self.server.find_by_luid(recovered.luid) if recovered.luid else None
-        named = remote is not None
-        moved = self._moved(remote, checkpoint, project_id) if remote else ()
-        for each in moved:
-            self.log.warning("%s", each)
+        is_recorded = remote is not None
+        moved = self._moved_by_others(remote, checkpoint, project_id) if remote else ()
+        for move in moved:
+            self.log.warning("%s", move)
         if remote is None:
             remote = self._find_by_name(recovered, project_id)
-            named = bool(remote and self._was_created(remote, recovered.creating))
+            is_recorded = bool(remote and self._was_created(remote, recovered.creating))
         candidates: tuple[RemoteDatasource, ...] = ()
         if remote is None:
             remote, candidates = self._find_by_tag(project_id)
         if remote is None:
             return Base(checkpoint=checkpoint)
-        is_ours = named or self.declaration.tag in remote.tags
+        is_ours = is_recorded or self.declaration.tag in remote.tags
         metadata, unread = self._metadata(remote, recovered, is_ours=is_ours)
         base = Base(
             exists=True,
@@ -174,19 +173,19 @@ class Observer:
             metadata=metadata,
             owner=self._owner_before(recovered, remote),
             moved=moved,
-            warnings=(*_not_kept(recovered, remote, metadata), *unread),
+            warnings=(*_adoption_warnings(recovered, remote, metadata), *unread),
         )
         # A request that took effect after a later refresh leaves a record, but not of its rows.
-        if not named or checkpoint is None:
-            why = _unknown(remote, recovered, is_stray=bool(candidates))
+        if not is_recorded or checkpoint is None:
+            distrust = _no_record(remote, recovered, is_stray=bool(candidates))
             # Guards still need the number of rows, which no record has.
-            return replace(base, distrust=why, rows=self._counted(remote))
+            return replace(base, distrust=distrust, rows=self._counted(remote))
         base = replace(
             base,
             rows=recovered.rows,
             left=recovered.left,
             checkpoint=checkpoint,
-            move=self._move(checkpoint, remote, project_id),
+            move=self._declared_move(checkpoint, remote, project_id),
         )
         # There is a full publish in any case, so its contents need not be downloaded.
         if recovered.distrust:
@@ -196,21 +195,22 @@ class Observer:
     def _metadata(
         self, remote: RemoteDatasource, recovered: Recovered, *, is_ours: bool
     ) -> tuple[Metadata | None, tuple[str, ...]]:
-        """The content of its `.tds`, which is read only if it may have changed.
+        """Return the content of its `.tds`, which is read only if it may have changed.
 
         Returns:
-            None if what is ours cannot be read, with a sentence that says so.
+            The metadata, and warnings; None and a warning if that of our own data source cannot be
+            read.
         """
         record = recovered.record
         if record and record.held and record.luid == remote.luid and not self.reads_all:
             is_known = not (recovered.distrust or record.distrust or recovered.sent)
             if is_known and remote.stamp == (record.updated_at, record.revision):
-                held = Metadata(record.held.digest, columns=None, source=record.held.source)
-                return held, ()
+                metadata = Metadata(record.held.digest, columns=None, source=record.held.source)
+                return metadata, ()
         try:
             return self.server.metadata(remote.luid), ()
         except UnreadableError as error:
-            # What nobody can read must not stop the rows for ever; but of others, we keep it all.
+            # Unreadable metadata must not stop our rows for ever. Other users' must be kept.
             if not is_ours:
                 raise
             warning = (
@@ -226,7 +226,7 @@ class Observer:
         """Check whether the server holds what the checkpoint states: by stamp, or by content."""
         sent, change = recovered.sent, Change.since(checkpoint, remote)
         if sent:
-            # The request that was interrupted may have led to it.
+            # The interrupted request may explain the change.
             job = self.server.job(sent.job_id) if sent.job_id else NoJob.GONE
             change = Change(
                 Window.of(job) if isinstance(job, Job) else None,
@@ -240,14 +240,14 @@ class Observer:
         distrust = unexplained or checkpoint.distrust
         if distrust is None and sent is None:
             return base
-        # The refresh that was interrupted after `sent` has not compared its rows either.
-        found = self.reconciler.compare_rows(checkpoint, remote)
-        if found.problem:
-            differs = Distrust(Doubt.DIFFERS, found.problem)
-            # The last refresh may have found the same.
+        # The refresh that was interrupted after `sent` has not compared its rows, either.
+        reconciliation = self.reconciler.compare_rows(checkpoint, remote)
+        if reconciliation.problem:
+            differs = Distrust(Doubt.DIFFERS, reconciliation.problem)
+            # The last refresh may have found the same difference.
             return replace(base, distrust=(distrust or _INTERRUPTED).and_also(differs))
-        # Where nothing can be compared, a stamp that fits our job is enough, but no other one.
-        if found.skipped and distrust:
+        # If nothing can be compared, only a stamp that fits our job is enough.
+        if reconciliation.skipped and distrust:
             return replace(base, distrust=distrust)
         brought = sent and sent.brings_ours and checkpoint.metadata is None
         if brought and not unexplained and base.metadata:
@@ -260,7 +260,7 @@ class Observer:
         return replace(base, warnings=(*base.warnings, warning))
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        # Counting may download the whole file, which is wasted if no guard will ask.
+        # Counting may download the whole file, which is wasted if no guard needs the numbers.
         if all(table.guard.max_shrink >= 1 for table in self.declaration.tables):
             return {}
         return self.reconciler.count(remote)
@@ -272,7 +272,7 @@ class Observer:
             return None
         name = self.declaration.name
         remote = self.server.find_by_name(name, project_id=project_id)
-        # The server lists it by name, but hides it when asked for by its LUID.
+        # The server lists it by name, but hides it from a request by its LUID.
         if remote and remote.luid == recovered.luid:
             raise RefusedError(
                 f'The data source "{name}" is on the server, but this user may not read it. '
@@ -285,18 +285,18 @@ class Observer:
     def _find_by_tag(
         self, project_id: str | None
     ) -> tuple[RemoteDatasource | None, tuple[RemoteDatasource, ...]]:
-        """Find the data source with our tag; if none is at the declared place, return them all."""
-        # Before anything is created: a second data source would leave the dashboards on the first.
+        """Find the data source with our tag; if none is at the declared place, also return all."""
+        # Look before creating anything: a second data source would leave dashboards on the first.
         tag, declared = self.declaration.tag, (self.declaration.name.casefold(), project_id)
-        found = tuple(each for each in self.server.tagged(tag) if tag in each.tags)
-        for each in found:
+        tagged = tuple(remote for remote in self.server.tagged(tag) if tag in remote.tags)
+        for remote in tagged:
             # Another run may have created it since it was looked for by name.
-            if (each.name.casefold(), each.project_id) == declared:
-                return each, ()
-        return next(iter(found), None), found
+            if (remote.name.casefold(), remote.project_id) == declared:
+                return remote, ()
+        return next(iter(tagged), None), tagged
 
     def _was_created(self, remote: RemoteDatasource, intent: Intent | None) -> bool:
-        """Whether the data source comes from a create of ours whose answer was lost."""
+        """Whether our own request, whose answer was lost, created the data source."""
         # A name proves nothing: another user may have published under it since, or our own user by
         # hand. Only all of this together shows that our request created it.
         return (
@@ -309,26 +309,28 @@ class Observer:
         )
 
     def _owner_before(self, recovered: Recovered, remote: RemoteDatasource) -> str | None:
-        owners = (each.owner for each in recovered.published if each.luid == remote.luid)
+        owners = (
+            checkpoint.owner for checkpoint in recovered.published if checkpoint.luid == remote.luid
+        )
         return next(filter(None, owners), None) if remote.owner_id == self.server.user_id else None
 
-    def _moved(
-        self, remote: RemoteDatasource, known: Checkpoint | None, project_id: str | None
+    def _moved_by_others(
+        self, remote: RemoteDatasource, checkpoint: Checkpoint | None, project_id: str | None
     ) -> tuple[str, ...]:
-        """What another user renamed or moved on the server, in sentences."""
+        """Return what another user renamed or moved on the server, in sentences."""
         name, path = self.declaration.name, self.declaration.project_path
         # If the declaration itself changed, the difference is ours, and delivery carries it out.
-        if known is None or (known.name, known.project) != (name, path):
+        if checkpoint is None or (checkpoint.name, checkpoint.project) != (name, path):
             return ()
         renamed = f'Another user renamed "{name}" to "{remote.name}" on the server'
         moved = f'Another user moved "{remote.name}" out of "{path}"'
         is_moved = project_id and remote.project_id != project_id
         return (renamed,) * (remote.name != name) + (moved,) * bool(is_moved)
 
-    def _move(
+    def _declared_move(
         self, record: Checkpoint, remote: RemoteDatasource, project_id: str | None
     ) -> Move | None:
-        """What the declaration asks for since the record, and whether that can be done."""
+        """Return the rename or move that the declaration asks for, and whether it can be done."""
         declared, is_there = self.declaration, remote.project_id == project_id
         phrases = moves(declared, record, name=remote.name, is_there=is_there)
         if not phrases:
@@ -337,25 +339,27 @@ class Observer:
         move = Move(name, project_id if "move" in phrases else remote.project_id, phrases)
         if move.project_id is None:
             return move
-        found = self.server.find_by_name(move.name, project_id=move.project_id)
-        if found is None or found.luid == remote.luid:
+        other = self.server.find_by_name(move.name, project_id=move.project_id)
+        if other is None or other.luid == remote.luid:
             return move
         path = self.declaration.project_path
         where = f'the project "{path}"' if move.project_id == project_id else "its project"
-        taken = (
+        text = (
             f'"{remote.name}" is to be {" and ".join(move.phrases.values())}, but {where} has a '
-            f'data source "{found.name}" already. Nothing was changed: declare '
+            f'data source "{other.name}" already. Nothing was changed: declare '
             "another name or project, or rename or delete that one"
         )
-        return replace(move, taken=Refusal(taken, Code.NAME_TAKEN))
+        return replace(move, taken=Refusal(text, Code.NAME_TAKEN))
 
 
-def _not_kept(
-    recovered: Recovered, remote: RemoteDatasource, held: Metadata | None
+def _adoption_warnings(
+    recovered: Recovered, remote: RemoteDatasource, metadata: Metadata | None
 ) -> tuple[str, ...]:
-    """What an interrupted adoption has not told of the metadata, in sentences."""
-    adopted = {each.adopted for each in recovered.published if each.luid == remote.luid} - {None}
-    if adopted <= ({held.digest} if held else set()):
+    """Warn if the metadata have changed since an adoption that did not end well."""
+    adopted = {
+        checkpoint.adopted for checkpoint in recovered.published if checkpoint.luid == remote.luid
+    } - {None}
+    if adopted <= ({metadata.digest} if metadata else set()):
         return ()
     return (
         f'The refresh that took over "{remote.name}" did not end well, and its metadata has '
@@ -364,11 +368,11 @@ def _not_kept(
     )
 
 
-def _unknown(remote: RemoteDatasource, recovered: Recovered, *, is_stray: bool) -> Distrust:
-    """Why no checkpoint tells what the data source holds."""
+def _no_record(remote: RemoteDatasource, recovered: Recovered, *, is_stray: bool) -> Distrust:
+    """Explain why the published rows are unknown."""
     if recovered.luid:
         kind = "tag" if is_stray else "name"
-        why = f"the data source of the last refresh is gone, and another has its {kind}"
-        return Distrust(Doubt.NO_RECORD, why)
+        reason = f"the data source of the last refresh is gone, and another has its {kind}"
+        return Distrust(Doubt.NO_RECORD, reason)
     stays = f', and it stays where it is, as "{remote.name}"' if is_stray else ""
     return Distrust(Doubt.NO_RECORD, f"no record shows what it holds{stays}")

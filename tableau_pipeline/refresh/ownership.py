@@ -1,4 +1,4 @@
-"""Whether a data source may be touched: whose it is, by our records and by its tags."""
+"""Decide whether a data source may be changed: whose it is, by our records and its tags."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,17 @@ from tableau_pipeline.core.identity import root_of
 from tableau_pipeline.outcome import Accept, Code, Refusal
 
 # How many data sources a message lists.
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Whose a data source is.
+    """To whom a data source belongs.
 
     Attributes:
         is_ours: our records name it, it carries our tag, or a request of ours has just created it.
-        candidates: the data sources with our tag, if none has its LUID in our records, or its
-            name in its project; `remote` is the first.
+        candidates: the data sources with our tag, if none has the recorded LUID, or the declared
+            name and project; `remote` is the first of them.
         other_instance: the tag of another deployment that publishes it; None if there is none.
         other_key: another key of this deployment that publishes it; None if there is none.
     """
@@ -38,25 +38,25 @@ class Ownership:
         is_ours: bool,
         candidates: tuple[RemoteDatasource, ...] = (),
     ) -> "Ownership":
-        """Read it off the tags of a data source.
+        """Return the ownership by the tags of a data source.
 
         Args:
-            tags: ours, see `core.declaration.tags_of`.
+            tags: our tags, see `core.declaration.tags_of`.
         """
         instance, key = other_instance(remote, tags), other_key(remote, tags)
         return cls(remote, is_ours, candidates, instance, key)
 
     def of_others(self, key: str, *, takeover: bool = False) -> Refusal | None:
-        """Refuse what another environment, key or deployment publishes; None if none does.
+        """Refuse a data source of another environment, key or deployment; None if it is of none.
 
         Args:
-            key: that of our declaration.
+            key: the key of our declaration.
             takeover: take it over from another key or deployment, but from no other environment.
         """
         remote = self.remote
         if self.other_instance and root_of(self.other_instance) != root_of(key):
             return Refusal(
-                f"{_place(remote)} is published by another environment (tag "
+                f"{_label(remote)} is published by another environment (tag "
                 f'"{self.other_instance}"), and no environment takes over what another one has. '
                 "Nothing was changed. Move it back, rename it, or remove its tags",
                 Code.OTHER_ENVIRONMENT,
@@ -76,13 +76,13 @@ class Ownership:
         return None
 
     def refusal(self, declaration: Declaration, *, takeover: bool) -> Refusal | None:
-        """Refuse to make it what is declared, with the reason; None if nothing is against it.
+        """Refuse to publish over the data source, with the reason; None if we may.
 
         Args:
             takeover: take it over from another key or deployment, but from no other environment.
         """
         if len(self.candidates) > 1:
-            places = ", ".join(_place(each) for each in self.candidates[:_SHOWN])
+            places = ", ".join(_label(remote) for remote in self.candidates[:_MAX_LISTED])
             return Refusal(
                 f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
                 "changed. Remove the tag from all but one of them",
@@ -103,7 +103,7 @@ class Ownership:
         if others or not self.candidates or takeover:
             return others
         return Refusal(
-            f"{_place(self.remote)} carries the tag of this data source "
+            f"{_label(self.remote)} carries the tag of this data source "
             f'("{declaration.tag}"), under another name or in another project than declared, and '
             "no record of this deployment names it. Nothing was created. Run once with accept: "
             "[takeover] to go on with it where it is; or remove the tag from it, or delete it, to "
@@ -118,7 +118,7 @@ class Ownership:
             "published, give this one a `key` of its own. Otherwise, r"
         )
         return Refusal(
-            f"{_place(self.remote)} is published by another deployment of this pipeline (tag "
+            f"{_label(self.remote)} is published by another deployment of this pipeline (tag "
             f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it '
             "over: run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a deployment "
             "whose records were lost",
@@ -127,5 +127,5 @@ class Ownership:
         )
 
 
-def _place(remote: RemoteDatasource) -> str:
+def _label(remote: RemoteDatasource) -> str:
     return f'"{remote.name}" ({remote.link or remote.luid})'

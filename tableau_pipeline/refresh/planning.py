@@ -46,16 +46,16 @@ from tableau_pipeline.rendering import megabytes
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a refresh is to do, and all that it takes.
+    """What a refresh is to do, and everything that it needs for that.
 
     Attributes:
         base: what is known of the data source.
         desired: the content of each table.
-        metadata: the declared metadata, and what becomes of those on the server.
+        metadata: the declared metadata, and what becomes of the metadata on the server.
         builder: builds files of the planned versions of the models.
-        deltas: of an update, in the order in which they are sent.
+        deltas: the parts of an update, in the order in which they are sent.
         keeps_rows: the rows stay those of the last refresh, whatever the models have by now.
-        seconds: by phase, and "total"; empty if it is to be carried out, and not only told.
+        seconds: by phase, and "total"; empty if the plan is to be carried out.
     """
 
     plan: Plan
@@ -79,7 +79,7 @@ class Planned:
 
     @property
     def moves(self) -> Mapping[str, str]:
-        """What becomes of its name and its project, as phrases, by "rename" and "move"."""
+        """What happens to the name and the project, as phrases, by "rename" and "move"."""
         return self.base.move.phrases if self.base.move else {}
 
     @property
@@ -89,7 +89,7 @@ class Planned:
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """Why it is to be done, in words."""
         return reason_of(self.plan, self.moves)
 
     @property
@@ -104,18 +104,18 @@ class Planned:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know although nothing is wrong."""
+        """What a user should know although nothing is wrong."""
         saved = self.base.checkpoint.saved if self.base.checkpoint else ()
         return (
             *self.base.warnings,
             *lost_credentials(self.plan, self.base),
-            *self.metadata.lost_by(self.plan),
-            *self.metadata.returned(saved),
+            *self.metadata.work_lost_by(self.plan),
+            *self.metadata.returned_work(saved),
         )
 
     @property
     def summary(self) -> str:
-        """All of it in one line, once it was planned to be told."""
+        """One line for a dry run."""
         name = self.metadata.declaration.name
         if isinstance(self.plan, Refuse):
             return f"{name}: the refresh would be refused: {self.plan.reason}"
@@ -127,8 +127,8 @@ class Planned:
 def decision_of(plan: Plan, moves: Mapping[str, str]) -> str:
     """What is done, in a few words, such as "rename, update"."""
     moved = () if isinstance(plan, Refuse) else tuple(moves)
-    is_all = moved and isinstance(plan, NoChange)
-    return ", ".join(moved if is_all else [*moved, plan.decision])
+    only_moves = moved and isinstance(plan, NoChange)
+    return ", ".join(moved if only_moves else [*moved, plan.decision])
 
 
 def reason_of(plan: Plan, moves: Mapping[str, str]) -> str:
@@ -146,8 +146,8 @@ def work_of(
         case NoChange():
             return f"{moved}the same rows" if moved else "no change"
         case UpdateTables():
-            deleted = sum(each.deleted for each in tables.values())
-            inserted = sum(each.inserted for each in tables.values())
+            deleted = sum(rows.deleted for rows in tables.values())
+            inserted = sum(rows.inserted for rows in tables.values())
             size = megabytes(extract.size) if extract else ""
             return f"{moved}update, -{deleted:,} +{inserted:,} rows, {size}"
     return f"{moved}{plan.decision}"
@@ -158,11 +158,12 @@ class Planner:
     """Plans for one refresh.
 
     Attributes:
-        site: None to ask no server: it is then as our records have it.
-        reads_all: the metadata are to be read even if they are as they were.
-        reads_jobs: tells whether this user may ask for jobs; None to ask the server.
-        no_updates: why this refresh has come to send whole files alone.
-        warnings: what a person should know of the roads that are closed.
+        site: None to ask no server, and to plan by our records alone.
+        reads_all: read the metadata even if they seem unchanged.
+        reads_jobs: returns whether this user may ask for jobs; None to ask the server.
+        no_updates: why an update failed in this refresh, which now sends only whole files; None
+            if none did.
+        warnings: what a user can do so that updates become possible.
     """
 
     setup: Setup
@@ -177,19 +178,19 @@ class Planner:
 
     @property
     def server(self) -> TableauSite:
-        """The server, where there is one to ask."""
+        """The server; it is an error to need it if none may be asked."""
         if self.site is None:
             raise ValueError("this refresh asks no server")
         return self.site
 
     @cached_property
     def tags(self) -> frozenset[str]:
-        """Those that the data source has if it is ours."""
+        """The tags of the data source if it is ours."""
         return tags_of(self.setup.declaration.key, self.setup.journal.instance)
 
     @cached_property
     def reconciler(self) -> Reconciler:
-        """Compares what is published with models."""
+        """Compares the published rows with the models."""
         return Reconciler(
             declaration=self.setup.declaration,
             snapshots=self.builder.snapshots,
@@ -201,28 +202,28 @@ class Planner:
 
     @cached_property
     def effects(self) -> Effects:
-        """Tells from the data source whether requests took effect."""
+        """Finds out from the data source whether requests took effect."""
         return Effects(self.server, self.reconciler.likeness)
 
     @cached_property
     def record(self) -> SiteRecord:
-        """What the site was seen to do."""
+        """What our sessions have seen the site do."""
         return record_of(self.server, self.setup.sites)
 
     @property
     def log(self) -> logging.Logger:
-        """That of the refresh."""
+        """The log of the refresh."""
         return self.setup.log
 
-    def observe(self, past: Recovered, *, looks_only: bool = False) -> Base:
+    def observe(self, recovered: Recovered, *, looks_only: bool = False) -> Base:
         """Look at the data source on the server.
 
         Args:
-            looks_only: a missing project is no mistake.
+            looks_only: a missing project is not an error.
         """
         declaration = self.setup.declaration
         if self.site is None:
-            return recorded(declaration, past)
+            return recorded(declaration, recovered)
         observer = Observer(
             declaration,
             self.site,
@@ -232,26 +233,33 @@ class Planner:
             log=self.log,
             reads_all=self.reads_all,
         )
-        # It is created only when a file is sent: a refused refresh must not leave an empty project.
+        # The project is created only with a file: a refused refresh must not leave it empty.
         if declaration.create_project or looks_only:
-            return observer.observe(past, self.site.find_project(declaration.project))
-        return observer.observe(past, self.site.project(declaration.project, create=False))
+            return observer.observe(recovered, self.site.find_project(declaration.project))
+        return observer.observe(recovered, self.site.project(declaration.project, create=False))
 
-    def plan(self, past: Recovered) -> Planned:
-        """Observe, read the models, and decide; a changed table decides by its update's size.
+    def plan(self, recovered: Recovered) -> Planned:
+        """Observe the data source, read the models, and decide what to do.
+
+        If tables changed, the size of their update decides.
 
         Raises:
             RefusedError: a model has rows that cannot be published.
         """
-        base = self.observe(past)
-        planned, held = self._planned(base), base.metadata
-        if held and not held.tds and base.remote and isinstance(planned.plan, Publish | Refuse):
-            # What records tell of it is enough only while it stays as it is.
-            read = self.server.metadata(base.remote.luid)
-            planned = self._planned(replace(base, metadata=read))
+        base = self.observe(recovered)
+        planned, metadata = self._plan_for(base), base.metadata
+        if (
+            metadata
+            and not metadata.tds
+            and base.remote
+            and isinstance(planned.plan, Publish | Refuse)
+        ):
+            # The recorded digest is enough only while the metadata stay as they are.
+            full_metadata = self.server.metadata(base.remote.luid)
+            planned = self._plan_for(replace(base, metadata=full_metadata))
         return planned
 
-    def _planned(self, base: Base) -> Planned:
+    def _plan_for(self, base: Base) -> Planned:
         builder, deltas = self.builder, ()
         with phase(self.seconds, "plan"):
             if self.options.metadata_only:
@@ -259,34 +267,34 @@ class Planner:
                 builder, desired = builder.pinned(record)
             else:
                 desired = builder.desired(base.checkpoint)
-            metadata = self._metadata(builder, desired, base)
+            metadata = self._declared_metadata(builder, desired, base)
             facts = Facts(
                 declaration=self.setup.declaration,
                 desired=desired,
                 base=base,
-                differences=self._differences(desired, base),
+                differences=self._layout_differences(desired, base),
                 metadata=metadata.merge,
                 rejected=self.setup.rejected(),
             )
             plan = decide(facts, self.options)
         if isinstance(plan, Changed):
-            if why := self._whole_files(plan, base.remote):
-                plan = in_full(plan, why)
+            if reason := self._reason_for_whole_files(plan, base.remote):
+                plan = in_full(plan, reason)
             else:
-                plan, deltas = self._by_size(builder, plan, desired)
+                plan, deltas = self._decide_by_size(builder, plan, desired)
         if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
-            # A publish checks all tables anyway. Otherwise a key that was declared since then would
-            # pass unchecked until the next change of the rows.
+            # A publish checks all tables anyway. Otherwise a newly declared key would pass
+            # unchecked until the next change of the rows.
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self.seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
         keeps_rows = self.options.metadata_only
         return Planned(plan, base, desired, metadata, builder, deltas, keeps_rows)
 
-    def _metadata(
+    def _declared_metadata(
         self, builder: Builder, desired: Mapping[str, TableContent], base: Base
     ) -> DeclaredMetadata:
-        """The declared metadata, beside those that the server has."""
+        """Return the declared metadata, together with the metadata on the server."""
         declaration, setup = self.setup.declaration, self.setup
         metadata = DeclaredMetadata(
             declaration,
@@ -307,19 +315,21 @@ class Planner:
         on_server = PropertiesOnServer(self.site, base.remote, declared, metadata.last_written)
         return replace(metadata, on_server=on_server)
 
-    def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
-        """In what the tables of a data source that is taken over differ from ours."""
+    def _layout_differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
+        """How the tables of a data source that we take over differ from ours, as phrases."""
         declaration = self.setup.declaration
         if base.remote is None or base.is_ours or not_ours(declaration, base, self.options):
             return ()
-        hyper, columns = self.setup.hyper, {name: e.columns for name, e in desired.items()}
+        hyper, columns = self.setup.hyper, {name: table.columns for name, table in desired.items()}
         return layout_differences(self.server, base.remote, hyper, declaration, columns)
 
-    def _whole_files(self, changed: Changed, remote: RemoteDatasource | None) -> str | None:
-        """Why only whole files are to be sent; None if an update may be."""
+    def _reason_for_whole_files(
+        self, changed: Changed, remote: RemoteDatasource | None
+    ) -> str | None:
+        """Why only whole files may be sent; None if an update may be."""
         if self.site is None:
             return None
-        found = whole_files(
+        limitation = whole_files(
             self.site,
             self.record,
             self.no_updates or changed.checkpoint.no_updates,
@@ -328,18 +338,18 @@ class Planner:
             declaration=self.setup.declaration.digest(),
             now=self.setup.now(),
         )
-        if found is None:
+        if limitation is None:
             return None
-        self.warnings += filter(None, [found.warning])
-        return found.why
+        self.warnings += filter(None, [limitation.warning])
+        return limitation.why
 
-    def _by_size(
+    def _decide_by_size(
         self, builder: Builder, changed: Changed, desired: Mapping[str, TableContent]
     ) -> tuple[NoChange | UpdateTables | Publish, Sequence[Delta]]:
         """Build an update, in several parts if it is too large and may be split, and decide."""
         declaration = self.setup.declaration
-        possible = self.site.payload_limit if self.site else LARGEST_PAYLOAD
-        limit = min(declaration.payload_limit or possible, possible)
+        server_limit = self.site.payload_limit if self.site else LARGEST_PAYLOAD
+        limit = min(declaration.payload_limit or server_limit, server_limit)
         pieces: Sequence[Delta] = ()
         with phase(self.seconds, "build"):
             delta = builder.delta(changed.tables, desired, changed.checkpoint)

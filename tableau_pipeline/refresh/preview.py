@@ -1,4 +1,4 @@
-"""What the next refresh of a data source would do: it decides itself, and does nothing."""
+"""Preview what the next refresh of a data source would do, by its own decision."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +31,7 @@ from tableau_pipeline.refresh.setup import Setup
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence, and what it is about in a word."""
+    """A sentence, and its topic in one word."""
 
     topic: str
     text: str
@@ -42,13 +42,13 @@ class Preview:
     """What the next refresh of a data source would do.
 
     Attributes:
-        rows: that its fact table would hold then; `inserted` and `deleted` are of all tables.
-        size: bytes that would be sent; for a full publish, those of the last one. None if that is
-            not known.
+        rows: the rows that its fact table would hold; `inserted` and `deleted` count all tables.
+        size: bytes that would be sent; for a full publish, the bytes of the last one. None if not
+            known.
         limit: bytes that a payload may have; None if no update is planned.
-        notes: all that a reader should know beside.
-        refusals: why it would be refused; empty if it would not be.
-        is_new: it would be created.
+        notes: what else a reader should know.
+        refusals: why the refresh would be refused; empty if it would not be.
+        is_new: the data source would be created.
     """
 
     key: str
@@ -68,25 +68,25 @@ class Preview:
 
     @property
     def accepts(self) -> Sequence[str]:
-        """What a run may accept to go on all the same."""
+        """What a user may accept so that a run is not refused."""
         return accepts_of(self.refusals)
 
 
 def preview(setup: Setup, site: TableauSite | None) -> Preview:
-    """Let the refresh of a data source tell what it would do.
+    """Plan the next refresh of a data source, and describe the plan.
 
     Args:
-        site: None to ask no server: what is there is then taken from our records.
+        site: None to ask no server, and to go by our records.
     """
     declaration, waits = setup.declaration, ()
     nothing = Preview(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
     try:
-        waits = tuple(_waits(setup, site))
+        waits = tuple(_open_requests(setup, site))
         planned = plan(setup, offline=site is None)
     except RefusedError as error:
-        # As far as they can be looked for.
+        # The store of the snapshots may not be within reach.
         with suppress(RefreshError):
-            lacking = [each for each in declaration.models if not setup.snapshots.newest(each)]
+            lacking = [model for model in declaration.models if not setup.snapshots.newest(model)]
             if site is None and lacking:
                 reason = f"there is no snapshot of {', '.join(lacking)} here"
                 nothing = replace(nothing, kind=Status.UNKNOWN, decision=Status.UNKNOWN)
@@ -97,40 +97,42 @@ def preview(setup: Setup, site: TableauSite | None) -> Preview:
         setup.log.debug("%s could not be planned", declaration.key, exc_info=error)
         failed = replace(nothing, kind=Status.FAILED, decision=Status.FAILED)
         return replace(failed, reason=describe_error(error), notes=waits)
-    found = preview_of(declaration, planned)
+    result = preview_of(declaration, planned)
     possible = (site.payload_limit if site else None, declaration.payload_limit)
-    limit = min(filter(None, possible), default=None) if found.kind is Status.UPDATE else None
-    return replace(found, limit=limit, notes=(*waits, *found.notes))
+    limit = min(filter(None, possible), default=None) if result.kind is Status.UPDATE else None
+    return replace(result, limit=limit, notes=(*waits, *result.notes))
 
 
 def preview_declared(before: Declaration, now: Declaration) -> Preview:
-    """Tell which kind of refresh follows from a changed declaration, by the two declarations alone.
+    """Preview the refresh that follows from a changed declaration, by the two declarations alone.
 
-    What the models bring, and what the server holds, is not known. Of the columns, only contracts
-    tell.
+    The rows of the models and the state of the server are not known. Columns are known only from
+    contracts.
     """
-    old, new = _contracts(before, now), _contracts(now, before)
+    old, new = _contract_columns(before, now), _contract_columns(now, before)
     moved, merged = moves(now, before, name=before.name), None
     with suppress(RefusedError):
-        was = _wanted(before)
-        merged = merge(_wanted(now), [was], was, on_conflict="keep")
+        before_values = _declared_values(before)
+        merged = merge(_declared_values(now), [before_values], before_values, on_conflict="keep")
     refusals = tuple(schema_problems(new, old, now.on_schema_change))
-    found = Preview(
+    result = Preview(
         now.key,
         now.name,
         Status.REFUSED,
         Status.REFUSED,
         reason=in_words(refusals),
         tables=len(now.tables),
-        notes=tuple(Note("metadata", each) for each in (change_phrases(merged) if merged else ())),
+        notes=tuple(
+            Note("metadata", phrase) for phrase in (change_phrases(merged) if merged else ())
+        ),
         refusals=refusals,
     )
     if refusals:
-        return found
-    kind, plan = _declared_plan(before, now, [*schema_changes(new, old)], merged)
+        return result
+    kind, plan = _plan_by_declarations(before, now, [*schema_changes(new, old)], merged)
     is_still = isinstance(plan, NoChange)
     return replace(
-        found,
+        result,
         kind=Status.MOVE if is_still and moved else kind,
         decision=decision_of(plan, moved),
         reason=reason_of(plan, moved),
@@ -138,65 +140,69 @@ def preview_declared(before: Declaration, now: Declaration) -> Preview:
     )
 
 
-def _declared_plan(
+def _plan_by_declarations(
     before: Declaration, now: Declaration, columns: Sequence[str], merged: Merge | None
 ) -> tuple[Status, NoChange | UpdateTables | Publish]:
-    """What follows for rows and metadata; `columns` are phrases for how the contracts changed."""
-    is_other = before.digest() != now.digest()
+    """Plan for rows and metadata; `columns` are phrases for how the contracts changed."""
+    is_redeclared = before.digest() != now.digest()
     edits = [merged.phrase] if merged and merged.phrase else []
-    for why in (*columns, *(["the declaration changed"] if is_other else ()), *edits):
-        return Status.PUBLISH, Publish(PublishMode.OVERWRITE, f"full publish: {why}")
-    for table in _reordered(before, now):
-        why = f"full publish: the order of columns changed in {table}"
-        return Status.PUBLISH, Publish(PublishMode.REPLACE, why)
-    were = {table.name: _rows_of(table) for table in before.tables}
-    if tables := [each.name for each in now.tables if _rows_of(each) != were.get(each.name)]:
+    for reason in (*columns, *(["the declaration changed"] if is_redeclared else ()), *edits):
+        return Status.PUBLISH, Publish(PublishMode.OVERWRITE, f"full publish: {reason}")
+    for table in _reordered_tables(before, now):
+        reason = f"full publish: the order of columns changed in {table}"
+        return Status.PUBLISH, Publish(PublishMode.REPLACE, reason)
+    rows_before = {table.name: _row_settings(table) for table in before.tables}
+    if tables := [
+        table.name for table in now.tables if _row_settings(table) != rows_before.get(table.name)
+    ]:
         return Status.UPDATE, UpdateTables({}, f"new content in {', '.join(tables)}")
-    is_about_it = merged and any(map(is_property, merged.changes))
-    kind = Status.METADATA if is_about_it else Status.UNCHANGED
+    changes_properties = merged and any(map(is_property, merged.changes))
+    kind = Status.METADATA if changes_properties else Status.UNCHANGED
     return kind, NoChange("what is declared otherwise changes no rows by itself")
 
 
-def _reordered(before: Declaration, now: Declaration) -> Iterator[str]:
+def _reordered_tables(before: Declaration, now: Declaration) -> Iterator[str]:
     """Yield the tables whose contracts have their columns in another order."""
-    were = _contracts(before, now)
-    for table, columns in _contracts(now, before).items():
-        if columns and table in were and columns != were[table]:
+    columns_before = _contract_columns(before, now)
+    for table, columns in _contract_columns(now, before).items():
+        if columns and table in columns_before and columns != columns_before[table]:
             yield table
 
 
-def _wanted(declaration: Declaration) -> Values:
-    """Its metadata; of a table without a contract, only the declared fields are known."""
+def _declared_values(declaration: Declaration) -> Values:
+    """Return the declared metadata; a table without a contract has only declared fields."""
     return declaration.declared_values(
         {
-            table.name: [each.name for each in table.contract or table.fields]
+            table.name: [column.name for column in table.contract or table.fields]
             for table in declaration.tables
         }
     )
 
 
-def _rows_of(table: Table) -> object:
-    """Which rows a table holds, as declared."""
+def _row_settings(table: Table) -> object:
+    """Return what the declaration states of the rows of a table."""
     return table.model, table.source, table.retain
 
 
-def _contracts(declaration: Declaration, other: Declaration) -> Mapping[str, Sequence[Column]]:
-    """The columns of its tables, unless only one of the two has a contract of a table.
+def _contract_columns(
+    declaration: Declaration, other: Declaration
+) -> Mapping[str, Sequence[Column]]:
+    """Return the columns by table; () if only one of the declarations has a contract for it.
 
     Args:
-        other: what it is compared with.
+        other: the declaration to compare with.
     """
-    theirs = {table.name: table.contract for table in other.tables}
+    other_contracts = {table.name: table.contract for table in other.tables}
     return {
         table.name: tuple(map(declaration.types.apply, table.contract))
-        if theirs.get(table.name) or table.name not in theirs
+        if other_contracts.get(table.name) or table.name not in other_contracts
         else ()
         for table in declaration.tables
     }
 
 
 def preview_of(declaration: Declaration, planned: Planned) -> Preview:
-    """What a plan tells."""
+    """Return the preview of a plan."""
     before, extract = planned.base.checkpoint, planned.extract
     fact = planned.desired.get(declaration.fact_table)
     # The file of a full publish is not built to measure it.
@@ -217,8 +223,8 @@ def preview_of(declaration: Declaration, planned: Planned) -> Preview:
         decision=planned.decision,
         reason=planned.reason,
         is_new=isinstance(planned.plan, Publish) and planned.plan.mode is PublishMode.CREATE,
-        inserted=sum(each.inserted for each in planned.tables.values()),
-        deleted=sum(each.deleted for each in planned.tables.values()),
+        inserted=sum(counts.inserted for counts in planned.tables.values()),
+        deleted=sum(counts.deleted for counts in planned.tables.values()),
         rows=fact.content.rows if fact else 0,
         tables=len(declaration.tables),
         size=size,
@@ -235,8 +241,8 @@ _NO_JOB = MappingProxyType(
 )
 
 
-def _waits(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
-    """On which jobs of the server the answer depends."""
+def _open_requests(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
+    """Yield a note for each open request, on whose outcome the preview depends."""
     for intent in read_history(setup.journal.records()).intents:
         if intent.outcome:
             continue
@@ -267,10 +273,10 @@ def _notes(planned: Planned) -> Iterator[Note]:
         yield from (Note("conflict", conflict) for conflict in conflict_phrases(merged))
     for table, counts in planned.tables.items():
         if len(planned.tables) > 1 or counts.whole:
-            why = f" (all rows: {counts.whole})" if counts.whole else ""
-            yield Note("table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{why}")
-    for each in (*base.moved, *planned.warnings):
-        yield Note("warning", each)
+            reason = f" (all rows: {counts.whole})" if counts.whole else ""
+            yield Note("table", f"{table}: +{counts.inserted:,} -{counts.deleted:,} rows{reason}")
+    for warning in (*base.moved, *planned.warnings):
+        yield Note("warning", warning)
     overwrites = isinstance(plan, Publish) and plan.mode is PublishMode.OVERWRITE
     overwrites = overwrites and not plan.merged
     if base.left and base.is_edited and base.metadata and not is_refused:

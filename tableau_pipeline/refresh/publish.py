@@ -1,8 +1,9 @@
 """Publish a whole file by a road that the site takes.
 
-Tableau's documents contradict each other about some roads, and servers refuse them by a job that
-fails without a reason. Each is tried once; which one a site does not take is remembered only after
-another has worked.
+A road is a way to publish: as a bare file, as a package, in mode Replace. Tableau's documentation
+contradicts itself about some roads, and servers refuse them with a job that fails without a reason.
+Each road is tried once. That a site does not take a road is remembered only after another road has
+worked.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,10 +38,10 @@ class _Road:
     """A way to publish.
 
     Attributes:
-        words: what it is, to go on from "It is published".
-        fact: what it shows of the site: that it is taken, or, of another road, that the one before
-            it is not.
-        is_other: another road may come before it.
+        go: publishes.
+        words: the road in words, to follow "It is published".
+        fact: the fact of the site record that success shows to be true; to be false if `is_other`.
+        is_other: the road is a substitute for the one before it.
     """
 
     go: Callable[[], Sent]
@@ -49,7 +50,7 @@ class _Road:
     is_other: bool = False
 
 
-def _may(taken: bool | None, unseen: bool) -> bool:
+def _may_take(taken: bool | None, unseen: bool) -> bool:
     return bool(taken) if unseen else taken is not False
 
 
@@ -58,11 +59,11 @@ class Publisher:
     """Publishes whole files for one refresh.
 
     Attributes:
-        project: returns the id of the declared project, and creates it if it is to be.
-        backups: the folder, or its URL in an object store, to which data sources with the work of
-            people are saved before they are replaced.
+        project: returns the id of the declared project, creating the project if declared.
+        backups: the folder, or its URL in an object store, where data sources with users' edits
+            are saved before they are replaced.
         now: returns the time of the refresh.
-        metadata: what is declared, and what becomes of those on the server.
+        metadata: the declared metadata, and what becomes of the metadata on the server.
     """
 
     declaration: Declaration
@@ -77,7 +78,7 @@ class Publisher:
     def publish(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Sent:
-        """Publish a file; save what people made before, if it may go."""
+        """Publish a file; first save the data source if users' edits may be lost."""
         base, server, saved = self.base, self.sender.server, None
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
         merged = self.metadata.merge
@@ -87,17 +88,17 @@ class Publisher:
             saved = back_up(server, remote, location=self.backups, name=name)
             work = [SavedWork(path=path, work=text, file=saved) for path, text in lost.items()]
             target = target.model_copy(update={"saved": (*target.saved, *work)})
-        sent = self._by_a_road(plan, extract, target, remote)
+        sent = self._take_a_road(plan, extract, target, remote)
         if plan.mode is PublishMode.REPLACE and not base.is_ours:
             check_kept(server, sent.remote, base.metadata, saved=saved)
         if remote is None or saved is None:
             return sent
         return sent.warned(f'"{remote.name}" was saved as {saved} before it was replaced')
 
-    def _by_a_road(
+    def _take_a_road(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Sent:
-        """Take the first road that the site takes."""
+        """Publish by the first road that the site takes."""
         failed: RefreshError | None = None
         site = self.sender.site
         for road in self._roads(plan, extract, target, remote):
@@ -109,7 +110,7 @@ class Publisher:
                 self._check_place(target, remote)
                 failed = failed or error
             except RefusedError as error:
-                # Replace and packages are refused as such; all else is no question of the road.
+                # Replace and packages may be refused as such; other refusals concern every road.
                 if plan.mode is not PublishMode.REPLACE:
                     raise
                 failed = failed or error
@@ -124,7 +125,7 @@ class Publisher:
         raise failed
 
     def _check_place(self, target: Checkpoint, remote: RemoteDatasource | None) -> None:
-        """Check that a job did not fail because of what happened to the data source meanwhile.
+        """Check that the job did not fail because the data source was created or removed.
 
         Raises:
             DriftError: another user created or removed it.
@@ -132,19 +133,19 @@ class Publisher:
         server = self.sender.server
         if remote:
             is_same = server.find_by_luid(remote.luid) is not None
-            what = "removed"
+            event = "removed"
         else:
             is_same = server.find_by_name(target.name, project_id=self.project()) is None
-            what = "created"
+            event = "created"
         if not is_same:
             raise DriftError(
-                f'"{target.name}" was {what} on the server by another user while it was published.'
+                f'"{target.name}" was {event} on the server by another user while it was published.'
             )
 
     def _roads(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Iterator[_Road]:
-        """The roads for a plan, the usual one first."""
+        """Yield the roads for a plan, the usual one first."""
         sender, merged, facts = self.sender, self.metadata.merge, self.sender.site.facts
         if plan.merged and remote and merged:
             yield _Road(
@@ -152,15 +153,15 @@ class Publisher:
             )
             return
         is_star = len(target.tables) > 1
-        # A user who may not ask for jobs would wait for hours for one that has failed.
+        # A user who may not ask for jobs would wait for hours for a failed job.
         unseen = not sender.reads_jobs()
         fact = "takes_bare_stars" if is_star else None
-        takes = not is_star or _may(facts.takes_bare_stars, unseen)
+        takes = not is_star or _may_take(facts.takes_bare_stars, unseen)
         if plan.mode is PublishMode.REPLACE:
-            takes = takes and sender.server.knows_replace and _may(facts.replaces, unseen)
+            takes = takes and sender.server.knows_replace and _may_take(facts.replaces, unseen)
             fact = "replaces"
-        held = self._held() if plan.mode is PublishMode.REPLACE else None
-        if takes or (plan.mode is PublishMode.REPLACE and held is None):
+        current = self._merge_of_published() if plan.mode is PublishMode.REPLACE else None
+        if takes or (plan.mode is PublishMode.REPLACE and current is None):
             place = remote.project_id if remote else self.project()
             yield _Road(
                 lambda: sender.publish(
@@ -169,9 +170,9 @@ class Publisher:
                 "as a bare file",
                 fact,
             )
-        if held and remote:
+        if current and remote:
             yield _Road(
-                lambda: self.with_metadata(held, extract, target, remote),
+                lambda: self.with_metadata(current, extract, target, remote),
                 "with its metadata",
                 "replaces",
                 is_other=True,
@@ -184,12 +185,12 @@ class Publisher:
                 is_other=True,
             )
 
-    def _held(self) -> Merge | None:
-        """The metadata that the server holds, to be published again; None if they cannot be."""
-        held = self.metadata.merge
-        if self.base.metadata and (held is None or held.tds is None):
-            held = replace(self.metadata, on_server=None, is_edited=True).merge
-        return held if held and held.tds is not None else None
+    def _merge_of_published(self) -> Merge | None:
+        """Return the metadata of the server, to be published again; None if they cannot be."""
+        merge = self.metadata.merge
+        if self.base.metadata and (merge is None or merge.tds is None):
+            merge = replace(self.metadata, on_server=None, is_edited=True).merge
+        return merge if merge and merge.tds is not None else None
 
     def _as_package(
         self,
@@ -198,7 +199,7 @@ class Publisher:
         target: Checkpoint,
         remote: RemoteDatasource | None,
     ) -> Sent:
-        """Publish a file with a `.tds` of our own, as the server would make it of the file."""
+        """Publish a file with a `.tds` like the one that the server would make of it."""
         package = extract.path.with_suffix(".tdsx")
         with phase(self.seconds, "build"):
             tds = new_tds(self.metadata.tables, self.declaration.relationships)
@@ -215,7 +216,11 @@ class Publisher:
         *,
         is_edited: bool | None = None,
     ) -> Sent:
-        """Publish a file with metadata, in which people may have worked, by default as observed."""
+        """Publish a file with metadata.
+
+        Args:
+            is_edited: users may have edited the metadata; None to go by what was observed.
+        """
         if merged.tds is None:
             raise ValueError("only a .tds can be published")
         package = extract.path.with_suffix(".tdsx")
@@ -241,7 +246,9 @@ class Publisher:
             )
             raise RefusedError(*others, replace(last, text=text)) from error
         sent = replace(sent, merged=merged)
-        changed = self.metadata.not_kept(merged.tds, sent.metadata) if sent.metadata else ()
+        changed = (
+            self.metadata.differences_on_server(merged.tds, sent.metadata) if sent.metadata else ()
+        )
         if not changed:
             return sent
         return sent.warned(

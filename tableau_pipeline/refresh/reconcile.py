@@ -1,6 +1,6 @@
-"""Reconciliation: compare what is published with the models.
+"""Reconcile the published rows with the models.
 
-The server counts the rows, or the file is read back.
+The server counts the rows, or the published file is downloaded and read.
 """
 
 import logging
@@ -31,10 +31,10 @@ from tableau_pipeline.rendering import megabytes
 
 # The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
 _BYTES = 6
-# Seconds until the server is asked again. A cache of it may have held the former rows.
-_PAUSE = 5
+# Seconds until the server is asked again. Its cache may have held the former rows.
+_SECOND_COUNT_DELAY = 5
 _NEVER = "reconcile: never"
-_HIDDEN = (
+_HIDDEN_ROWS = (
     "If a filter of the data source or row-level security hides rows from this user, the server "
     "counts too few: declare reconcile: {by: download} with a larger max_mb, or reconcile: never"
 )
@@ -45,12 +45,12 @@ class Reconciliation:
     """How the published tables compare with the models.
 
     Attributes:
-        problem: what differs; None if nothing that was compared does.
+        problem: what differs; None if no difference was found.
         skipped: why nothing was compared; None if something was.
         by: how the rows were counted, by table: in the downloaded file, or by the server.
         rows: the number of rows that were found, by table.
         values: whether the values of all rows were compared, and not only their number.
-        note: why not more was compared; None if all that could be was.
+        note: why the values were not compared; None if that needs no explanation.
     """
 
     problem: str | None = None
@@ -62,7 +62,7 @@ class Reconciliation:
 
     @property
     def way(self) -> str:
-        """In which way something was compared, in words."""
+        """How the rows were compared, in words."""
         if self.values:
             return "checksums"
         return "count" if "download" in self.by.values() else "count on the server"
@@ -91,22 +91,26 @@ class Reconciler:
     sleep: Callable[[float], None]
 
     def compare(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare what a refresh has just left: its rows, and its values if declared."""
+        """Compare the result of a refresh: the number of rows, and the values if declared."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
-        rule, found, why = self._rule, Reconciliation(), []
-        # Values are compared by reading them. If they cannot be, lost rows are found all the same.
+        rule, reconciliation, reasons = self._rule, Reconciliation(), []
+        # Comparing values means reading them. If that fails, a count still finds lost rows.
         ways = (
-            [self._downloaded, self._asked] if rule.checksums else [self._asked, self._downloaded]
+            [self._compare_download, self._count_on_server]
+            if rule.checksums
+            else [self._count_on_server, self._compare_download]
         )
         if rule.by != "auto":
-            ways = [self._downloaded if rule.by == "download" else self._asked]
+            ways = [self._compare_download if rule.by == "download" else self._count_on_server]
         for look in ways:
-            found = look(checkpoint, remote)
-            if found.problem or not (found.skipped or (rule.checksums and not found.values)):
-                return found
-            why.append(found.skipped or "the rows were counted, but not compared")
-        return replace(found, skipped="; ".join(why))
+            reconciliation = look(checkpoint, remote)
+            if reconciliation.problem or not (
+                reconciliation.skipped or (rule.checksums and not reconciliation.values)
+            ):
+                return reconciliation
+            reasons.append(reconciliation.skipped or "the rows were counted, but not compared")
+        return replace(reconciliation, skipped="; ".join(reasons))
 
     @property
     def _rule(self) -> Reconcile:
@@ -117,30 +121,30 @@ class Reconciler:
         """Compare the values on the server with a checkpoint."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
-        return self._downloaded(checkpoint, remote, values=True)
+        return self._compare_download(checkpoint, remote, values=True)
 
     def likeness(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Likeness:
-        """Tell how what is published compares with a checkpoint: by values, or by counts."""
-        found = self.compare_rows(checkpoint, remote)
-        by_values = not found.skipped
-        if found.skipped and self.declaration.reconcile and self._rule.by != "download":
-            found = self._asked(checkpoint, remote)
-        if found.skipped:
+        """Return how the published rows compare with a checkpoint: by values, or by counts."""
+        reconciliation = self.compare_rows(checkpoint, remote)
+        by_values = not reconciliation.skipped
+        if reconciliation.skipped and self.declaration.reconcile and self._rule.by != "download":
+            reconciliation = self._count_on_server(checkpoint, remote)
+        if reconciliation.skipped:
             return None
-        if found.problem:
+        if reconciliation.problem:
             return "differs"
         return "equal" if by_values else "counts"
 
     def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         """Compare the values if the file may be read, or else as a refresh does."""
-        judged = self.compare_rows(checkpoint, remote)
-        if not judged.skipped:
-            return judged
-        note = f"values not compared: {judged.skipped}"
+        reconciliation = self.compare_rows(checkpoint, remote)
+        if not reconciliation.skipped:
+            return reconciliation
+        note = f"values not compared: {reconciliation.skipped}"
         return replace(self.compare(checkpoint, remote), note=note)
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        """The published rows of the declared tables; None if they cannot be counted."""
+        """Return the published rows by declared table; None if they cannot be counted."""
         names = {
             self.declaration.published_name(table.name): table.name
             for table in self.declaration.tables
@@ -148,21 +152,24 @@ class Reconciler:
         try:
             try:
                 # Without a checkpoint, only the server can tell the size.
-                with self._published(remote, self._rule, size=None) as connection:
+                with self._open_published(remote, self._rule, size=None) as connection:
                     tables = extract_tables(connection)
-                    found = {each.name.unescaped: rows_in(connection, each) for each in tables}
+                    counts = {table.name.unescaped: rows_in(connection, table) for table in tables}
             except RefreshError:
                 if self._rule.by == "download":
                     raise
-                # It may count too few, so a file that may be read is better.
-                found = self.server.count(remote.luid, dict.fromkeys(names))
+                # The server may count too few, so a file that we may read is better.
+                counts = self.server.count(remote.luid, dict.fromkeys(names))
         except (RefreshError, HyperException, ValueError) as error:
             self.log.warning("The published rows cannot be counted: %s", error)
             return None
-        return {names[name]: rows for name, rows in found.items() if name in names}
+        return {names[name]: rows for name, rows in counts.items() if name in names}
 
-    def _asked(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Have the server count; a different number is asked for once more, and is no proof."""
+    def _count_on_server(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+        """Have the server count the rows.
+
+        A count that differs is repeated once. It proves nothing: the file decides.
+        """
         # Both kinds of keys were checked before the rows were sent.
         keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
         keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
@@ -171,71 +178,78 @@ class Reconciler:
         expected = {published: checkpoint.rows[name] for published, name in names.items()}
         try:
             counted = dict(self.server.count(remote.luid, columns))
-            differing = {each: columns[each] for each in columns if counted[each] != expected[each]}
+            differing = {name: columns[name] for name in columns if counted[name] != expected[name]}
             if differing:
-                self.sleep(_PAUSE)
+                self.sleep(_SECOND_COUNT_DELAY)
                 counted.update(self.server.count(remote.luid, differing, fresh=True))
         except RefreshError as error:
             return Reconciliation(skipped=f"the server cannot tell: {error}")
         problem = "; ".join(
-            f"the server counts {rows:,} rows in {names[each]}, its model has {expected[each]:,}"
-            for each, rows in counted.items()
-            if rows != expected[each]
+            f"the server counts {rows:,} rows in {names[name]}, its model has {expected[name]:,}"
+            for name, rows in counted.items()
+            if rows != expected[name]
         )
-        found = Reconciliation(
+        reconciliation = Reconciliation(
             by=dict.fromkeys(checkpoint.tables, "server"),
-            rows={names[each]: rows for each, rows in counted.items()},
+            rows={names[name]: rows for name, rows in counted.items()},
         )
         if not problem:
-            return found
+            return reconciliation
         # Filters, caches and rights can hide rows from the server's own counts, so they alone do
         # not fail a refresh if the file can be read.
         self.log.warning("%s. The file decides", problem)
-        read = self._downloaded(checkpoint, remote)
+        read = self._compare_download(checkpoint, remote)
         if not read.skipped:
             return read
-        return replace(found, problem=f"{problem} ({read.skipped}). {_HIDDEN}")
+        return replace(reconciliation, problem=f"{problem} ({read.skipped}). {_HIDDEN_ROWS}")
 
-    def _downloaded(
+    def _compare_download(
         self, checkpoint: Checkpoint, remote: RemoteDatasource, *, values: bool = False
     ) -> Reconciliation:
         rule = self._rule
-        # An upper bound: payloads count with all rows, even where their rows replaced others.
+        # An upper bound: payloads count in full, even if their rows replaced others.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
-            with self._published(remote, rule, size=size) as connection:
+            with self._open_published(remote, rule, size=size) as connection:
                 return compare(
                     connection, checkpoint, self.snapshots, values=values or rule.checksums
                 )
         except RefreshError as error:
             return Reconciliation(skipped=str(error))
         except (HyperException, ValueError) as error:
-            if damaged := self._damage(checkpoint):
-                return Reconciliation(skipped=damaged)
-            # A file that may not be read proves nothing. One that came but does not open is
+            if reason := self._damage(checkpoint):
+                return Reconciliation(skipped=reason)
+            # A file that we may not read proves nothing. A downloaded file that does not open is
             # broken, and only a publish repairs it.
             return Reconciliation(problem=f"it cannot be read: {error}")
 
     def _damage(self, checkpoint: Checkpoint) -> str | None:
-        """Why the rows of the models cannot be read; None if they can."""
+        """Return why the rows of the models cannot be read; None if they can."""
         for model, number in checkpoint.versions:
             try:
-                found = self.snapshots.version(model, number)
+                snapshot = self.snapshots.version(model, number)
             except DamagedSnapshotError as error:
                 return str(error)
-            if found and (problem := damage(self.hyper, found)):
+            if snapshot and (problem := damage(self.hyper, snapshot)):
                 return f"version {number} of the model {model} cannot be read: {problem}"
         return None
 
     @contextmanager
-    def _published(
+    def _open_published(
         self, remote: RemoteDatasource, rule: Reconcile, *, size: int | None
     ) -> Generator[Connection]:
-        """Open the published file; `size` is its size by our records, None if not known."""
+        """Open the published file.
+
+        Args:
+            size: bytes of the file by our records; None to ask the server.
+
+        Raises:
+            RefreshError: the file is too large, its size is unknown, or it cannot be downloaded.
+        """
         if size is None:
-            told = remote.megabytes
-            told = self.server.megabytes(remote.luid) if told is None else told
-            size = None if told is None else told * 2**20
+            size_in_mb = remote.megabytes
+            size_in_mb = self.server.megabytes(remote.luid) if size_in_mb is None else size_in_mb
+            size = None if size_in_mb is None else size_in_mb * 2**20
         if size is None:
             raise RefreshError("the size of the published file is not known")
         if size > rule.max_bytes:
@@ -310,10 +324,10 @@ def _same_rows(
     connection: Connection, published: TableName, table: TableContent, model: str
 ) -> bool:
     definition = connection.catalog.get_table_definition(published)
-    found = [column.name.unescaped for column in definition.columns]
-    if set(found) != {column.name for column in table.columns}:
+    names = {column.name.unescaped for column in definition.columns}
+    if names != {column.name for column in table.columns}:
         return False
-    found, expected = (
+    published_sum, model_sum = (
         # The row hashes of the model are not published, so both sides are hashed alike here.
         connection.execute_scalar_query(
             f"SELECT SUM(CAST({number_of('hash', _BYTES)} AS NUMERIC(38,0))) "  # noqa: S608
@@ -321,7 +335,7 @@ def _same_rows(
         )
         for rows in (published, model)
     )
-    return found == expected
+    return published_sum == model_sum
 
 
 def extract_tables(connection: Connection) -> set[TableName]:
@@ -340,14 +354,14 @@ def layout_differences(
     declaration: Declaration,
     desired: Mapping[str, Sequence[Column]],
 ) -> Sequence[str]:
-    """In what the tables of a data source differ from those to publish, as phrases."""
+    """Return how the tables of a data source differ from those to publish, as phrases."""
     try:
         with published_file(server, remote) as extract:
-            found = table_columns(hyper(), extract)
+            columns_by_table = table_columns(hyper(), extract)
     except (HyperFileError, ValueError) as error:
         return [f"its tables cannot be read ({error})"]
-    schemas = {table.schema_name.name.unescaped for table in found if table.schema_name}
+    schemas = {table.schema_name.name.unescaped for table in columns_by_table if table.schema_name}
     if others := schemas - {EXTRACT_SCHEMA}:
         return [f'its tables cannot be read (it has the schema "{min(others)}")']
-    named = {table.name.unescaped: columns for table, columns in found.items()}
-    return layout_changes(named, declaration, desired)
+    columns_by_name = {table.name.unescaped: columns for table, columns in columns_by_table.items()}
+    return layout_changes(columns_by_name, declaration, desired)

@@ -4,14 +4,14 @@ Before each request that changes the data source, a refresh stores an intent in 
 id of the server's job as soon as it is known. If the process dies before the outcome is stored, the
 next refresh of the data source finds the intent open, and `recover` sends nothing again:
 
-* Its job is known: `recover` waits for it. If it was done, the server should hold what the intent
-  describes; `observe` confirms that by time stamp or by rows. If it was cancelled or failed, the
-  server holds what it held before. A cancelled change is planned again; after a failed one, the
-  refresh is a full publish, as the same update would only fail again.
-* Its job is not known: an update was done if the server holds the rows that it was to bring. Else
-  no other request is sent while a job that it could have become may still run. `recover` waits for
+* Its job is known: `recover` waits for it. If the job was done, the server should hold what the
+  intent describes; `observe` confirms that by time stamp or by rows. If the job was cancelled or
+  failed, the server holds what it held before. A cancelled change is planned again; after a failed
+  one, the refresh is a full publish, as the same update would only fail again.
+* Its job is not known: an update was done if the server holds the rows of the update. Otherwise,
+  no other request is sent while the job of the lost request may still run. `recover` waits for
   such jobs; where the server does not list them, it refuses until the time limits of jobs have
-  passed. What the server holds then is not known.
+  passed. Then it is unknown what the server holds.
 """
 
 from datetime import timedelta
@@ -30,8 +30,8 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
     Nothing is ever sent again: if an outcome is not known, the next publish is a full one.
 
     Args:
-        sender: of the refresh; None if it only looks, and so neither waits nor records anything.
-        effects: looks at the server; None if it is not to be asked.
+        sender: of the refresh; None to only look: neither wait nor record anything.
+        effects: looks at the server; None to ask no server.
 
     Raises:
         UnknownOutcomeError: a request may still take effect, so nothing else may be sent.
@@ -39,7 +39,7 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
     recovered = history.recovered
     for intent in history.intents:
         if effects and not intent.outcome:
-            intent = _outcome_of(intent, sender) if sender else _seen(intent, effects)
+            intent = _settled(intent, sender) if sender else _observed(intent, effects)
         recovered = recovered.after(intent)
     if sender and history.intents:
         recovered = recovered.recorded_by(sender.claim.number)
@@ -47,32 +47,35 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
     return recovered
 
 
-def _seen(intent: Intent, effects: Effects) -> Intent:
-    """The open request with its outcome; without one, it is planned for as if it were lost."""
+def _observed(intent: Intent, effects: Effects) -> Intent:
+    """Return the open intent with its outcome, as far as one look shows it.
+
+    Without an outcome, the plan treats the request as lost.
+    """
     job = effects.server.job(intent.job_id) if intent.job_id else NoJob.HIDDEN
     outcome, note = (job.outcome, job.notes) if isinstance(job, Job) else (None, "")
-    if outcome is None and _shows(intent, job, effects):
+    if outcome is None and _took_effect(intent, job, effects):
         outcome = Outcome.DONE
     return intent.model_copy(update={"outcome": outcome, "note": note or None})
 
 
-def _shows(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
-    """Whether the data source shows that a request took effect whose job cannot be asked for."""
+def _took_effect(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
+    """Whether the data source shows that a request took effect, if its job is hidden or gone."""
     if isinstance(job, Job):
         return False
-    effect = effects.of(intent, is_over=_is_over(intent, job, effects))
+    effect = effects.of(intent, is_over=_is_job_over(intent, job, effects))
     if effect is None or intent.job_id:
         return effect is not None
-    # Where the answer was lost, only rows that were not there before tell that it has arrived.
+    # If the answer was lost, only new rows prove that the server received the request.
     return effect.is_proved and intent.mode is None
 
 
-def _shows_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
-    """Whether it does so in the time that an update may take to show."""
+def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
+    """Whether `_took_effect` becomes true in the time that an update may take to show."""
     jobs = sender.jobs
     until = jobs.server.now() + timedelta(seconds=jobs.timeouts.timestamp)
     for pause in jobs.pauses():
-        if _shows(intent, job, sender.effects):
+        if _took_effect(intent, job, sender.effects):
             return True
         if isinstance(job, Job) or jobs.server.now() >= until:
             break
@@ -80,22 +83,22 @@ def _shows_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
     return False
 
 
-def _is_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
-    # The job of another user may merely be hidden from this one.
+def _is_job_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
+    # To this user, the job of another user may merely be hidden.
     return job is NoJob.GONE and intent.user == effects.server.user_id
 
 
-def _outcome_of(intent: Intent, sender: Sender) -> Intent:
-    """The open request, once its outcome is known, or known to stay unknown."""
+def _settled(intent: Intent, sender: Sender) -> Intent:
+    """Wait for the outcome of an open intent, and record it; it may stay unknown."""
     jobs, outcome, note = sender.jobs, Outcome.LOST, "its outcome cannot be determined"
     job = jobs.wait(intent.job_id) if intent.job_id else NoJob.HIDDEN
     if isinstance(job, Job) and job.outcome:
         outcome, note = job.outcome, job.notes
     elif intent.job_id:
         jobs.log.warning("The server tells nothing of job %s (%s)", intent.job_id, job)
-    if outcome is Outcome.LOST and _shows_soon(intent, job, sender):
+    if outcome is Outcome.LOST and _takes_effect_soon(intent, job, sender):
         outcome, note = Outcome.DONE, "as the data source shows"
-    if outcome is Outcome.LOST and not _is_over(intent, job, sender.effects):
+    if outcome is Outcome.LOST and not _is_job_over(intent, job, sender.effects):
         _wait_for_unknown(intent, sender)
     jobs.log.info("An interrupted refresh had sent its %s: %s %s", intent.action, outcome, note)
     intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
@@ -108,18 +111,18 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
     jobs = sender.jobs
     until = intent.recorded_at + timedelta(seconds=jobs.timeouts.queue + jobs.timeouts.job)
     remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
-    # A job is listed by the name of its data source, which another user may have changed.
+    # Jobs are listed by the name of their data source, which another user may have changed.
     for name in {intent.name, remote.name if remote else intent.name}:
         for pause in jobs.pauses():
             # The server cuts off fractions, so a job of the same second would seem older.
-            found = jobs.server.jobs(
+            jobs_by_name = jobs.server.jobs(
                 name=name,
                 since=intent.recorded_at.replace(microsecond=0),
                 words=sender.site.facts.job_words,
             )
             if jobs.server.now() >= until:
                 return
-            if found is None:
+            if jobs_by_name is None:
                 raise UnknownOutcomeError(
                     f"An interrupted refresh sent a request ({intent.action}) that the server may "
                     "have received, and which job that became is not known, nor does the server "
@@ -127,7 +130,7 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
                     f"{until:%Y-%m-%d %H:%M} UTC: run again then, or let the user list jobs (site "
                     "administrator)."
                 )
-            unfinished = [job for job in found if job.outcome is None]
+            unfinished = [job for job in jobs_by_name if job.outcome is None]
             for job in unfinished:
                 # Only a job that is certainly ours may be cancelled if it takes too long.
                 if job.kind:

@@ -1,21 +1,21 @@
 """Refresh one data source: claim, recover, plan, deliver, reconcile, record.
 
-A refresh may die at any moment, also between a request and its answer, when nobody knows whether
-the server has received it. The server carries out a request completely or not at all, and these
-rules do the rest:
+A refresh may die at any moment, even between a request and its answer. Then it is unknown whether
+the server received the request. The server carries out a request completely or not at all, and
+these rules do the rest:
 
-* A claim keeps all other refreshes of the data source out. That of a process that has died no
-  longer counts, and a process that wakes up later finds that it was overtaken: see `claim`.
-* Before each request that changes the data source, `send` stores an intent in the journal: what is
-  to be sent, and the checkpoint that it leads to. It adds the id of the server's job as soon as the
-  server has named it, and the outcome once that is known.
-* The next refresh begins with `recover`, which settles each intent without an outcome. It asks for
-  the job or, if its id was lost with the answer, looks for the rows and for jobs of this data
-  source. While the request may still take effect, it waits, or ends with an error. It never repeats
-  a request: the plan that follows compares the models with what is published by then.
-* Where an outcome stays unknown, and where another user may have changed the data source, no update
-  builds on what is published: `Distrust` says why, in records, too. The next refresh replaces
-  everything by a whole file, for which it does not matter what had taken effect.
+* A claim keeps all other refreshes of the data source out. The claim of a dead process no longer
+  counts. A process that wakes up later finds that it was overtaken: see `claim`.
+* Before each request that changes the data source, `send` stores an intent in the journal: what it
+  will send, and the checkpoint that the request leads to. `send` adds the id of the server's job as
+  soon as the server has named it, and the outcome once that is known.
+* The next refresh begins with `recover`, which settles each intent without an outcome. `recover`
+  asks for the job or, if the job's id was lost with the answer, looks for the rows and for jobs of
+  this data source. While the request may still take effect, it waits, or ends with an error. It
+  never repeats a request: the plan that follows compares the models with what is published by then.
+* If an outcome stays unknown, or another user may have changed the data source, no update builds on
+  the published rows. `Distrust` gives the reason, also in the records. The next refresh replaces
+  everything with a whole file, whatever had taken effect.
 """
 
 import time
@@ -51,81 +51,87 @@ from tableau_pipeline.refresh.report import Audited, Built, Done, Refreshed
 from tableau_pipeline.refresh.send import LostError, Sender, Sent, SentError, completed
 from tableau_pipeline.refresh.setup import Setup, newest_models
 
-# What is logged of each decision, with its reason.
+# The log line of each decision.
 DECISION = "Decision: %s. Reason: %s"
-_AS_USUAL = Options()
+_DEFAULT_OPTIONS = Options()
 
 
-def plan(setup: Setup, options: Options = _AS_USUAL, *, offline: bool = False) -> Planned:
-    """Decide what a refresh would do, as it would; it neither waits nor leaves a trace.
+def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = False) -> Planned:
+    """Decide what a refresh would do now, without waiting or leaving a trace.
 
     Args:
-        offline: ask no server, but plan as if it held what our records tell.
+        offline: ask no server; plan as if it held what our records state.
 
     Raises:
-        RefusedError: a model is missing, or has rows that cannot be published. That a refresh would
-            be refused for other reasons is a decision, too.
+        RefusedError: a model is missing, or has rows that cannot be published. Other refusals are
+            returned as the decision.
         RefreshError: the server failed, or did not answer.
     """
     with ExitStack() as stack:
-        # Before the models, as a refresh does: it tells of the same problem first.
+        # Before the models, as in a refresh, so that both report the same problem first.
         history = read_history(setup.journal.records())
         builder = stack.enter_context(newest_models(setup))
         site = None if offline else stack.enter_context(setup.server())
-        # It tells what becomes of the metadata, so it reads them even if they are as they were.
-        planner = Planner(setup, _settings(setup, options), builder, site, {}, reads_all=True)
+        # A plan reports what becomes of the metadata, so it reads them even if unchanged.
+        planner = Planner(
+            setup, _effective_options(setup, options), builder, site, {}, reads_all=True
+        )
         started = time.monotonic()
         with phase(planner.seconds, "recover"):
-            past = recover(history, None, planner.effects if site else None)
-        planned = planner.plan(past)
-        _log(setup, planned)
+            recovered = recover(history, None, planner.effects if site else None)
+        planned = planner.plan(recovered)
+        _log_decision(setup, planned)
         if isinstance(planned.plan, Publish):
-            # Building the file would check the rows, but nothing is built.
+            # A refresh checks the rows as it builds the file, but a plan builds none.
             planned.builder.check(planned.desired)
-        # The files of an update were built to measure it.
+        # The files of an update were built only to measure it.
         remove(planned.deltas)
         planned = replace(planned, seconds=_with_total(planner.seconds, started))
-        _close(setup, planned)
+        _log_summary(setup, planned)
         return planned
 
 
-def refresh(setup: Setup, options: Options = _AS_USUAL) -> Refreshed:
+def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
     """Make the published data source equal to its models, or report why not.
 
     Raises:
         RefusedError: the refresh would be wrong or unsafe. Nothing was sent or overwritten, unless
-            its first attempt was distrusted, and its second one refused.
+            the first attempt was distrusted and the second one refused.
         RefreshError: the refresh failed; the next run finds out what became of it.
     """
-    with _claimed(setup, options) as phases:
-        past = phases.recover()
+    with _claimed_phases(setup, options) as phases:
+        recovered = phases.recover()
         for is_last in (False, True):
-            planned = phases.plan(past)
+            planned = phases.plan(recovered)
             try:
                 sent, extract = phases.deliver(planned)
             except (DriftError, NoUpdatesError, SentError) as error:
-                # The server may hold something else by now, or takes no updates: a second plan, and
-                # the last one, goes by what it shows then.
+                # The server may hold something else by now, or may take no updates: plan once
+                # more, by what it shows then.
                 if is_last or not phases.may_go_on(planned, error):
                     raise
                 setup.log.warning("%s", error)
-                past = past.after(error.intent) if isinstance(error, SentError) else past
+                recovered = (
+                    recovered.after(error.intent) if isinstance(error, SentError) else recovered
+                )
                 continue
             if sent.distrust is None or is_last:
                 break
             setup.log.warning("%s. Everything is published again", sent.distrust)
             # Another user may have changed rows while ours were sent: a whole file replaces them.
-            past = (past.after(sent.intent) if sent.intent else past).distrusted(sent.distrust)
-        found, properties = None, None
+            recovered = (recovered.after(sent.intent) if sent.intent else recovered).distrusted(
+                sent.distrust
+            )
+        reconciliation, properties = None, None
         try:
-            found = phases.reconcile(sent)
-            properties = phases.set_properties(planned, sent, found)
+            reconciliation = phases.reconcile(sent)
+            properties = phases.set_properties(planned, sent, reconciliation)
         finally:
-            # Also if the comparison breaks off: the next refresh need not look for what was sent.
-            checkpoint = phases.record(planned, sent, found, properties)
-        if found and found.problem:
-            raise ReconciliationError(found)
-        return phases.report(planned, sent, extract, found, properties, checkpoint)
+            # Even if the comparison breaks off: the next refresh need not look for what was sent.
+            checkpoint = phases.record(planned, sent, reconciliation, properties)
+        if reconciliation and reconciliation.problem:
+            raise ReconciliationError(reconciliation)
+        return phases.report(planned, sent, extract, reconciliation, properties, checkpoint)
 
 
 def audit(setup: Setup) -> Audited:
@@ -135,19 +141,19 @@ def audit(setup: Setup) -> Audited:
         RefreshError: the server failed, or did not answer.
     """
     history = read_history(setup.journal.records())
-    # What is published is compared with its own versions of the models, whatever came since.
+    # The published rows are compared with the model versions that they came from.
     builder = setup.builder({})
     with setup.server() as site:
-        planner = Planner(setup, _AS_USUAL, builder, site, {}, reads_all=True)
-        past = recover(history, None, planner.effects)
-        base = planner.observe(past, looks_only=True)
-        found = None
+        planner = Planner(setup, _DEFAULT_OPTIONS, builder, site, {}, reads_all=True)
+        recovered = recover(history, None, planner.effects)
+        base = planner.observe(recovered, looks_only=True)
+        reconciliation = None
         if base.remote and base.checkpoint and not base.distrust:
-            found = planner.reconciler.audit(base.checkpoint, base.remote)
-    return Audited(base, past.record, found)
+            reconciliation = planner.reconciler.audit(base.checkpoint, base.remote)
+    return Audited(base, recovered.record, reconciliation)
 
 
-def build(setup: Setup, options: Options = _AS_USUAL) -> Built:
+def build(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Built:
     """Build the full file of the newest models, and send nothing.
 
     Raises:
@@ -166,11 +172,11 @@ def build(setup: Setup, options: Options = _AS_USUAL) -> Built:
             raise RefusedError(*problems)
         extract = builder.file(desired)
     built = Built(setup.declaration, extract, _with_total(seconds, started))
-    _close(setup, built)
+    _log_summary(setup, built)
     return built
 
 
-def _settings(setup: Setup, options: Options) -> Options:
+def _effective_options(setup: Setup, options: Options) -> Options:
     takeover = {Accept.TAKEOVER} if setup.takeover else set()
     return replace(options, accept=options.accept | takeover)
 
@@ -179,13 +185,13 @@ def _with_total(seconds: dict[str, float], started: float) -> dict[str, float]:
     return {**seconds, "total": round(time.monotonic() - started, 3)}
 
 
-def _log(setup: Setup, planned: Planned) -> None:
+def _log_decision(setup: Setup, planned: Planned) -> None:
     if not isinstance(planned.plan, Refuse):
-        # The refusal itself says it.
+        # The refusal itself states its reason.
         setup.log.info(DECISION, planned.decision, planned.reason)
 
 
-def _close(setup: Setup, done: Done) -> None:
+def _log_summary(setup: Setup, done: Done) -> None:
     setup.log.info("%s", done.summary, extra={"closes": "refresh"})
 
 
@@ -194,9 +200,10 @@ class _Phases:
     """The phases of a refresh that has claimed its data source.
 
     Attributes:
-        moves: what became of its name and its project, by "rename" and "move", in every attempt.
-        warnings: those of every attempt.
-        refused_others: this user was refused an update, because another user owns the data source.
+        moves: what happened to the name and project of the data source in all attempts, by
+            "rename" and "move".
+        warnings: the warnings of all attempts.
+        refused_others: the server refused an update because another user owns the data source.
     """
 
     setup: Setup
@@ -209,18 +216,18 @@ class _Phases:
     refused_others: bool = False
 
     def recover(self) -> Recovered:
-        """Find out what became of what earlier refreshes have sent."""
+        """Find out what became of the requests of earlier refreshes."""
         with phase(self.planner.seconds, "recover"):
             return recover(self.claim.history, self.sender, self.planner.effects)
 
-    def plan(self, past: Recovered) -> Planned:
+    def plan(self, recovered: Recovered) -> Planned:
         """Observe the data source, read the models, and decide."""
-        planned = self.planner.plan(past)
-        _log(self.setup, planned)
+        planned = self.planner.plan(recovered)
+        _log_decision(self.setup, planned)
         return planned
 
     def may_go_on(self, planned: Planned, error: RefreshError) -> bool:
-        """Whether another attempt may do what this one could not; remember what it must not try."""
+        """Whether another attempt may succeed; remember what it must not try."""
         if isinstance(error, DriftError | LostError):
             return True
         if not isinstance(planned.plan, UpdateTables):
@@ -243,11 +250,11 @@ class _Phases:
         """Carry out the decision; see `Delivery.deliver`.
 
         Raises:
-            RefusedError: it was to do nothing, or the server refused.
+            RefusedError: the decision was to refuse, or the server refused.
         """
         setup, planner = self.setup, self.planner
         if isinstance(planned.plan, Refuse):
-            # A refresh that was overtaken refuses by old records: then that is the reason to give.
+            # An overtaken refresh refuses by old records: then report that it was overtaken.
             self.claim.check_fence()
             raise RefusedError(*planned.plan.refusals)
         self.moves |= planned.moves
@@ -278,19 +285,19 @@ class _Phases:
         if reached is None or not self.setup.declaration.reconcile or not reached.unreconciled:
             return None
         with phase(self.planner.seconds, "compare"):
-            found = self.planner.reconciler.compare(reached, sent.remote)
-        if found.skipped:
-            self.setup.log.warning("Not reconciled with the models: %s", found.skipped)
-        return found
+            reconciliation = self.planner.reconciler.compare(reached, sent.remote)
+        if reconciliation.skipped:
+            self.setup.log.warning("Not reconciled with the models: %s", reconciliation.skipped)
+        return reconciliation
 
     def set_properties(
-        self, planned: Planned, sent: Sent, found: Reconciliation | None
+        self, planned: Planned, sent: Sent, reconciliation: Reconciliation | None
     ) -> PropertiesSet | None:
-        """Set what is declared of the data source itself; None if nothing is, or was."""
+        """Set the declared properties of the data source; None if none are, or were, declared."""
         if sent.reached is None:
             return None
-        is_known = not (found.skipped if found else sent.reached.unreconciled)
-        equal = not (found and found.problem) if is_known else None
+        is_known = not (reconciliation.skipped if reconciliation else sent.reached.unreconciled)
+        equal = not (reconciliation and reconciliation.problem) if is_known else None
         is_new = bool(sent.intent and sent.intent.brings_metadata)
         with phase(self.planner.seconds, "about"):
             properties = planned.metadata.set_properties(
@@ -304,42 +311,44 @@ class _Phases:
         self,
         planned: Planned,
         sent: Sent,
-        found: Reconciliation | None,
+        reconciliation: Reconciliation | None,
         properties: PropertiesSet | None,
     ) -> Checkpoint:
-        """Close the claim with the checkpoint that was reached, and with what is known by now."""
+        """Close the claim with the reached checkpoint, completed by what this refresh found."""
         if sent.reached is None:
             raise ValueError("a refresh ends with a checkpoint")
         reached, declaration, now = sent.reached, self.setup.declaration, self.setup.now
         distrust = sent.distrust or (properties.distrust if properties else None)
-        known: dict[str, object] = {
+        fields: dict[str, object] = {
             "distrust": distrust,
-            # Whether the adopted metadata and the owner were kept has been looked at by now.
+            # By now the adopted metadata and the owner were confirmed, or a warning was given.
             "adopted": None,
             "owner": None,
-            "held": self._held(planned, sent, distrust),
+            "held": self._known_metadata(planned, sent, distrust),
         }
         if properties:
-            known["written"] = properties.written
+            fields["written"] = properties.written
         if self.planner.no_updates:
-            known["no_updates"] = self.planner.no_updates
+            fields["no_updates"] = self.planner.no_updates
         if self.refused_others:
             self.planner.record.learn(refused_others={self.planner.server.user_id: now()})
-        if found and found.problem:
-            # No update may build on it until it is equal.
-            known["distrust"] = Distrust(Doubt.DIFFERS, found.problem)
+        if reconciliation and reconciliation.problem:
+            # No update may build on the published rows until they are equal.
+            fields["distrust"] = Distrust(Doubt.DIFFERS, reconciliation.problem)
         elif reached.unreconciled and not declaration.reconcile:
-            known["unreconciled"] = "reconcile: never"
-        elif found:
-            known["unreconciled"] = found.skipped
-            known["compared_at"] = None if found.skipped else now()
+            fields["unreconciled"] = "reconcile: never"
+        elif reconciliation:
+            fields["unreconciled"] = reconciliation.skipped
+            fields["compared_at"] = None if reconciliation.skipped else now()
         remote = properties.remote if properties else sent.remote
-        checkpoint = completed(reached, remote, **known)
+        checkpoint = completed(reached, remote, **fields)
         self.claim.close(checkpoint)
         return checkpoint
 
-    def _held(self, planned: Planned, sent: Sent, distrust: Distrust | None) -> Held | None:
-        """The metadata on the server, if they are known to be as they were read last."""
+    def _known_metadata(
+        self, planned: Planned, sent: Sent, distrust: Distrust | None
+    ) -> Held | None:
+        """Return the metadata on the server; None if they may not be as they were last read."""
         metadata = planned.base.metadata
         if isinstance(planned.plan, Publish):
             metadata = sent.metadata
@@ -354,11 +363,11 @@ class _Phases:
         planned: Planned,
         sent: Sent,
         extract: Extract | None,
-        found: Reconciliation | None,
+        reconciliation: Reconciliation | None,
         properties: PropertiesSet | None,
         checkpoint: Checkpoint,
     ) -> Refreshed:
-        """Report what was done, in all attempts."""
+        """Report what all attempts did."""
         distrust = [str(checkpoint.distrust)] if checkpoint.distrust else []
         warnings = [*self.warnings, *self.planner.warnings, *distrust]
         done = Refreshed(
@@ -366,7 +375,7 @@ class _Phases:
             checkpoint=checkpoint,
             remote=properties.remote if properties else sent.remote,
             extract=extract,
-            reconciliation=found,
+            reconciliation=reconciliation,
             uploaded=tuple(self.sender.uploaded),
             moves=self.moves,
             merged=sent.merged or planned.merged,
@@ -375,24 +384,24 @@ class _Phases:
             job_id=sent.intent.job_id if sent.intent else None,
             seconds=_with_total(self.planner.seconds, self.started),
         )
-        _close(self.setup, done)
+        _log_summary(self.setup, done)
         return done
 
 
 @contextmanager
-def _claimed(setup: Setup, options: Options) -> Generator[_Phases]:
+def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
     """Claim the data source, then open its models and a session."""
-    alone = claimed(
+    claiming = claimed(
         setup.journal,
         what=setup.declaration.key,
         timeout=setup.timeouts.claim,
         sleep=setup.sleep,
         log=setup.log,
     )
-    with alone as claim, newest_models(setup) as builder, setup.server() as site:
-        planner = Planner(setup, _settings(setup, options), builder, site, {})
+    with claiming as claim, newest_models(setup) as builder, setup.server() as site:
+        planner = Planner(setup, _effective_options(setup, options), builder, site, {})
         jobs = Jobs(site, setup.timeouts, setup.sleep, setup.log)
         sender = Sender(claim, jobs, planner.tags, planner.record, planner.effects, planner.seconds)
         planner.reads_jobs = sender.reads_jobs
-        # How long it waited for its turn, for the models and for a session, is not its own time.
+        # The waits for the claim, the models and a session do not count as its own time.
         yield _Phases(setup, claim, planner, sender, started=time.monotonic())

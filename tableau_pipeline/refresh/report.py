@@ -1,4 +1,4 @@
-"""What a refresh, an audit or a build has come to, and its closing line."""
+"""The results of a refresh, an audit and a build, and their summaries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tableau_pipeline.rendering import megabytes
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """A refresh that ended well.
+    """The result of a refresh that ended well.
 
     Attributes:
         planned: the decision of its last attempt.
@@ -27,10 +27,10 @@ class Refreshed:
             compared.
         uploaded: bytes of each file that was sent. The first publish with declared metadata sends
             two: only the file that the server makes of the first one can take them.
-        moves: what became of its name and its project in all attempts, by "rename" and "move".
+        moves: what happened to the name and the project in all attempts, by "rename" and "move".
         merged: what became of the metadata on the server; None if there were none to keep or set.
-        warnings: what a person should know although nothing is wrong.
-        problems: in what the server says other than is declared of the data source itself.
+        warnings: what a user should know although nothing is wrong.
+        problems: how the properties on the server differ from the declared ones.
         job_id: the id of the server's job that carried it out, if there was one.
         seconds: by phase, and "total".
     """
@@ -65,7 +65,7 @@ class Refreshed:
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """Why it was done, in words."""
         return reason_of(self.plan, self.moves)
 
     @property
@@ -90,15 +90,15 @@ class Refreshed:
         work = work_of(self.plan, self.moves, self.tables, extract)
         if isinstance(self.plan, Publish) and extract:
             work += f", {_rows_and_size(declaration, extract)}"
-            if files := self.uploaded[1:]:
-                work += f" ({megabytes(self.sent)} sent, in {len(files) + 1} files)"
+            if more_files := self.uploaded[1:]:
+                work += f" ({megabytes(self.sent)} sent, in {len(more_files) + 1} files)"
         line = f"{declaration.name}: {work} in {self.seconds['total']:.1f} s"
         return ", ".join(filter(None, [line, comparison(self), self.remote.link]))
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What an audit has found.
+    """The result of an audit.
 
     Attributes:
         checkpoint: what the last refresh left; None if there was none.
@@ -126,36 +126,36 @@ class Built:
 
     @property
     def summary(self) -> str:
-        """All of it in one line."""
+        """One line about the file."""
         built = _rows_and_size(self.declaration, self.extract)
         seconds, file = f"{self.seconds['total']:.1f} s", self.extract.path.as_uri()
         return f"{self.declaration.name}: built only, {built} in {seconds}, {file}"
 
 
 def _rows_and_size(declaration: Declaration, extract: Extract) -> str:
-    # As everywhere, the rows of a data source are those of its fact table.
+    # By convention, the rows of a data source are those of its fact table.
     rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
     return f"{rows:,} rows, {megabytes(extract.size)}"
 
 
-# What came of what was asked for.
+# The results that have a summary.
 Done = Refreshed | Planned | Built
 
 
 def comparison(done: Refreshed) -> str:
-    """How the published data was compared with the models, in words."""
-    how, why = compared(done)
-    return f"{how}: {why}" if why else how
+    """Describe how the published data was compared with the models."""
+    how, reason = compared(done)
+    return f"{how}: {reason}" if reason else how
 
 
 def compared(done: Refreshed) -> tuple[str, str]:
-    """How the published data was compared with the models, and why it was not, both in words."""
-    checkpoint, found = done.checkpoint, done.reconciliation
+    """Describe how the published data was compared with the models, and why it was not."""
+    checkpoint, reconciliation = done.checkpoint, done.reconciliation
     if checkpoint.distrust:
         return "to be compared by the next refresh", str(checkpoint.distrust)
     if checkpoint.unreconciled:
         return "not compared", checkpoint.unreconciled
-    if found is None:
+    if reconciliation is None:
         when = checkpoint.compared_at
         return f"equal when last compared{f', {when:%Y-%m-%d %H:%M} UTC' if when else ''}", ""
-    return f"equal by {found.way}", ""
+    return f"equal by {reconciliation.way}", ""

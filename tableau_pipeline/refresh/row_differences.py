@@ -1,4 +1,4 @@
-"""In what the published rows differ from those of the models, by key and by column."""
+"""Find how the published rows differ from those of the models, by key and by column."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,9 +36,10 @@ class Differences:
     Attributes:
         key: the columns by which rows were paired; () if whole rows were compared.
         both: rows on both sides, with equal keys; of whole rows, with equal values.
-        equal: those of them whose values are all equal.
-        columns: of these pairs, how many differ in each column beside the key.
-        samples: the key, the published and the model's value of some of them, by column.
+        equal: rows of `both` whose values are all equal.
+        columns: the number of pairs that differ, by column outside the key.
+        samples: by column, for some of the pairs that differ: the key, the published value and
+            the value of the model.
     """
 
     key: tuple[str, ...]
@@ -58,7 +59,10 @@ class Differences:
     def percent_equal(self) -> Mapping[str, float]:
         """The share of pairs with equal values, by column; below 100 if any differs."""
         shares = {name: 1 - count / self.both for name, count in self.columns.items() if self.both}
-        return {n: 100.0 if s == 1 else min(99.99, round(100 * s, 2)) for n, s in shares.items()}
+        return {
+            name: 100.0 if share == 1 else min(99.99, round(100 * share, 2))
+            for name, share in shares.items()
+        }
 
 
 def table_differences(
@@ -76,17 +80,21 @@ def table_differences(
     Only the columns that both sides have in the same type are compared.
 
     Args:
-        key: identifies the rows of both; () if nothing does. If it repeats on either side, or one
-            side lacks it, whole rows are compared.
+        key: the columns that identify a row; () if there are none. If a key repeats on either side,
+            or one side lacks the columns, whole rows are compared.
         samples: how many rows to show of each column that differs.
-        progress: is told the share that is done.
+        progress: called with the share that is done, from 0 to 1.
 
     Raises:
         NotProvedError: hyperd's memory is not enough.
     """
     types = table_columns(hyper, file).get(published)
-    columns = [e for e in model.columns if types and types.get(e.name) == hyper_type(e, table="")]
-    has_key = {each.name for each in columns}.issuperset(key)
+    columns = [
+        column
+        for column in model.columns
+        if types and types.get(column.name) == hyper_type(column, table="")
+    ]
+    has_key = {column.name for column in columns}.issuperset(key)
     with connect(hyper, file) as connection:
         sides = _Sides(connection, published, model, columns, tuple(key) if has_key else ())
         rows = (
@@ -95,18 +103,21 @@ def table_differences(
         )
         if not columns:
             return Differences((), *rows, 0, 0)
-        found, slices = sides.compared(rows, hyper.memory, progress)
-        if rows != (found.only_published + found.both, found.only_model + found.both):
+        differences, slices = sides.compared(rows, hyper.memory, progress)
+        if rows != (
+            differences.only_published + differences.both,
+            differences.only_model + differences.both,
+        ):
             sides = replace(sides, key=())
-            found, slices = sides.compared(rows, hyper.memory, progress)
-        differing = [name for name, count in found.columns.items() if count and samples]
+            differences, slices = sides.compared(rows, hyper.memory, progress)
+        differing = [name for name, count in differences.columns.items() if count and samples]
         shown = {name: sides.sample(name, samples, slices) for name in differing}
-    return replace(found, samples=shown)
+    return replace(differences, samples=shown)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Two relations, whose rows are compared in these columns by this key, or as a whole."""
+    """Two relations, whose rows are compared in these columns, by key or as a whole."""
 
     connection: Connection
     published: TableName
@@ -119,40 +130,44 @@ class _Sides:
         return str(self.published), select_sql(self.model)
 
     @property
-    def _others(self) -> list[str]:
-        return [each.name for each in self.columns if each.name not in self.key]
+    def _other_columns(self) -> list[str]:
+        return [column.name for column in self.columns if column.name not in self.key]
 
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]
     ) -> tuple[Differences, int]:
-        """Compare in as few slices as the memory allows; return their number, too."""
-        count = self._by_key if self.key else self._whole
+        """Compare in as few slices as the memory allows; also return their number."""
+        count = self._by_key if self.key else self._by_whole_rows
 
         def compare(slices: int) -> tuple[list[list[int]], int]:
-            found = []
+            counts_by_slice = []
             for number in range(slices):
                 progress(number / slices)
-                (counts,) = self.connection.execute_list_query(count(self._slice(number, slices)))
+                (counts,) = self.connection.execute_list_query(
+                    count(self._slice_condition(number, slices))
+                )
                 # The sum over no rows is NULL.
-                found.append([int(str(each or 0)) for each in counts])
-            return found, slices
+                counts_by_slice.append([int(str(value or 0)) for value in counts])
+            return counts_by_slice, slices
 
         # Whole rows are joined on their hash alone.
         width = len(self.columns) if self.key else 0
-        found, slices = in_slices(compare, rows=max(rows), columns=width, memory=memory)
-        only_published, only_model, both, equal, *differing = map(sum, zip(*found, strict=True))
-        columns = dict(zip(self._others, differing, strict=True)) if self.key else {}
+        counts_by_slice, slices = in_slices(compare, rows=max(rows), columns=width, memory=memory)
+        only_published, only_model, both, equal, *differing = map(
+            sum, zip(*counts_by_slice, strict=True)
+        )
+        columns = dict(zip(self._other_columns, differing, strict=True)) if self.key else {}
         return Differences(self.key, only_published, only_model, both, equal, columns), slices
 
-    def _slice(self, number: int, slices: int) -> str:
+    def _slice_condition(self, number: int, slices: int) -> str:
         """Return a condition that is true for a part of the rows, the same on both sides."""
-        text = row_text([each for each in self.columns if each.name in self.key])
+        text = row_text([column for column in self.columns if column.name in self.key])
         hash_ = f"sha256({text})" if self.key else _HASH
         return f"(get_byte({hash_}, 0) & {slices - 1}) = {number}" if slices > 1 else "TRUE"
 
     def _by_key(self, where: str) -> str:
-        """Return SQL for the fields of the differences, and for the count of each column."""
-        names = [escape_name(name) for name in self._others]
+        """Return SQL for the counts of `Differences`, and for the count of each column."""
+        names = [escape_name(name) for name in self._other_columns]
         is_pair = f"p.{_IS_THERE} = m.{_IS_THERE}"
         differs = [f"p.{name} IS DISTINCT FROM m.{name}" for name in names]
         cases = [
@@ -160,7 +175,7 @@ class _Sides:
             f"p.{_IS_THERE} IS NULL",
             is_pair,
             f"{is_pair} AND NOT ({' OR '.join(differs) or 'FALSE'})",
-            *(f"{is_pair} AND {each}" for each in differs),
+            *(f"{is_pair} AND {difference}" for difference in differs),
         ]
         counts = ", ".join(f"SUM(CASE WHEN {case} THEN 1 ELSE 0 END)" for case in cases)
         return f"SELECT {counts} FROM {self._joined('FULL', names, where)}"  # noqa: S608
@@ -175,8 +190,8 @@ class _Sides:
         on = " AND ".join(f"p.{name} = m.{name}" for name in key)
         return f"{published} p {kind} JOIN {model} m ON {on}"
 
-    def _whole(self, where: str) -> str:
-        """Return SQL for the fields of the differences; a row may be there several times."""
+    def _by_whole_rows(self, where: str) -> str:
+        """Return SQL for the counts of `Differences`; equal rows may repeat."""
         published, model = (
             f"(SELECT {_HASH}, COUNT(*) AS n FROM (SELECT sha256({row_text(self.columns)}) "  # noqa: S608
             f"AS {_HASH} FROM {side} source) hashed WHERE {where} GROUP BY {_HASH})"
@@ -191,18 +206,18 @@ class _Sides:
 
     def sample(self, column: str, samples: int, slices: int) -> list[list[object]]:
         """Return the key and both values of some rows that differ in a column."""
-        name, found = escape_name(column), []
-        key = ", ".join(f"p.{escape_name(each)}" for each in self.key)
+        name, rows = escape_name(column), []
+        key = ", ".join(f"p.{escape_name(key_column)}" for key_column in self.key)
         for number in range(slices):
-            joined = self._joined("INNER", [name], self._slice(number, slices))
-            found += self.connection.execute_list_query(
+            joined = self._joined("INNER", [name], self._slice_condition(number, slices))
+            rows += self.connection.execute_list_query(
                 f"SELECT {key}, p.{name}, m.{name} FROM {joined} "  # noqa: S608
                 f"WHERE p.{name} IS DISTINCT FROM m.{name} ORDER BY {key} "
-                f"LIMIT {samples - len(found)}"
+                f"LIMIT {samples - len(rows)}"
             )
-            if len(found) == samples:
+            if len(rows) == samples:
                 break
-        return found
+        return rows
 
 
 def diff(
@@ -212,10 +227,10 @@ def diff(
 
     Args:
         samples: how many rows to show of each column that differs.
-        tell: is told what is done, and its share if that is known.
+        tell: called with what is being done, and with the share that is done if it is known.
 
     Returns:
-        in what tables and columns differ, as phrases; and by table, how the rows differ, of the
+        How the tables and columns differ, as phrases; and by table, how the rows differ in the
         columns that both sides have.
 
     Raises:
@@ -223,16 +238,16 @@ def diff(
     """
     declaration, name = setup.declaration, setup.declaration.name
     record, rows = read_history(setup.journal.records()).checkpoint, {}
-    remote = _published(setup, server, record)
+    remote = _find_published(setup, server, record)
     try:
         with newest_models(setup) as builder:
             desired = builder.desired(record)
-            tell(f"Downloading {name}" + (f", {each} MB" if (each := remote.megabytes) else ""))
+            tell(f"Downloading {name}" + (f", {size} MB" if (size := remote.megabytes) else ""))
             with published_file(server, remote) as file:
                 hyper = setup.hyper()
                 types = table_columns(hyper, file)
                 places = {
-                    table.name: _place(declaration.target(table.name), [*types])
+                    table.name: _table_in_file(declaration.target(table.name), [*types])
                     for table in declaration.tables
                 }
                 for table in declaration.tables:
@@ -246,36 +261,41 @@ def diff(
                         samples=samples,
                         progress=partial(tell, f"Comparing {table.name}"),
                     )
-            names = {place: declaration.published_name(each) for each, place in places.items()}
-            found = {names.get(each, each.name.unescaped): types[each] for each in types}
-            columns = {name: each.columns for name, each in desired.items()}
-            return layout_changes(found, declaration, columns), rows
+            names = {place: declaration.published_name(table) for table, place in places.items()}
+            existing = {names.get(place, place.name.unescaped): types[place] for place in types}
+            columns = {table: content.columns for table, content in desired.items()}
+            return layout_changes(existing, declaration, columns), rows
     except (HyperException, NotProvedError, ValueError) as error:
         raise RefreshError(f"{name} cannot be compared: {error}") from error
 
 
-def _published(setup: Setup, server: TableauSite, record: Checkpoint | None) -> RemoteDatasource:
-    """The data source: that of our records, or one of others that a refresh would take over."""
+def _find_published(
+    setup: Setup, server: TableauSite, record: Checkpoint | None
+) -> RemoteDatasource:
+    """Return the data source of our records, or the one that a refresh would take over."""
     declaration = setup.declaration
     if record and record.luid:
-        remote, why = server.find_by_luid(record.luid), "it is no longer on the server"
+        remote, reason = server.find_by_luid(record.luid), "it is no longer on the server"
     else:
         project = server.find_project(declaration.project)
         remote = server.find_by_name(declaration.name, project_id=project) if project else None
-        why = f'the project "{declaration.project_path}" has no data source of this name'
+        reason = f'the project "{declaration.project_path}" has no data source of this name'
     if remote is None:
         raise RefusedError(
-            f"There is nothing of {declaration.name} to compare: {why}. Run its refresh",
+            f"There is nothing of {declaration.name} to compare: {reason}. Run its refresh",
             code=Code.NOT_PUBLISHED,
         )
     return remote
 
 
-def _place(target: TableName, found: Sequence[TableName]) -> TableName:
-    """Where a table is in the published file: others use other schemas, such as "public"."""
-    named = [each for each in found if each.name == target.name]
-    if target in found or not found:
+def _table_in_file(target: TableName, existing: Sequence[TableName]) -> TableName:
+    """Return the name of a table in the published file.
+
+    Files of other publishers have other schemas, such as "public".
+    """
+    named = [table for table in existing if table.name == target.name]
+    if target in existing or not existing:
         return target
     if len(named) == 1:
         return named[0]
-    return found[0] if len(found) == 1 else target
+    return existing[0] if len(existing) == 1 else target

@@ -1,4 +1,4 @@
-"""Send, and record enough for the next refresh to find out what became of it."""
+"""Send requests, and record enough for the next refresh to find out what became of them."""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -42,9 +42,9 @@ class Sent:
         reached: the checkpoint that was reached; None if no update can build on it.
         intent: the recorded intent; None if nothing had to be sent.
         distrust: why another user may have changed the data source as well; None if none has.
-        warnings: what a person should know although nothing is wrong.
-        metadata: what the server holds now, if a file has brought it.
-        merged: what was published of it, if that was not left to the server.
+        warnings: what a user should know although nothing is wrong.
+        metadata: the metadata on the server, if a file has brought new ones.
+        merged: the metadata that were published; None if the server made them, or kept its own.
     """
 
     reached: Checkpoint | None
@@ -56,15 +56,15 @@ class Sent:
     merged: Merge | None = None
 
     def warned(self, *warnings: str) -> "Sent":
-        """Return the same with more to know."""
+        """Return the same with more warnings."""
         return replace(self, warnings=(*self.warnings, *warnings))
 
 
 class SentError(RefreshError):
-    """A request of ours came to nothing, as far as can be known.
+    """A request of ours had no effect, as far as is known.
 
     Attributes:
-        intent: what was recorded of it.
+        intent: the recorded intent of the request.
     """
 
     def __init__(self, message: str, intent: Intent) -> None:
@@ -73,11 +73,11 @@ class SentError(RefreshError):
 
 
 class NoReasonError(SentError):
-    """Its job failed, and the server does not say why."""
+    """The job of the request failed, and the server gives no reason."""
 
 
 class LostError(SentError, UnknownOutcomeError):
-    """The server no longer knows its job, which is over, and nothing shows what it did."""
+    """The job of the request is over or may not be asked for, and its effect is unknown."""
 
 
 def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> Checkpoint:
@@ -87,10 +87,10 @@ def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> C
 
 
 _TIMESTAMP_PAUSE = 0.25
-# Seconds: a site is late by much the same each time.
-_ALIKE = 2
-_UNKNOWN = "Outcome unknown: the next run finds out, and publishes everything again."
-_NEXT = {
+# Seconds by which two lags of one site may differ.
+_LAG_TOLERANCE = 2
+_UNKNOWN_OUTCOME = "Outcome unknown: the next run finds out, and publishes everything again."
+_NEXT_STEP = {
     Outcome.FAILED: "The next run publishes the full file.",
     Outcome.CANCELLED: "The next run sends it again.",
 }
@@ -102,11 +102,11 @@ class Sender:
 
     Attributes:
         tags: the tags of the data source that show that it is ours.
-        site: what the site was seen to do.
-        effects: looks at the data source where the server does not tell of jobs.
+        site: what our sessions have seen the site do.
+        effects: looks at the data source if the server does not report on jobs.
         seconds: by phase, of this refresh.
         sent: the number of requests that were sent.
-        uploaded: the bytes of each file that the present attempt has uploaded.
+        uploaded: the bytes of each file that the current attempt has uploaded.
     """
 
     claim: HeldClaim
@@ -137,21 +137,21 @@ class Sender:
 
         Args:
             to: the data source to replace; None to create one.
-            keeps_work: it brings metadata along in which people may have worked.
+            keeps_work: the file brings metadata that may include users' edits.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
             DriftError: another user changed the data source meanwhile; nothing was sent.
-            NoReasonError: the job failed, and the server does not say why.
-            LostError: the job is over, and nobody knows what it did.
+            NoReasonError: the job failed, and the server gives no reason.
+            LostError: the job is over, and its effect is unknown.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        # The server goes by name: under the declared one, a data source that another user renamed
-        # or moved would get a double.
+        # The server identifies the data source by its name. If another user renamed or moved it,
+        # publishing under the declared name would create a second one.
         name, project_id = (to.name, to.project_id) if to else (target.name, project_id)
-        upload = self._uploaded(file)
+        upload = self._upload(file)
         fields: dict[str, Any] = {"mode": mode, "name": name, "project_id": project_id}
-        intent = self._intent(to, target=target, distrust=None, keeps_work=keeps_work, **fields)
+        intent = self._new_intent(to, target=target, distrust=None, keeps_work=keeps_work, **fields)
         call = partial(
             self.server.publish,
             upload,
@@ -171,35 +171,37 @@ class Sender:
         to: RemoteDatasource,
         distrust: Distrust | None = None,
     ) -> Sent:
-        """Change the published data; it raises what `publish` and `TableauSite.update` do.
+        """Change the published data.
+
+        It raises what `publish` and `TableauSite.update` raise.
 
         Args:
-            batch: the actions as JSON; `payload` has the tables that they name.
+            batch: the actions as JSON, on the tables in `payload`.
             target: the checkpoint to reach; None if no update can build on the result.
                 `distrust` states why.
         """
-        upload = self._uploaded(payload) if payload else None
-        place = {"name": to.name, "project_id": to.project_id}
-        intent = self._intent(to, mode=None, **place, target=target, distrust=distrust)
+        upload = self._upload(payload) if payload else None
+        fields = {"name": to.name, "project_id": to.project_id}
+        intent = self._new_intent(to, mode=None, **fields, target=target, distrust=distrust)
         call = partial(
             self.server.update, to.luid, batch=batch, upload=upload, request_id=intent.request_id
         )
         doing = f'Updating the data of "{to.name}"'
         return self._send(intent, to, call, doing=doing, actions=describe_actions(batch))
 
-    def _uploaded(self, file: Path) -> str:
+    def _upload(self, file: Path) -> str:
         try:
             with phase(self.seconds, "upload"):
                 upload = self.server.upload(file)
                 self.uploaded.append(file.stat().st_size)
                 return upload
         except FileNotFoundError:
-            # A refresh removes the files of earlier ones, so a missing file means that a later one
-            # runs.
+            # A refresh removes the files of earlier refreshes, so a missing file means that a later
+            # refresh is running.
             self.claim.check_fence()
             raise
 
-    def _intent(self, to: RemoteDatasource | None, **fields: Any) -> Intent:
+    def _new_intent(self, to: RemoteDatasource | None, **fields: Any) -> Intent:
         self.sent += 1
         return Intent(
             refresh=self.claim.number,
@@ -222,13 +224,13 @@ class Sender:
         doing: str,
         actions: str = "",
     ) -> Sent:
-        """Record the intent, check that nothing changed, and carry it out."""
-        # The intent is stored before the claim is checked: whoever claims after that check sees it.
+        """Record the intent, check that nothing changed, send the request and wait for it."""
+        # Store the intent before checking the claim: a refresh that claims after the check sees it.
         self.claim.journal.append(intent)
         try:
             self.claim.check_fence()
             self._check_unchanged(intent, before)
-            # That look takes minutes where the network fails, and another run may have begun.
+            # If the network fails, that check takes minutes, and another run may have begun.
             self.claim.check_fence()
         except BaseException:
             # An open intent would make the next run wait for a job that does not exist.
@@ -238,22 +240,22 @@ class Sender:
             try:
                 job_id = call()
             except (RefusedError, BusyError) as error:
-                # A refusal is not always one: servers were seen to carry out what they answered so.
+                # We have seen servers carry out requests that they refused.
                 if isinstance(error, NoUpdatesError) and self._is_listed(intent):
-                    why = f"{error} All the same, it is listed. {_UNKNOWN}"
-                    raise UnknownOutcomeError(why) from error
+                    message = f"{error} All the same, it is listed. {_UNKNOWN_OUTCOME}"
+                    raise UnknownOutcomeError(message) from error
                 self._record(intent, outcome=Outcome.REFUSED, note=str(error))
                 raise
             except UnreachableError as error:
-                # The server may have received the request or not, so the intent stays open.
+                # The server may have received the request, so the intent stays open.
                 raise UnknownOutcomeError(str(error)) from error
             if job_id is None:
-                why = f"{doing}: the server does not name the job. {_UNKNOWN}"
-                raise UnknownOutcomeError(why)
+                message = f"{doing}: the server does not name the job. {_UNKNOWN_OUTCOME}"
+                raise UnknownOutcomeError(message)
             self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
             intent = self._record(intent, job_id=job_id)
             self._learn_word(intent)
-            return self._took_effect(intent, before, doing=doing, actions=actions)
+            return self._wait_for_job(intent, before, doing=doing, actions=actions)
 
     def _is_listed(self, intent: Intent) -> bool:
         words, since = self.site.facts.job_words, intent.recorded_at.replace(microsecond=0)
@@ -261,7 +263,7 @@ class Sender:
         return any(job.kind != "publish" for job in look_up or ())
 
     def _learn_word(self, intent: Intent) -> None:
-        """Learn the word by which the site lists such a job, once."""
+        """Learn, once, by which word the site lists jobs of this kind."""
         kind, facts = intent.job_kind, self.site.facts
         if kind in facts.job_words.values() or facts.lists_jobs.get(intent.user) is False:
             return
@@ -270,49 +272,51 @@ class Sender:
         if word := (words or {}).get(str(intent.job_id)):
             self.site.learn(job_words={word: kind})
 
-    def _took_effect(
+    def _wait_for_job(
         self, intent: Intent, before: RemoteDatasource | None, *, doing: str, actions: str
     ) -> Sent:
-        """Wait for the server's job, and look at what it has left."""
-        seen: list[datetime] = []
+        """Wait for the server's job, and look at its result."""
+        stamps: list[datetime] = []
 
         def look() -> None:
             stamp = self.server.updated_at(str(intent.luid))
-            seen.extend([stamp] if stamp else [])
+            stamps.extend([stamp] if stamp else [])
 
-        # Our own time stamp will hide those that other users leave while the job is in the queue.
+        # Look meanwhile: our own time stamp will hide those of changes made by other users.
         status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
         if isinstance(status, NoJob):
-            return self._as_it_shows(intent, before, status, doing=doing)
+            return self._wait_for_effect(intent, before, status, doing=doing)
         self.site.learn(reads_jobs={intent.user: True})
         if status.outcome is not Outcome.DONE:
-            raise self._failed(intent, status, doing=doing, actions=actions)
+            raise self._record_failure(intent, status, doing=doing, actions=actions)
         self.claim.check_effect(intent)
         if intent.luid is None:
-            remote = self._created(intent, status.datasource)
+            remote = self._find_created(intent, status.datasource)
         else:
             remote = look_up(self.server, intent.luid)
-        return self._done(intent, before, remote, Window.of(status), seen)
+        return self._record_done(intent, before, remote, Window.of(status), stamps)
 
-    def _failed(self, intent: Intent, status: Job, *, doing: str, actions: str) -> RefreshError:
+    def _record_failure(
+        self, intent: Intent, status: Job, *, doing: str, actions: str
+    ) -> RefreshError:
         outcome = status.outcome or Outcome.FAILED
         intent = self._record(intent, outcome=outcome, note=status.notes or None)
         message = (
             f"{doing}: job {intent.job_id} of the server {outcome}. "
             f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
-            f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
+            f"{actions}The data source holds what it held before. {_NEXT_STEP.get(outcome, '')}"
         )
-        # A code alone is no reason either.
+        # A numeric code alone is not a reason.
         if outcome is Outcome.FAILED and not any(map(str.isalpha, status.notes)):
             return NoReasonError(message, intent)
         return RefreshError(message)
 
-    def _as_it_shows(
-        self, intent: Intent, before: RemoteDatasource | None, why: NoJob, *, doing: str
+    def _wait_for_effect(
+        self, intent: Intent, before: RemoteDatasource | None, no_job: NoJob, *, doing: str
     ) -> Sent:
-        """Wait until the data source shows the effect of a job that cannot be asked for."""
-        self.learn_of(why, intent)
-        timeouts, is_over = self.jobs.timeouts, why is NoJob.GONE
+        """Wait until the data source shows the effect of a job that we cannot ask for."""
+        self.learn_of(no_job, intent)
+        timeouts, is_over = self.jobs.timeouts, no_job is NoJob.GONE
         seconds = timeouts.listing if intent.luid is None else timeouts.timestamp
         seconds = seconds if is_over else timeouts.queue + timeouts.job
         until = self.server.now() + timedelta(seconds=seconds)
@@ -324,7 +328,7 @@ class Sender:
                     self.site.learn(updates_move_stamp=moved)
                 end = max(self.server.now(), effect.remote.updated_at)
                 window = Window(intent.recorded_at, end)
-                sent = self._done(intent, before, effect.remote, window, ())
+                sent = self._record_done(intent, before, effect.remote, window, ())
                 distrust = None if effect.is_proved else sent.distrust
                 return replace(sent, distrust=distrust)
             if self.server.now() >= until:
@@ -334,31 +338,31 @@ class Sender:
             if is_over and intent.mode is None and not self.site.facts.updates_move_stamp:
                 self.site.learn(updates_move_stamp=False)
             intent = self._record(intent, outcome=Outcome.LOST)
-            what = "the server no longer knows" if is_over else "this user may not ask for"
-            raise LostError(f"{doing}: {what} job {intent.job_id}. {_UNKNOWN}", intent)
+            cause = "the server no longer knows" if is_over else "this user may not ask for"
+            raise LostError(f"{doing}: {cause} job {intent.job_id}. {_UNKNOWN_OUTCOME}", intent)
         raise UnknownOutcomeError(
             f"{doing}: this user may not ask for job {intent.job_id}, and for {seconds:.0f} s the "
-            f"data source has shown nothing of it. {_UNKNOWN}"
+            f"data source has shown nothing of it. {_UNKNOWN_OUTCOME}"
         )
 
     def _can_no_longer_run(self, intent: Intent) -> bool:
-        """Whether the limits of the server have passed, for the queue and for the job itself."""
+        """Whether the time limits of the server for the queue and for jobs have passed."""
         limit = self.jobs.timeouts.queue + self.jobs.timeouts.job
         return self.server.now() >= intent.recorded_at + timedelta(seconds=limit)
 
     def learn_of(self, why: NoJob, intent: Intent) -> None:
-        """Remember what the server does not tell of jobs."""
+        """Remember why the server does not report on this job."""
         if why is NoJob.GONE:
             self.site.learn(loses_jobs=True)
         elif self.site.facts.reads_jobs.get(intent.user) is not False:
             self._learn_reads_jobs(may=False)
 
     def reads_jobs(self) -> bool:
-        """Whether this user may ask for jobs; the server is asked once, before it matters."""
-        known = self.site.facts.reads_jobs.get(self.server.user_id)
-        if known is None:
-            self._learn_reads_jobs(may=(known := self.server.may_read_jobs()))
-        return known
+        """Whether this user may ask for jobs; the server is asked once, and the answer recorded."""
+        may = self.site.facts.reads_jobs.get(self.server.user_id)
+        if may is None:
+            self._learn_reads_jobs(may=(may := self.server.may_read_jobs()))
+        return may
 
     def _learn_reads_jobs(self, *, may: bool) -> None:
         self.site.learn(reads_jobs={self.server.user_id: may})
@@ -371,20 +375,19 @@ class Sender:
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
         """Whether the site itself explains a change that another user may have made.
 
-        Nobody else does the same right after two jobs of ours that follow each other: that is what
-        the site does.
+        A change that follows two jobs of ours in the same way is made by the site, not by a user.
         """
-        facts, late, is_publish = self.site.facts, change.lateness, intent.mode is not None
+        facts, lag, is_publish = self.site.facts, change.lateness, intent.mode is not None
         is_odd = change.made is not None and change.made not in change.revisions
-        if late is None or (is_odd and (is_publish or change.made != 1)):
+        if lag is None or (is_odd and (is_publish or change.made != 1)):
             return False
         is_known = True
-        if late > facts.stamp_lag:
+        if lag > facts.stamp_lag:
             noted = facts.noted_lags.get(intent.job_kind, 0)
-            is_known = noted > 0 and abs(noted - late) <= _ALIKE
-            self.site.learn(noted_lags={intent.job_kind: late})
+            is_known = noted > 0 and abs(noted - lag) <= _LAG_TOLERANCE
+            self.site.learn(noted_lags={intent.job_kind: lag})
             if is_known:
-                self.site.learn(stamp_lag=late)
+                self.site.learn(stamp_lag=lag)
         if is_odd:
             is_known = is_known and facts.noted_revisions == 1
             self.site.learn(noted_revisions=1)
@@ -392,15 +395,15 @@ class Sender:
                 self.site.learn(update_revisions=1)
         return is_known
 
-    def _created(self, intent: Intent, luid: str | None) -> RemoteDatasource:
-        """Find what was just created; the lists of servers may show it seconds later."""
-        if luid and (named := self.server.find_by_luid(luid)):
-            return named
+    def _find_created(self, intent: Intent, luid: str | None) -> RemoteDatasource:
+        """Find the data source just created; the server may list it some seconds later."""
+        if luid and (remote := self.server.find_by_luid(luid)):
+            return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.listing)
         for pause in self.jobs.pauses():
-            named = self.server.find_by_name(intent.name, project_id=intent.project_id)
-            if named or self.server.now() >= until:
-                return there(named, f'"{intent.name}"')
+            remote = self.server.find_by_name(intent.name, project_id=intent.project_id)
+            if remote or self.server.now() >= until:
+                return there(remote, f'"{intent.name}"')
             self.jobs.sleep(pause)
         raise AssertionError("pauses have no end")
 
@@ -411,42 +414,44 @@ class Sender:
             DriftError: another user changed, removed or created the data source meanwhile.
         """
         if before is None:
-            same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
+            is_unchanged = (
+                self.server.find_by_name(intent.name, project_id=intent.project_id) is None
+            )
         else:
-            now = self.server.find_by_luid(before.luid)
-            same = now is not None and now.state == before.state
-        if not same:
+            remote = self.server.find_by_luid(before.luid)
+            is_unchanged = remote is not None and remote.state == before.state
+        if not is_unchanged:
             raise DriftError(
                 f'"{intent.name}" was changed on the server while its new content was prepared. '
                 "Nothing was sent: the next run decides again."
             )
 
-    def _done(
+    def _record_done(
         self,
         intent: Intent,
         before: RemoteDatasource | None,
         remote: RemoteDatasource,
         window: Window | None,
-        seen: Collection[datetime],
+        stamps: Collection[datetime],
     ) -> Sent:
-        """What the data source shows once the request has taken effect."""
+        """Record that the request has taken effect, and what the data source shows since."""
         server, target, metadata = self.server, intent.target, None
         if target and intent.mode in NEW_METADATA:
             # Read the metadata before the stamp, which shows whether another user changed it.
-            # The next refresh tells if it cannot be read: that this one took effect is certain.
+            # If they cannot be read, the next refresh reports it: this request did take effect.
             with suppress(UnreadableError):
                 metadata = server.metadata(remote.luid)
             remote = look_up(server, remote.luid)
         is_update, facts = intent.mode is None, self.site.facts
         if is_update and before:
-            remote = self._moved(remote, before)
+            remote = self._wait_for_stamp(remote, before)
         change = Change(
             window,
             before.stamp if before else None,
             remote.stamp,
             revisions=facts.revisions_of(is_update=is_update),
             lag=facts.stamp_lag,
-            seen=seen,
+            seen=stamps,
             published=remote.published,
         )
         distrust = change.unexplained
@@ -455,25 +460,27 @@ class Sender:
         elif not distrust:
             self.site.forget_noted(intent.job_kind)
         if target:
-            # Revisions may resolve what the time stamp leaves open: ours is the only new one.
+            # Revisions may settle what the time stamp leaves open, if only ours is new.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
             target = target.reached if intent.mode in NEW_METADATA else target
             is_late = is_update and before and remote.updated_at == before.updated_at
             late = (window.start, window.end) if is_late and window else None
             target = completed(target, remote, metadata=digest, late_window=late)
-        # Recorded before the tags are set: what may fail there must not lose the outcome. A later
-        # refresh cannot see these intermediate time stamps, and the last one may be ours.
+        # Record before setting the tags: a failure there must not lose the outcome. A later refresh
+        # cannot see these intermediate time stamps, and the last one may be ours.
         intent = self._record(
             intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
         )
-        remote, of_tags = tag(server, remote, self.tags)
+        remote, tag_distrust = tag(server, remote, self.tags)
         if is_update and before and not distrust:
             self.site.learn(updates_move_stamp=change.after[0] != before.updated_at)
-        return Sent(target, remote, intent, distrust or of_tags, metadata=metadata)
+        return Sent(target, remote, intent, distrust or tag_distrust, metadata=metadata)
 
-    def _moved(self, remote: RemoteDatasource, before: RemoteDatasource) -> RemoteDatasource:
-        """Wait until the time stamp shows the update: some sites move it late, or never."""
+    def _wait_for_stamp(
+        self, remote: RemoteDatasource, before: RemoteDatasource
+    ) -> RemoteDatasource:
+        """Wait until the time stamp shows the update; some sites move it late, or never."""
         if self.site.facts.updates_move_stamp is False:
             return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)

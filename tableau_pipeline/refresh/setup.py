@@ -1,4 +1,4 @@
-"""What a refresh works with."""
+"""Everything that a refresh of one data source works with."""
 
 import logging
 import time
@@ -30,13 +30,13 @@ class Setup:
             because an older version must not be published last.
         server: opens a session when it is first needed.
         folder: the folder for built files, the same for every run of a data source.
-        backups: the folder, or its URL in an object store, for data sources with the work of
-            people, as they were before they were replaced.
+        backups: the folder, or its URL in an object store, where data sources with users' edits
+            are saved before they are replaced.
         now: returns the time of the refresh, from which rolling windows count.
-        sleep: takes seconds.
+        sleep: waits for this number of seconds.
         takeover: take over data sources that another deployment publishes.
         link: the address of the asset in Dagster's web UI; None if that is not known.
-        inherited: what is said of the models' columns elsewhere, by model and column.
+        inherited: metadata of the models' columns from elsewhere, by model and column.
         rejected: returns the names of the checks that rejected a model's newest rows, by model.
             Like the rows, it is read only once the claim is held.
     """
@@ -59,16 +59,16 @@ class Setup:
 
     @property
     def written(self) -> Path | str:
-        """The folder, or its URL, of the values of metadata that refreshes have set."""
+        """The folder, or its URL, for the values of metadata that refreshes have set."""
         return _sibling(self.backups, "metadata")
 
     @property
     def sites(self) -> Path | str:
-        """The folder, or its URL, of what sites were seen to do."""
+        """The folder, or its URL, for the records of sites."""
         return sites_folder(self.backups)
 
     def builder(self, models: Models) -> Builder:
-        """The builder of files from these models."""
+        """Return a builder of files from these models."""
         return Builder(
             declaration=self.declaration,
             models=models,
@@ -81,7 +81,7 @@ class Setup:
 
 
 def sites_folder(backups: Path | str) -> Path | str:
-    """Return the folder, or its URL, of what sites were seen to do."""
+    """Return the folder, or its URL, for the records of what sites were seen to do."""
     return _sibling(backups, "sites")
 
 
@@ -93,14 +93,14 @@ def _sibling(folder: Path | str, name: str) -> Path | str:
 
 @contextmanager
 def newest_models(setup: Setup) -> Generator[Builder]:
-    """The builder of files from the newest version of each model.
+    """Give a builder of files from the newest version of each model.
 
     Raises:
         RefusedError: a model has no snapshot, or cannot be published.
     """
     declaration = setup.declaration
-    declared = TypedSnapshots(setup.snapshots, declaration.types)
-    found = {model: declared.newest(model) for model in declaration.models}
-    models = checked_models(declaration, found)
+    snapshots = TypedSnapshots(setup.snapshots, declaration.types)
+    newest = {model: snapshots.newest(model) for model in declaration.models}
+    models = checked_models(declaration, newest)
     with readable(setup.hyper, declaration, models):
         yield setup.builder(models)

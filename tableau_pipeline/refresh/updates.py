@@ -1,4 +1,4 @@
-"""Whether the server is to be sent an update, or only whole files."""
+"""Decide whether the server may be sent an update, or only whole files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,22 +9,26 @@ from tableau_pipeline.core.checkpoint import NoUpdates
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.publishing.site import TableauSite
 
-# What was refused for good may be allowed by now, and nobody told the pipeline.
-_TRIED_AGAIN = timedelta(days=7)
+# An administrator may meanwhile have allowed updates that were refused for good.
+_RETRY_AFTER = timedelta(days=7)
 
 
 def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
-    """Return what the site of a session was seen to do, from the folder or URL of such records."""
+    """Return the record of what the site of a session was seen to do.
+
+    Args:
+        place: the folder, or its URL, of such records.
+    """
     return SiteRecord(place, server=server.url, site=server.site, release=server.release)
 
 
 @dataclass(frozen=True, slots=True)
 class WholeFiles:
-    """Only whole files are to be sent.
+    """Only whole files may be sent.
 
     Attributes:
         why: the reason, as a phrase.
-        warning: what a person can do about it; None if nothing.
+        warning: what a user can do about it; None if nothing.
     """
 
     why: str
@@ -41,20 +45,22 @@ def whole_files(
     declaration: str,
     now: datetime,
 ) -> WholeFiles | None:
-    """Return why only whole files are to be sent; None if an update may be.
+    """Return why only whole files may be sent; None if an update may be.
 
     Args:
-        site: what it was seen to do.
+        site: what the site was seen to do.
         refused: the last update of this data source that was refused for good.
         is_own: this user owns the data source.
-        reads_jobs: tells whether this user may ask for jobs, by a request if need be.
+        reads_jobs: returns whether this user may ask for jobs; it may ask the server.
         declaration: the digest of the declared tables.
     """
     if server.payload_limit == 0:
         return WholeFiles("the server has no data updates, which came with Tableau 2021.3")
-    if found := _refused(server, site, refused, is_own=is_own, declaration=declaration, now=now):
-        return found
-    # A publish shows in the data source. Whether an update does is for each site to show.
+    if limitation := _after_refusal(
+        server, site, refused, is_own=is_own, declaration=declaration, now=now
+    ):
+        return limitation
+    # A publish always shows in the data source. Whether an update does depends on the site.
     moves = site.facts.updates_move_stamp
     if not reads_jobs() and not moves:
         return WholeFiles(
@@ -63,12 +69,12 @@ def whole_files(
             "Updates need a user who may ask for jobs: a site administrator",
         )
     if site.facts.loses_jobs and moves is False:
-        why = "the server forgets jobs at once, and updates do not move the time stamp here"
-        return WholeFiles(why)
+        reason = "the server forgets jobs at once, and updates do not move the time stamp here"
+        return WholeFiles(reason)
     return None
 
 
-def _refused(
+def _after_refusal(
     server: TableauSite,
     site: SiteRecord,
     refused: NoUpdates | None,
@@ -77,26 +83,26 @@ def _refused(
     declaration: str,
     now: datetime,
 ) -> WholeFiles | None:
-    """Why there is no use in an update as long as nobody has changed anything."""
+    """Return why an update would probably be refused again; None if none was refused."""
     if (
         refused
         and refused.is_final
         and (refused.declaration, refused.version) == (declaration, server.tsc.version)
     ):
-        again = refused.since + _TRIED_AGAIN
-        if now < again:
+        retry = refused.since + _RETRY_AFTER
+        if now < retry:
             return WholeFiles(
                 "updates of it were refused",
                 f"{refused.why.removesuffix('.')}. Until then, it is published in full. An update "
-                f"is tried again from {again:%Y-%m-%d} on, or when the declaration of its tables "
+                f"is tried again from {retry:%Y-%m-%d} on, or when the declaration of its tables "
                 "changes",
             )
     since = site.facts.refused_others.get(server.user_id)
-    if not is_own and since and now < since + _TRIED_AGAIN:
+    if not is_own and since and now < since + _RETRY_AFTER:
         return WholeFiles(
             "another user owns it, and an update of such a data source was refused here",
             "Only its owner may update a data source: make this user the owner, or declare "
             "`owner`. Until then, it is published in full. An update is tried again from "
-            f"{since + _TRIED_AGAIN:%Y-%m-%d} on",
+            f"{since + _RETRY_AFTER:%Y-%m-%d} on",
         )
     return None

@@ -1,4 +1,4 @@
-"""Spark, Hyper, Tableau and the snapshots as Dagster resources, set up from the environment."""
+"""The Dagster resources for Spark, Hyper, Tableau and snapshots, set up from the environment."""
 
 import os
 from typing import Any
@@ -30,13 +30,13 @@ __all__ = [
     "work_dir",
 ]
 
-_NO_TEXTS = ("job_timeout", "queue_timeout", "takeover")
+_NOT_TEXTS = ("job_timeout", "queue_timeout", "takeover")
 
 
 def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     """Return every resource of the pipeline, set up from the environment.
 
-    Keys: "spark", "hyper", "tableau", "snapshots". No variable is required here.
+    Keys: "spark", "hyper", "tableau", "snapshots". No variable is required at this point.
 
     Args:
         keep_days: see `SnapshotIOManager`.
@@ -44,7 +44,7 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     Raises:
         RefusedError: a variable has an invalid value.
     """
-    # A wrong one is to be found when the location is loaded, not by the first refresh.
+    # Check this variable now, when the location loads, not at the first refresh.
     tableau_project_root()
     spark = SparkResource(
         **{
@@ -56,8 +56,9 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     for name in TableauServerResource.model_fields:
         variable = f"TABLEAU_{name.upper()}"
         if value := os.environ.get(variable):
-            # The web UI never shows the value of an EnvVar, which Dagster takes for a text.
-            tableau[name] = value if name in _NO_TEXTS else dg.EnvVar(variable)
+            # The web UI never shows the value of an EnvVar. Dagster treats it as a text, so other
+            # types are given as they are.
+            tableau[name] = value if name in _NOT_TEXTS else dg.EnvVar(variable)
     snapshots: dict[str, Any] = {"root": str(shared_place("snapshots")), "keep_days": keep_days}
     if value := os.environ.get("PIPELINE_CACHE_GB"):
         snapshots["cache_gb"] = value
@@ -69,11 +70,11 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
             "snapshots": SnapshotIOManager(spark=spark, **snapshots),
         }
     except ValidationError as error:
-        found = error.errors()[0]
-        name = str(found["loc"][0]).upper()
+        details = error.errors()[0]
+        name = str(details["loc"][0]).upper()
         raise SettingError(
-            f"{'PIPELINE' if name == 'CACHE_GB' else 'TABLEAU'}_{name} is {found['input']!r}: "
-            f"{found['msg']}.",
+            f"{'PIPELINE' if name == 'CACHE_GB' else 'TABLEAU'}_{name} is {details['input']!r}: "
+            f"{details['msg']}.",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Spark, Hyper and Tableau as Dagster resources, and their errors as failures of a step."""
+"""The Dagster resources for Spark, Hyper and Tableau, and their errors as failures of a step."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ from tableau_pipeline.snapshots.spark import spark_session
 # The launchpad shows this instead of a secret, and sends it back as the value.
 _MASK = "********"
 _SECRETS = ("token_value", "password", "connected_app_secret_value")
-_WHERE = (
+_SETTING_HINT = (
     "Set it in the environment, or in a .env in the folder where Dagster starts. For a test "
     "server with credentials, start `tableau-sandbox`."
 )
@@ -45,6 +45,7 @@ def _variable(field: str) -> str:
 
 
 def _secret(name: str) -> Any:
+    """Return the field of a setting that Dagster never shows."""
     return Field(
         default=None,
         description=_variable(name),
@@ -98,13 +99,13 @@ class TableauServerResource(dg.ConfigurableResource):
     def session(
         self, log: logging.Logger | None = None, *, counts: bool = False, people: bool = False
     ) -> AbstractContextManager[TableauSite]:
-        """Open a session on the site, which ends with the block; `.tsc` is the TSC client.
+        """Open a session on the site for a `with` block; its `.tsc` is the TSC client.
 
         Args:
-            counts: whether a connected app asks for the right to let the server count rows;
-                others have it anyway.
-            people: whether it asks for the rights to look up groups and users, and to change
-                permissions.
+            counts: whether a connected app requests the right to let the server count rows; with
+                other credentials, the user has it anyway.
+            people: whether a connected app requests the rights to look up groups and users, and
+                to change permissions.
 
         Raises:
             RefusedError: a setting is missing, or the server rejects the credentials.
@@ -121,7 +122,7 @@ class TableauServerResource(dg.ConfigurableResource):
     def _credentials(self, *, counts: bool, people: bool) -> Credentials:
         if self.token_name or self.token_value:
             return PersonalAccessToken(self._needed("token_name"), self._needed("token_value"))
-        # Before the password, because a connected app has a user name as well.
+        # Before the password, because a connected app also needs a user name.
         if self.connected_app_client_id:
             return ConnectedApp(
                 username=self._needed("username"),
@@ -136,13 +137,13 @@ class TableauServerResource(dg.ConfigurableResource):
         raise SettingError(
             "No credentials for Tableau: set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, or "
             "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_USERNAME and "
-            "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _WHERE,
+            "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _SETTING_HINT,
         )
 
     def _needed(self, field: str) -> str:
         if value := getattr(self, field):
             return value
-        raise SettingError(f"{_variable(field)} is not set. {_WHERE}")
+        raise SettingError(f"{_variable(field)} is not set. {_SETTING_HINT}")
 
 
 class SparkResource(LazyPySparkResource):
@@ -197,44 +198,48 @@ class HyperResource(dg.ConfigurableResource):
         return connect(self.process, path, create_mode)
 
 
-# What to look at before all else, where Dagster does not keep what it knows.
-_WITHOUT_HOME = (
+# The first hint of a refusal if this instance of Dagster keeps no records.
+_HOME_HINT = (
     "DAGSTER_HOME is not set, so this instance of Dagster is temporary: it forgets what it "
     "published, and may look for snapshots in another folder. Set DAGSTER_HOME to the folder of "
     "the instance that you keep, and run again. Only if there is none:\n"
 )
 
 
-# What another instance of Dagster, or another folder of data, may know better.
-_LACKING = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
-# The metadata of a step that was refused: what to type into the launchpad, or to give to
-# `dg launch --config`, to accept it; and the refusals.
-RUN_CONFIG, REFUSALS = "to accept it, run with", "refusals"
+# With these codes, another instance of Dagster or another data folder may have what is missing.
+_MAY_LACK = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
+# The metadata keys of a refused step: the run config that accepts the refusal, for the launchpad or
+# `dg launch --config`, and the refusals as JSON.
+RUN_CONFIG, REFUSALS = "to accept it, put into the launchpad", "refusals"
 
 
 class RefusedStepError(dg.Failure, DagsterUserCodeProcessError):
-    """The failure of a step that was refused, which Dagster neither retries nor calls a crash.
+    """The failure of a refused step: Dagster neither retries it nor reports a crash.
 
-    Of what another process has told it, Dagster shows the message alone; of all else, also the
-    stack of its own frames.
+    It derives from Dagster's error of another process, for which Dagster shows only the message.
+    For other errors, Dagster also shows a stack of its own frames.
     """
 
     def __init__(self, message: str, metadata: Mapping[str, dg.MetadataValue]) -> None:
         Exception.__init__(self, message)
         self.description, self.metadata, self.allow_retries = message, metadata, False
-        shown = SerializableErrorInfo(f"Refused: {message}\n", [], "Refused")
-        self.user_code_process_error_infos = [shown]
+        info = SerializableErrorInfo(f"Refused: {message}\n", [], "Refused")
+        self.user_code_process_error_infos = [info]
 
 
 @contextmanager
 def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[None]:
-    """Turn an error of a refresh into the step's failure; a refusal is not retried.
+    """Turn an error of a refresh into a failure of the step; a refusal is not retried.
 
     The traceback helps only developers of this package, so it is logged at debug level.
 
     Args:
         step: the step whose run config takes the `accept` that a refusal asks for; None if no
-            step does.
+            step takes it.
+
+    Raises:
+        RefusedStepError: the refresh was refused.
+        dagster.Failure: the refresh failed.
     """
     try:
         yield
@@ -242,10 +247,12 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
         log.debug("%s", "".join(traceback.format_exception(error)))
         if not isinstance(error, RefusedError):
             raise dg.Failure(str(error)) from None
-        lacks = any(each.code in _LACKING for each in error.refusals)
-        hint = _WITHOUT_HOME if lacks and not os.environ.get("DAGSTER_HOME") else ""
+        may_lack = any(refusal.code in _MAY_LACK for refusal in error.refusals)
+        hint = _HOME_HINT if may_lack and not os.environ.get("DAGSTER_HOME") else ""
         metadata: dict[str, dg.MetadataValue] = {}
         if config := rendered(error.refusals, Face.LAUNCHPAD, step=step):
             metadata[RUN_CONFIG] = dg.MetadataValue.text(config)
-        metadata[REFUSALS] = dg.MetadataValue.json([each.as_json() for each in error.refusals])
+        metadata[REFUSALS] = dg.MetadataValue.json(
+            [refusal.as_json() for refusal in error.refusals]
+        )
         raise RefusedStepError(f"{hint}{error}", metadata) from None

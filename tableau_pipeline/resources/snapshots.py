@@ -1,4 +1,4 @@
-"""Where a deployment has its data, and the IO manager of snapshots.
+"""The data folders of a deployment, and the IO manager that stores and loads snapshots.
 
 Assets return DataFrames, and load DataFrames or Snapshots.
 """
@@ -34,10 +34,10 @@ _VARIABLE = "PIPELINE_DATA_DIR"
 def data_dir() -> Path:
     """Return the folder for snapshots, extracts and locks: PIPELINE_DATA_DIR, if it is a path.
 
-    If it is a URL, snapshots are there, and this is a folder of the temporary directory. If it is
-    not set, this is `data/` in this checkout, if the checkout itself is running. In other projects
-    it is `data/` in DAGSTER_HOME, because the records there refer to the snapshots; without
-    DAGSTER_HOME, `data/` in the working directory.
+    If PIPELINE_DATA_DIR is a URL, it holds the snapshots, and this is a folder of the temporary
+    directory. If it is not set, this is `data/` in this checkout, if the checkout itself is
+    running. In other projects it is `data/` in DAGSTER_HOME, because the records there refer to the
+    snapshots; without DAGSTER_HOME, `data/` in the working directory.
 
     Raises:
         RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
@@ -48,8 +48,8 @@ def data_dir() -> Path:
         return temporary_folder() / hashlib.sha256(value.encode()).hexdigest()[:12]
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
     places = [Path(home or ".").absolute(), Path.cwd()]
-    within = any(place.is_relative_to(checkout) for place in places)
-    if within and (checkout / "workspace.yaml").exists():
+    in_checkout = any(place.is_relative_to(checkout) for place in places)
+    if in_checkout and (checkout / "workspace.yaml").exists():
         return checkout / "data"
     return places[0] / "data"
 
@@ -64,7 +64,7 @@ def in_object_store() -> bool:
 
 
 def shared_place(name: str) -> Path | str:
-    """Return the path or URL of a folder that all hosts share: `snapshots`, or `kept`.
+    """Return the path or URL of a folder that all hosts share, such as `snapshots` or `kept`.
 
     `kept` has the data sources that were saved before they were replaced.
 
@@ -79,27 +79,27 @@ def shared_place(name: str) -> Path | str:
 def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
-    It is on the disk of this host, and is removed with this process, unless its files are to be
-    kept. That of a killed process is removed by the next one.
+    It is on the disk of this host. With `keep`, it is the data folder; otherwise this process
+    removes it at its end, or the next process does if this one is killed.
     """
     return data_dir() if keep else scratch()
 
 
 @cache
 def local_copies(limit: int) -> LocalCopies:
-    """Return the copies of objects on this machine's disk, of at most so many bytes."""
-    # One for the whole process, because hyperd reads by path whatever a refresh still holds.
+    """Return the copies of objects on the local disk; `limit` is in bytes."""
+    # One for the whole process, because hyperd reads files by path while a refresh holds them.
     return LocalCopies(temporary_folder() / "copies", limit)
 
 
-# Dagster does not list partitions that have not ended yet. If this worker's clock is late, that
-# could include a partition that another worker has just stored.
+# Dagster lists only partitions that have ended. If the clock of this worker is late, the list could
+# lack a partition that another worker has just stored.
 _LATER = datetime(3000, 1, 1, tzinfo=UTC)
 _HOUR = 3600
 
 
 def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
-    """Return a test whether a part is a partition of this definition, by its key and window.
+    """Return a predicate: whether a part is a partition of this definition, by its key and window.
 
     The key alone is not sufficient: "2025-01-05" may be a day or a week.
 
@@ -117,7 +117,7 @@ def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Pa
 
 
 def unsupported(definition: dg.PartitionsDefinition | None) -> str:
-    """Return what to do about partitions that snapshots do not have; "" if they have such."""
+    """Explain what to do if snapshots do not support such partitions; "" if they do."""
     if definition is None or isinstance(
         definition, dg.StaticPartitionsDefinition | dg.TimeWindowPartitionsDefinition
     ):
@@ -130,6 +130,7 @@ def unsupported(definition: dg.PartitionsDefinition | None) -> str:
 
 
 def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part], bool]:
+    """Return a predicate: whether a part has the key and window of a partition, ended or not."""
     with dg.partition_loading_context(effective_dt=_LATER):
         first = definition.get_first_partition_window()
         last = definition.get_last_partition_window()
@@ -137,21 +138,21 @@ def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part
     def has(part: Part) -> bool:
         if not (first and last and part.span and part.partition):
             return False
-        # Compared as numbers: a time in the repeated hour never equals a time in another zone.
+        # Compare numbers: a time in a repeated hour (fold) never equals a time in another zone.
         start, end = part.span.start.timestamp(), part.span.end.timestamp()
         if not first.start.timestamp() <= start <= last.start.timestamp():
             return False
         try:
-            # Dagster takes seconds to compute three years of hourly windows.
+            # A short cut: Dagster takes seconds to compute three years of hourly windows.
             if is_hourly(definition) and end - start == _HOUR:
-                opened = definition.start_time_for_partition_key(part.partition)
-                if opened.timestamp() == start:
+                key_start = definition.start_time_for_partition_key(part.partition)
+                if key_start.timestamp() == start:
                     return True
             window = definition.time_window_for_partition_key(part.partition)
-        except ValueError:  # not a time, or in another format
+        except ValueError:  # the key is no time, or has another format
             return False
-        same = (window.start.timestamp(), window.end.timestamp()) == (start, end)
-        return same and not is_left_out(definition, window.start)
+        is_same = (window.start.timestamp(), window.end.timestamp()) == (start, end)
+        return is_same and not is_left_out(definition, window.start)
 
     return has
 
@@ -206,23 +207,24 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     def snapshot(
         self, asset_key: str, definition: dg.PartitionsDefinition | None = None
     ) -> Snapshot | None:
-        """Return the newest version of a model, or None; "a/b" is a key of two parts.
+        """Return the newest version of a model; None if there is none. "a/b" is a key of two parts.
 
         Args:
             definition: the current partitions definition of the model. Stored partitions that
                 do not belong to it are left out. None to include all stored partitions.
         """
-        found = self.store.newest(asset_key)
-        if found is None or definition is None:
-            return found
-        kept = tuple(filter(partition_filter(definition), found.parts))
-        return found.model_copy(update={"parts": kept}) if kept else None
+        snapshot = self.store.newest(asset_key)
+        if snapshot is None or definition is None:
+            return snapshot
+        parts = tuple(filter(partition_filter(definition), snapshot.parts))
+        return snapshot.model_copy(update={"parts": parts}) if parts else None
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Store what a model returned; its fingerprint becomes the asset's data version."""
+        """Store the rows of a model; their fingerprint becomes the data version of the asset."""
         asset_key = context.asset_key.to_user_string()
         if not isinstance(obj, DataFrame):
-            # Dagster itself calls this for no asset that is annotated so, or returns that.
+            # Dagster does not call this for an asset that is annotated `-> None` or returns a
+            # MaterializeResult.
             raise TypeError(
                 f'Model "{asset_key}" returned {"nothing" if obj is None else type(obj).__name__}: '
                 "return a Spark DataFrame, or give the asset another io_manager_key. An asset that "
@@ -235,11 +237,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
-        """Load the newest version of an upstream model."""
+        """Load the newest version of an upstream model, in the form that the parameter asks for."""
         with as_failure(context.log):
             return self._loaded(context)
 
     def _stored(self, context: dg.OutputContext, rows: DataFrame) -> Snapshot:
+        """Store rows as a new version, and return it with only the partitions of this step."""
         asset_key, run_id = context.asset_key.to_user_string(), context.run_id
         if not context.has_asset_partitions:
             return write_snapshot(rows, self.store, asset_key=asset_key, run_id=run_id)
@@ -252,7 +255,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 f'metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
             )
         if expression in rows.columns:
-            # A column may have a name that is no SQL, such as `order date`.
+            # A column name may need quotes in SQL, such as `order date`.
             expression = f"`{expression.replace('`', '``')}`"
         partitions = _partitions(context)
         return write_partitions(
@@ -285,6 +288,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
 
 def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]:
+    """Return the partitions of this step: their keys, with their windows if they have such."""
     definition, keys = context.asset_partitions_def, context.asset_partition_keys
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         windows = {key: definition.time_window_for_partition_key(key) for key in keys}
@@ -296,7 +300,7 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
 
 
 def _report(context: dg.OutputContext, written: Snapshot) -> None:
-    """Report a version to Dagster, or the partitions of it that this step wrote."""
+    """Report to Dagster a version, or the partitions of it that this step wrote."""
     step = dg.AssetExecutionContext.get()
     # Dagster stores one data version for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
@@ -304,17 +308,17 @@ def _report(context: dg.OutputContext, written: Snapshot) -> None:
         {
             "dagster/column_schema": dg.TableSchema(
                 columns=[
-                    dg.TableColumn(each.name, each.type, written.comments.get(each.name))
-                    for each in written.columns
+                    dg.TableColumn(column.name, column.type, written.comments.get(column.name))
+                    for column in written.columns
                 ]
             )
         }
     )
     for partition, snapshot in written.by_partition().items():
         (part,) = snapshot.parts
-        first = next((file.name for file in part.files), "")
+        file_name = next((file.name for file in part.files), "")
         metadata = {
-            "dagster/uri": snapshot.folder.uri(first.rpartition("/")[0]),
+            "dagster/uri": snapshot.folder.uri(file_name.rpartition("/")[0]),
             "fingerprint": snapshot.data_version,
             "bytes": snapshot.size,
             "version": snapshot.number,

@@ -85,8 +85,8 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 _OPTIONS, _TIMEOUTS = Options(), Timeouts()
-# Bytes of files of tables in object stores.
-_COPIES = 10 * 10**9
+# Bytes that local copies of files in object stores may take.
+_COPIES_LIMIT = 10 * 10**9
 
 
 class Place(TypedDict):
@@ -119,14 +119,14 @@ def refresh(
     Args:
         server: opens a session when one is first needed, by `signed_in`.
         snapshots: the folder of all snapshots; `scripting.spark.write_snapshot` writes them.
-        journal: the JSON file, one for each data source; the first refresh creates it.
+        journal: a JSON file, one for each data source; the first refresh creates it.
         folder: for the files that are sent; the same for every refresh of this data source. In
-            `kept` there, a refresh saves the work of people before it replaces it.
+            its folder `kept`, a refresh saves users' edits before it replaces them.
 
     Raises:
         RefusedError: the declaration is wrong, or the refresh would be unsafe; nothing was
             sent.
-        RefreshError: the refresh failed; the next one finds out what became of it.
+        RefreshError: the refresh failed; the next refresh finds out whether the server applied it.
     """
     setup = _setup(
         declaration,
@@ -143,14 +143,14 @@ def refresh(
 def plan(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Planned:
-    """Decide what `refresh` would do, and change nothing; it takes and raises the same."""
+    """Return what `refresh` would do, and change nothing; arguments and errors are the same."""
     return refreshes.plan(_setup(declaration, **place), options)
 
 
 def build(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Built:
-    """Build the full `.hyper` file, and send nothing; it takes and raises what `refresh` does."""
+    """Build the full `.hyper` file, and send nothing; arguments and errors are as of `refresh`."""
     return refreshes.build(_setup(declaration, **place), options)
 
 
@@ -164,7 +164,7 @@ def _setup(
     timeouts: Timeouts = _TIMEOUTS,
     log: logging.Logger = _LOG,
 ) -> Setup:
-    copies = LocalCopies(folder / "copies", limit=_COPIES)
+    copies = LocalCopies(folder / "copies", limit=_COPIES_LIMIT)
     return Setup(
         declaration=declaration,
         snapshots=with_lakes(SnapshotStore(snapshots), declaration, copies),

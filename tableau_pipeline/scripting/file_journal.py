@@ -43,17 +43,17 @@ class FileJournal:
     """Implements `core.journal.Journal` for one data source.
 
     Every change replaces the whole file at once and is on disk when the call returns. So after a
-    crash the file has either the old or the new content. The refreshing process holds a lock beside
-    the file: it is the only one, and its claims end with the process.
+    crash the file has either the old or the new content. The refreshing process holds a lock on a
+    file next to it: only one process refreshes at a time, and its claims end with the process.
 
-    Every method that reads the file may raise RefusedError: it is damaged, or not a journal.
+    Every method that reads the file raises RefusedError if it is damaged, or not a journal.
     """
 
     def __init__(self, path: Path) -> None:
         """Use the journal at `path`; the file need not exist yet."""
         self.path = path.resolve()
-        # Of its own, because a record may be stored without the lock of a refresh, and two that
-        # read the file at once would lose one of their records.
+        # A separate lock for writing, because a record may be stored without the lock of a refresh.
+        # Without it, two processes that read the file at once would lose one of their records.
         self._writing = FileLock(f"{self.path}.lock")
         self._refreshing = FileLock(f"{self.path}.refresh.lock")
         self.owner = Owner(run_id=f"{platform.node()}:{os.getpid()}", pid=os.getpid())
@@ -61,7 +61,7 @@ class FileJournal:
 
     @property
     def instance(self) -> str:
-        """The id that was stored with the first record, or will be."""
+        """The id of this journal, which is stored with the first record."""
         return self._read().instance
 
     def records(self) -> Sequence[Record]:
@@ -77,11 +77,11 @@ class FileJournal:
             self._write(content.model_copy(update={"records": records, "release": RELEASE}))
 
     def has_ended(self, owner: Owner) -> bool:
-        """Whether this process holds the lock: then all other owners have ended."""
+        """Whether this process holds the lock of a refresh: then all other owners have ended."""
         return self._refreshing.is_locked
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
-        """Prevent other processes from refreshing."""
+        """Prevent other processes from refreshing; wait up to `timeout` seconds for the lock."""
         return held(self._refreshing, by="Another refresh", timeout=timeout)
 
     def _read(self) -> _Content:
@@ -92,8 +92,8 @@ class FileJournal:
         try:
             return _Content.model_validate_json(text)
         except ValidationError as error:
-            why = not_understood(text, error, repair=_REPAIR)
-            raise RefusedError(f"{self.path} cannot be read: {why}", code=Code.RECORD) from error
+            reason = not_understood(text, error, repair=_REPAIR)
+            raise RefusedError(f"{self.path} cannot be read: {reason}", code=Code.RECORD) from error
 
     def _write(self, content: _Content) -> None:
         unfinished = self.path.with_name(f".{self.path.name}.unfinished")
@@ -102,7 +102,7 @@ class FileJournal:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self.path)
-        # The new name is to survive a power failure, too.
+        # The new name must survive a power failure, too.
         descriptor = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Read snapshots, and extracts that a model starts from, with Spark."""
+"""Read snapshots with Spark, and `.hyper` files as the first rows of a model."""
 
 import json
 from pathlib import Path
@@ -30,29 +30,27 @@ def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     columns = snapshot.columns
     files = [file for part in snapshot.parts for file in part.files]
     if not files:
-        schema = ", ".join(f"`{each.name.replace('`', '``')}` {each.type}" for each in columns)
+        schema = ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in columns)
         return spark.createDataFrame([], schema)
-    names = [each.name for each in columns]
+    names = [field.name for field in columns]
     if isinstance(snapshot.folder, ObjectFolder):
-        return _from_objects(spark, snapshot.folder, files, names)
-    # Without a schema, Spark uses its own, stored in the files; as DDL text, field names inside a
-    # struct would lose their quotes. The select drops the column that Spark adds for a partition
-    # folder.
+        return _read_objects(spark, snapshot.folder, files, names)
+    # Without a given schema, Spark uses its own, which is stored in the files. In a schema as DDL
+    # text, field names inside a struct would lose their quotes. The select drops the column that
+    # Spark adds for a partition folder.
     frame = spark.read.parquet(*map(exact_path, map(Path, snapshot.paths_of(files))))
     return frame.select(*[column(name) for name in names])
 
 
-def _from_objects(
+def _read_objects(
     spark: SparkSession, folder: ObjectFolder, files: list[DataFile], names: list[str]
 ) -> DataFrame:
-    """Read files in as many tasks; Spark needs no connector of the store."""
+    """Read each file in a task of its own; Spark needs no connector for the object store."""
     (path,) = folder.paths([min(files, key=lambda file: file.size).name])
     schema = (pq.read_metadata(path).metadata or {})[SPARK_SCHEMA]
-    # Spark's own reader takes every value for nullable, too.
+    # Every value is nullable, as in Spark's own reader.
     stored = StructType.fromJson(
-        json.loads(
-            schema, object_hook=lambda found: found | dict.fromkeys(_NULLABLE & {*found}, True)
-        )
+        json.loads(schema, object_hook=lambda item: item | dict.fromkeys(_NULLABLE & {*item}, True))
     )
     plain, fields = plain_names(len(names)), [stored[name] for name in names]
     schema = StructType(
@@ -73,7 +71,7 @@ def _from_objects(
 def read_hyper(
     spark: SparkSession, path: Path | str, what: TableName | str, *, folder: Path
 ) -> DataFrame:
-    """Read the rows of a table of a `.hyper` file, or of a query on it.
+    """Read a table of a `.hyper` file, or the result of a query on it.
 
     Args:
         folder: where hyperd stores the rows as Parquet. Every executor must be able to read it,

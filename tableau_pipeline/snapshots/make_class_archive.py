@@ -1,4 +1,4 @@
-"""Make the archive of the Java classes that Spark loads, once for an installation.
+"""Make the archive of the Java classes that Spark loads, once for each installation.
 
 `python -m tableau_pipeline.snapshots.make_class_archive` takes half a minute.
 """
@@ -7,49 +7,44 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import cast
 
-from py4j.java_gateway import JavaGateway
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tableau_pipeline.snapshots.spark import NO_WARNINGS, class_archive, spark_session
+from tableau_pipeline.snapshots.spark_internals import end_jvm
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 
 def make_class_archive() -> Path | None:
-    """Run Spark once, and store the classes that it loaded.
+    """Run Spark once, and store the classes that it has loaded.
 
     Returns:
-        the path of the archive; None if this Java makes none, as one that comes without an archive
-        of its own classes.
+        the path of the archive; None if this Java cannot make one, for example because it comes
+        without an archive of its own classes.
     """
     archive = class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
-    # Java would not make an archive on top of another, and would crash on half a file.
+    # Java does not overwrite an archive, and crashes on an incomplete one.
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-        made = Path(scratch, archive.name)
+        new = Path(scratch, archive.name)
         archive.unlink(missing_ok=True)
-        options = (f'-XX:ArchiveClassesAtExit="{made}"', *NO_WARNINGS)
+        options = (f'-XX:ArchiveClassesAtExit="{new}"', *NO_WARNINGS)
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
         session = spark_session(master="local[2]")
         _typical_work(session, Path(scratch))
-        # Only in the regular way of ending does Java write the archive.
-        gateway = cast("JavaGateway", session.sparkContext._gateway)
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait()
-        if not made.exists():
+        # Java writes the archive only if it ends regularly.
+        end_jvm(session)
+        if not new.exists():
             return None
-        made.replace(archive)
+        new.replace(archive)
     return archive
 
 
 def _typical_work(session: SparkSession, folder: Path) -> None:
     """Do what most models do: read files, join, aggregate, and store the result."""
-    made = session.range(1000).selectExpr(
+    frame = session.range(1000).selectExpr(
         "id",
         "concat('row ', id % 7) AS name",
         "cast(id / 3 as decimal(10, 2)) AS amount",
@@ -57,10 +52,10 @@ def _typical_work(session: SparkSession, folder: Path) -> None:
         "timestamp_seconds(id) AS at",
         "if(id % 5 = 0, null, id / 7) AS rate",
     )
-    made.write.parquet(str(folder / "parquet"))
-    made.write.csv(str(folder / "csv"), header=True)
+    frame.write.parquet(str(folder / "parquet"))
+    frame.write.csv(str(folder / "csv"), header=True)
     rows = session.read.parquet(str(folder / "parquet"))
-    texts = session.read.csv(str(folder / "csv"), header=True, schema=made.schema)
+    texts = session.read.csv(str(folder / "csv"), header=True, schema=frame.schema)
     totals = texts.groupBy("name").agg(F.sum("amount").alias("total"), F.max("at").alias("last"))
     store = SnapshotStore(folder / "snapshots")
     write_snapshot(rows.join(totals, "name"), store, asset_key="whole", run_id="")

@@ -1,6 +1,5 @@
-"""The Spark session of the pipeline: in UTC, as the user has configured Spark, or else as we do."""
+"""The Spark session of the pipeline: the user's settings, our defaults, and always UTC."""
 
-import logging
 import os
 import re
 import socket
@@ -11,23 +10,22 @@ from pathlib import Path
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf, SparkContext
-from pyspark.cloudpickle import register_pickle_by_value
+from pyspark import SparkConf
 from pyspark.errors import PySparkException, PySparkRuntimeError
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects import arrow_files, errors
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
+from tableau_pipeline.snapshots.spark_internals import ship_module, silence_repetitions, start_jvm
 
-# Spark starts without the archive of classes, too: a warning would tell a user nothing to do.
+# Spark also starts without the archive of classes, so a warning about it would not help a user.
 NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def class_archive() -> Path:
-    """Return where this installation of Python has the archive of Spark's classes, if it has one.
+    """Return the path of the archive of Spark's classes for this installation; it need not exist.
 
     Without it, Java reads and verifies some ten thousand classes each time that Spark starts. This
     is Java's application class-data sharing (JEP 350).
@@ -35,8 +33,8 @@ def class_archive() -> Path:
     return Path(sys.prefix, "share", "tableau_pipeline", "spark.jsa")
 
 
-# Whatever the user has set, or the same rows would be stored as different ones.
-_ALWAYS = {
+# These win over the user's settings; otherwise equal rows could be stored as different ones.
+_FIXED_SETTINGS = {
     # Snapshots, cutoffs and Tableau's datetimes without a zone are all in UTC.
     "spark.sql.session.timeZone": "UTC",
     # Spark's default is INT96, whose order other Parquet readers do not know.
@@ -45,7 +43,7 @@ _ALWAYS = {
 
 _LOG_CONFIG = Path(__file__).parents[1] / "log4j2.properties"
 
-# Ours, where the user has set nothing.
+# Our defaults, where the user has set nothing.
 _PROPERTIES = {
     "log4j2.configurationFile": _LOG_CONFIG.as_uri(),
     "spark.ui.enabled": "false",
@@ -72,33 +70,31 @@ def spark_session(
 ) -> SparkSession:
     """Return the Spark session of this process; start it if there is none.
 
-    What is not given here is as the user's `spark-defaults.conf` says, and only then as we think
-    best. The session is in UTC and writes timestamps in microseconds, whatever is set.
+    Settings that are not given here come from the user's `spark-defaults.conf`, and then from our
+    defaults. The session always uses UTC and writes timestamps in microseconds.
 
     Args:
         master: as Spark's `--master`; ignored when `remote` is set. Spark's default is `local[*]`.
         remote: a Spark Connect URL (`sc://host:15002`), by default that in SPARK_REMOTE; without
             one, a local JVM starts.
         driver_memory: heap of that JVM, by default 2g; only the first session of a process uses it.
-        config: further Spark settings, which win over all others but these two.
+        config: further Spark settings; they win over all others but the time zone and microseconds.
 
     Raises:
         RefusedError: Java is missing or does not start.
     """
-    # Otherwise each AnalysisException is logged a second time, as 25 KB of JSON.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    silence_repetitions()
     remote = remote or os.environ.get("SPARK_REMOTE")
-    given = {"spark.master": master, "spark.driver.memory": driver_memory}
-    given = {"spark.remote": remote} if remote else given
-    given = {key: value for key, value in given.items() if value}
-    settings = {**given, **(config or {}), **_ALWAYS}
+    arguments = {"spark.master": master, "spark.driver.memory": driver_memory}
+    arguments = {"spark.remote": remote} if remote else arguments
+    arguments = {key: value for key, value in arguments.items() if value}
+    settings = {**arguments, **(config or {}), **_FIXED_SETTINGS}
     try:
         if not remote:
-            # Only Spark's own start script finds and reads all that the user has configured, and
-            # only the process that it starts, unless it runs, can tell.
-            with _environment(_for_java()):
-                SparkContext._ensure_initialized(conf=SparkConf().setAll([*settings.items()]))
+            # Only Spark's own start script finds and reads the user's whole configuration. So start
+            # the process, unless it is running, before the configuration is read.
+            with _environment_variables(_java_variables()):
+                start_jvm(settings)
             settings |= _local_access(SparkConf().setAll([*settings.items()]))
         builder = SparkSession.builder
         for key, value in settings.items():
@@ -106,23 +102,23 @@ def spark_session(
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
-            # Spark's traceback tells of its sockets, not of Java.
+            # Spark's traceback is about its sockets, not about Java.
             raise RefusedError(JAVA_REMEDY, code=Code.NOT_INSTALLED) from None
         raise
 
 
 def runs_here(session: object) -> bool:
     """Whether all tasks of a session run on this host."""
-    # The session of a Spark Connect server is of another class: that server may be anywhere.
+    # A Spark Connect session has another class; its server may be on any host.
     master = session.sparkContext.master if isinstance(session, SparkSession) else None
     return (master or "").startswith("local")
 
 
-def _for_java() -> dict[str, str]:
-    """Return what Spark reads where neither its command line nor `spark-defaults.conf` tells."""
-    # Of two values of a property, Java takes the later one.
+def _java_variables() -> dict[str, str]:
+    """Return variables for what the command line and `spark-defaults.conf` of Spark do not set."""
+    # If a property has two values, Java takes the later one.
     options = [f"-D{key}={value}" for key, value in _PROPERTIES.items()]
-    # Java itself ignores an archive that another Java or another Spark has made.
+    # Java ignores an archive that another Java or another Spark has made.
     if class_archive().exists():
         options += [f'-XX:SharedArchiveFile="{class_archive()}"', *NO_WARNINGS]
     variables = {
@@ -136,7 +132,7 @@ def _for_java() -> dict[str, str]:
 
 
 def _host_name_is_known() -> bool:
-    """Whether this host's name stands for an address of its own; otherwise Spark would stop."""
+    """Whether the host name resolves to an address of this host; otherwise Spark would stop."""
     try:
         family, _, _, _, address = socket.getaddrinfo(socket.gethostname(), 0)[0]
         with socket.socket(family) as probe:
@@ -147,8 +143,8 @@ def _host_name_is_known() -> bool:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Generator[None]:
-    """Set variables for a process that is started meanwhile."""
+def _environment_variables(variables: Mapping[str, str]) -> Generator[None]:
+    """Set environment variables for processes that are started in the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -162,46 +158,46 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
 
 
 def _local_access(conf: SparkConf) -> dict[str, str]:
-    """Let nothing but this host connect to a Spark that runs on this host only."""
+    """Return settings by which only this host can connect to a local Spark."""
     if not (conf.get("spark.master") or "").startswith("local"):
         return {}
-    # Spark would take the first `python3` of the PATH, which may lack all that a model imports,
-    # unless the virtual environment is activated.
+    # By default, Spark takes the first `python3` in the PATH. Unless the virtual environment is
+    # activated, that may lack the packages that a model imports.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     keys = ("spark.driver.host", "spark.driver.bindAddress")
-    # The second one's default is the first: whoever sets either has decided on both.
+    # The default of the second is the first, so a user who sets either has decided on both.
     return {} if any(map(conf.contains, keys)) else dict.fromkeys(keys, _LOOPBACK)
 
 
-# Tasks on Arrow batches, by which Spark's executors read and write objects.
+# Tasks on Arrow batches, with which Spark's executors read and write objects.
 
-# The last line of the traceback of a task.
+# The last line in the traceback of a failed task.
 _TASK_ERROR = re.compile(rf"\b{errors.ObjectStoreTaskError.__name__}: (.+)")
 _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def plain_names(count: int) -> list[str]:
-    """Return names for the columns that a task gets or returns."""
-    # Spark parses them: a name with a dot or a backtick stops it.
+    """Return plain names for the columns that a task gets or returns."""
+    # Spark parses these names, and fails at dots and backticks.
     return [f"c{number}" for number in range(count)]
 
 
 def plainly_named(frame: DataFrame) -> DataFrame:
-    """Return a frame with columns that a task can get."""
+    """Return the frame with plain column names, as a task needs them."""
     return frame.toDF(*plain_names(len(frame.columns)))
 
 
 def ship_by_value(task: _Task) -> _Task:
-    """Return a task of `arrow_files` whose code goes to the executors together with it."""
-    # Otherwise executors would import it, and so would need this package.
-    register_pickle_by_value(arrow_files)
-    register_pickle_by_value(errors)
+    """Register the code of a task of `arrow_files` to be sent to the executors with the task."""
+    # Otherwise the executors would import it, and would need this package.
+    ship_module(arrow_files)
+    ship_module(errors)
     return task
 
 
 @contextmanager
 def task_errors() -> Generator[None]:
-    """Turn an error of a task, and Spark's error about it, into ours if the store has failed.
+    """Turn an error of a task, or Spark's error about it, into ours if the object store failed.
 
     Raises:
         StoreError: names the URL, the cause and the remedy.
@@ -211,6 +207,6 @@ def task_errors() -> Generator[None]:
     except errors.ObjectStoreTaskError as error:
         raise StoreError(str(error)) from None
     except (PySparkException, Py4JJavaError) as error:
-        if found := _TASK_ERROR.search(str(error)):
-            raise StoreError(f"In a task of Spark: {found[1]}") from None
+        if line := _TASK_ERROR.search(str(error)):
+            raise StoreError(f"In a task of Spark: {line[1]}") from None
         raise

@@ -36,9 +36,9 @@ from tableau_pipeline.objects.stores import (
 )
 from tableau_pipeline.outcome import Code
 
-# The name of what a killed `LocalStorage.put` may leave.
+# The name of a file that a killed `LocalStorage.put` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
-# Seconds before a write to an object store is sent again whose outcome is not known.
+# Seconds to wait before a write with an unknown outcome is sent again to an object store.
 _PAUSES = (1, 2)
 
 
@@ -46,7 +46,7 @@ _PAUSES = (1, 2)
 class Entry:
     """A key in a listing; `modified` in seconds since 1970, by the clock of the storage.
 
-    A storage that has folders lists each, below the prefix, as a key that ends in a slash.
+    A storage with folders also lists each folder below the prefix, as a key that ends in a slash.
     """
 
     key: str
@@ -65,7 +65,7 @@ class LocalStorage:
     root: Path
 
     def put(self, key: str, content: bytes) -> bool:
-        """Create a file, on the disk once this returns; return False if it exists."""
+        """Create a file, which is on the disk when this returns; return False if it exists."""
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{uuid4().hex}")
@@ -79,8 +79,8 @@ class LocalStorage:
                 # Unlike a rename, a link fails if the name exists: only one writer wins it.
                 os.link(unfinished, path)
             except FileExistsError:
-                # A network file system may repeat a call whose answer was lost; then the name is
-                # taken by us.
+                # A network file system may repeat a call whose answer was lost; then our own link
+                # exists.
                 return unfinished.stat().st_nlink > 1
             return True
         finally:
@@ -97,18 +97,18 @@ class LocalStorage:
         """Yield all files and folders whose keys begin with a prefix, in no particular order."""
         end = prefix.rfind("/") + 1
         folder, name = prefix[:end], prefix[end:]
-        # Another process may remove what was just found.
+        # Another process may remove an entry that was just listed.
         with suppress(FileNotFoundError, NotADirectoryError):
-            for found in [*os.scandir(self.root / folder)]:
-                if not found.name.startswith(name):
+            for item in [*os.scandir(self.root / folder)]:
+                if not item.name.startswith(name):
                     continue
-                if found.is_dir(follow_symlinks=False):
-                    # Not ours, such as the folder "lost+found" of a disk.
+                if item.is_dir(follow_symlinks=False):
+                    # Some folders are not ours, such as "lost+found" on a disk.
                     with suppress(PermissionError):
-                        yield from self.list(f"{folder}{found.name}/")
+                        yield from self.list(f"{folder}{item.name}/")
                 else:
                     with suppress(FileNotFoundError):
-                        yield Entry(folder + found.name, found.stat().st_mtime)
+                        yield Entry(folder + item.name, item.stat().st_mtime)
             if folder and not name:
                 yield Entry(folder, (self.root / folder).stat().st_mtime)
 
@@ -116,7 +116,7 @@ class LocalStorage:
         """Delete a file or an empty folder; return False if it is not there, or not empty."""
         path = self.root / key
         if key.endswith("/"):
-            # It may still contain files, or no longer exist.
+            # The folder may still contain files, or no longer exist.
             with suppress(OSError):
                 path.rmdir()
                 return True
@@ -136,12 +136,12 @@ class LocalStorage:
 class ObjectStorage:
     """The objects below a URL.
 
-    Endpoint and credentials come from the environment, by the variables of the store's own SDKs.
-    All operations raise a StoreError if the store refuses them, fails or does not answer.
+    Endpoint and credentials come from the environment variables of the store's own SDKs. All
+    operations raise a StoreError if the store refuses them, fails or does not answer.
 
     Attributes:
         url: such as "s3://bucket/folder", without a trailing slash.
-        copies: where copies are kept for hyperd.
+        copies: holds local copies of objects for hyperd.
     """
 
     url: str
@@ -150,17 +150,17 @@ class ObjectStorage:
     def put(self, key: str, content: bytes) -> bool:
         """Create an object by a conditional write; return False if it exists.
 
-        After a StoreError, it may have been created, or may still be.
+        After a StoreError, the object may exist, or may still be created.
         """
         with store_errors("Writing", f"{self.url}/{key}"):
             for pause in _PAUSES:
-                # After a reset or a timeout, the library does not send it again, as it may have
-                # arrived. Sent again, it fails if it has, and so its outcome is known.
+                # After a reset or a timeout, the library does not repeat a write, as it may have
+                # arrived. If it has, a repeated write fails, and so the outcome is known.
                 try:
-                    return self._created(key, content)
+                    return self._create(key, content)
                 except GenericError:
                     time.sleep(pause)
-            return self._created(key, content)
+            return self._create(key, content)
 
     def read(self, key: str) -> bytes | None:
         """Return the content of an object; None if it does not exist."""
@@ -172,9 +172,9 @@ class ObjectStorage:
         folder = prefix.rpartition("/")[0]
         with store_errors("Listing", f"{self.url}/{folder}"):
             for chunk in obstore.list(store_at(self.url), folder or None):
-                for found in chunk:
-                    if found["path"].startswith(prefix):
-                        yield Entry(found["path"], found["last_modified"].timestamp())
+                for item in chunk:
+                    if item["path"].startswith(prefix):
+                        yield Entry(item["path"], item["last_modified"].timestamp())
 
     def delete(self, key: str) -> bool:
         """Delete an object; return False if it does not exist."""
@@ -189,12 +189,11 @@ class ObjectStorage:
         """Return the folder with the objects whose keys begin with this key and a slash."""
         return ObjectFolder(self.url, key, self.copies)
 
-    def _created(self, key: str, content: bytes) -> bool:
+    def _create(self, key: str, content: bytes) -> bool:
         try:
             obstore.put(store_at(self.url), key, content, mode="create")
         except AlreadyExistsError:
-            # A write that was sent again finds what it has written itself. No two writers have the
-            # same content.
+            # A repeated write may find its own object. Two writers never have the same content.
             return self.read(key) == content
         return True
 
@@ -202,16 +201,16 @@ class ObjectStorage:
 Storage = LocalStorage | ObjectStorage
 
 
-# Quoting removes every @ from model names, so "sales/@data" cannot be a folder of "sales".
+# Quoting removes every @ from the names of models, so no model can be named "sales/@data".
 _VERSIONS, _DATA = "@versions", "@data"
-_PLACE = re.compile(
+_KEY = re.compile(
     rf"(?P<model>.+?)/({_VERSIONS}/(?P<number>\d+)\.json|(?P<write>{_DATA}/[^/]+)/.*)", re.DOTALL
 )
 
 
 @dataclass(frozen=True)
 class SnapshotStore:
-    """The versions of all models; "a/b" is a key of two parts.
+    """The versions of all models. In an asset key, a slash separates parts, as in "a/b".
 
     Attributes:
         root: a folder, or another storage.
@@ -221,7 +220,7 @@ class SnapshotStore:
 
     @property
     def storage(self) -> Storage:
-        """Where the versions are."""
+        """The storage that holds the versions."""
         if isinstance(self.root, Path):
             if is_url(str(self.root), setting="root"):
                 raise SettingError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
@@ -232,34 +231,34 @@ class SnapshotStore:
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none."""
         while numbers := self.numbers(asset_key):
-            # It was replaced and removed meanwhile, so a newer one exists.
-            if found := self.version(asset_key, numbers[-1]):
-                return found
+            # If the version is None, it was replaced and removed meanwhile: look for the newer one.
+            if snapshot := self.version(asset_key, numbers[-1]):
+                return snapshot
         return None
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed.
 
         Raises:
-            DamagedSnapshotError: its manifest cannot be read; names it, and the remedy.
+            DamagedSnapshotError: the manifest cannot be read; names the file and the remedy.
         """
         if (text := self.storage.read(self.manifest(asset_key, number))) is None:
             return None
-        with _no_garbage(), self._understood(asset_key, number):
+        with _without_collector(), self._manifest_errors(asset_key, number):
             manifest = json.loads(text)
             return Snapshot.model_validate({**manifest, "folder": self.folder(asset_key)})
 
     def numbers(self, asset_key: str) -> list[int]:
         """Return the numbers of all existing versions, in order."""
         keys = self.storage.list(f"{model_key(asset_key)}/{_VERSIONS}/")
-        return sorted(found[1] for entry in keys if (found := parse_key(entry.key)) and found[1])
+        return sorted(parsed[1] for entry in keys if (parsed := parse_key(entry.key)) and parsed[1])
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
         """Store a version after all others.
 
         Args:
-            make: returns the version, given its number and the version before it, None for the
-                first. It is called again whenever another writer was faster.
+            make: returns the version, given its number and the version before it (None for the
+                first). It is called again whenever another writer was faster.
         """
         while True:
             before = self.newest(asset_key)
@@ -270,7 +269,7 @@ class SnapshotStore:
             time.sleep(random() / 50)  # noqa: S311 - so that writers do not retry in step
 
     def new_folder(self) -> str:
-        """Return a new folder for the files of a write: its path below the folder of the model."""
+        """Return the path of a new folder for a write, relative to the folder of the model."""
         return f"{_DATA}/{uuid4().hex}"
 
     def folder(self, asset_key: str) -> Folder:
@@ -282,55 +281,59 @@ class SnapshotStore:
         return f"{model_key(asset_key)}/{_VERSIONS}/{number:09}.json"
 
     def files(self, asset_key: str, numbers: Iterable[int] | None = None) -> set[str]:
-        """Return the names of the files of these versions; by default of all existing ones."""
-        found: set[str] = set()
+        """Return the names of the files of these versions; by default of all existing versions."""
+        names: set[str] = set()
         for number in self.numbers(asset_key) if numbers is None else numbers:
             if (text := self.storage.read(self.manifest(asset_key, number))) is not None:
-                with self._understood(asset_key, number):
+                with self._manifest_errors(asset_key, number):
                     parts = json.loads(text)["parts"]
-                    found.update(file["name"] for part in parts for file in part["files"])
-        return found
+                    names.update(file["name"] for part in parts for file in part["files"])
+        return names
 
     def remove(self, snapshot: Snapshot) -> None:
-        """Remove a version that nothing refers to, and the files that only it has."""
+        """Remove a version that nothing refers to, and the files that only this version has."""
         key, number = snapshot.asset_key, snapshot.number
-        # Its manifest first: what remains after an interruption is no version.
+        # The manifest goes first: after an interruption, the remaining files are no version.
         self.storage.delete(self.manifest(key, number))
-        written = [part for part in snapshot.parts if part.version == number]
-        for folder in {file.name.rpartition("/")[0] for part in written for file in part.files}:
+        own_parts = [part for part in snapshot.parts if part.version == number]
+        for folder in {file.name.rpartition("/")[0] for part in own_parts for file in part.files}:
             self.discard(key, "/".join(folder.split("/")[:2]))
 
     def discard(self, asset_key: str, folder: str) -> None:
-        """Remove a folder for the files of a write."""
+        """Remove the folder of a write with its files; failures are left to the retention."""
         prefix = f"{model_key(asset_key)}/{folder}/"
-        # What cannot be removed now, the retention of snapshots removes.
+        # The retention of snapshots removes later what cannot be removed now.
         with suppress(OSError, StoreError):
-            # In this order, what is in a folder comes before the folder.
+            # In this order, the content of a folder comes before the folder.
             for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
 
     @contextmanager
-    def _understood(self, asset_key: str, number: int) -> Generator[None]:
-        """Name the manifest in what is wrong with it, and say what to do."""
+    def _manifest_errors(self, asset_key: str, number: int) -> Generator[None]:
+        """Turn an error about a manifest into one that names the file and the remedy.
+
+        Raises:
+            DamagedSnapshotError: the content of the manifest is not valid.
+        """
         try:
             yield
         except (ValueError, TypeError, KeyError) as error:
-            found = error.errors()[0] if isinstance(error, ValidationError) else None
-            what = f"{'.'.join(map(str, found['loc']))}: {found['msg']}" if found else error
+            details = error.errors()[0] if isinstance(error, ValidationError) else None
+            cause = f"{'.'.join(map(str, details['loc']))}: {details['msg']}" if details else error
             name = self.manifest(asset_key, number).removeprefix(f"{model_key(asset_key)}/")
             raise DamagedSnapshotError(
                 f'Version {number} of the model "{asset_key}" cannot be read: '
                 f"{self.folder(asset_key).full_name(name)} is damaged, or a newer release wrote it "
-                f"({what}). Restore the file from a backup, or install that release. Or remove "
+                f"({cause}). Restore the file from a backup, or install that release. Or remove "
                 "the file, and materialize the model again before its data sources are refreshed.",
                 code=Code.SNAPSHOT,
             ) from error
 
 
 @contextmanager
-def _no_garbage() -> Generator[None]:
-    """Pause the garbage collector; a manifest of many partitions has nothing to collect."""
-    # Looking through all values again and again took longer than to make them.
+def _without_collector() -> Generator[None]:
+    """Pause the garbage collector, as reading a manifest leaves nothing to collect."""
+    # For many partitions, repeated collections took longer than reading the manifest.
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -342,20 +345,21 @@ def _no_garbage() -> Generator[None]:
 
 def model_key(asset_key: str) -> str:
     """Return the key of the folder with all data of a model."""
-    # Reversible; "." and ".." must not be folders either.
+    # The quoting is reversible, and avoids "." and ".." as names of folders.
     quoted = [quote(part, safe="") for part in asset_key.split("/")]
     return "/".join(part.replace(".", "%2E") if part in (".", "..") else part for part in quoted)
 
 
 def parse_key(key: str) -> tuple[str, int | None, str] | None:
-    """Return the model of a key with the number of the version, or the folder of the write.
+    """Return the model of a key, the number of its version, and the folder of its write.
 
-    The folder is relative to that of the model. None for a key of something else.
+    A key has a number (of a manifest) or a folder (relative to that of the model); the other is
+    None or "". Return None for a key of another kind.
     """
-    if (found := _PLACE.fullmatch(key)) is None:
+    if (match := _KEY.fullmatch(key)) is None:
         return None
-    number = found["number"]
-    return unquote(found["model"]), int(number) if number else None, found["write"] or ""
+    number = match["number"]
+    return unquote(match["model"]), int(number) if number else None, match["write"] or ""
 
 
 def merged_parts(
@@ -365,7 +369,7 @@ def merged_parts(
     columns: tuple[Column, ...],
     keeps: Callable[[Part], bool],
 ) -> tuple[Part, ...]:
-    """Return the parts of the next version: those just written, and the earlier ones that stay.
+    """Return the parts of the next version: those just written, and earlier ones that remain.
 
     A model is stored either whole or by partitions: a write of one kind replaces all parts of the
     other.
@@ -381,6 +385,8 @@ def merged_parts(
                 # A part has columns of its own only where they differ from those of the version.
                 own = part.columns or before.columns
                 own = None if own == columns else own
-                same = part.columns == own
-                parts[part.partition] = part if same else part.model_copy(update={"columns": own})
+                is_same = part.columns == own
+                parts[part.partition] = (
+                    part if is_same else part.model_copy(update={"columns": own})
+                )
     return tuple(sorted(parts.values(), key=lambda part: part.partition or ""))

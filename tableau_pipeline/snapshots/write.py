@@ -1,4 +1,4 @@
-"""Write versions: one Spark job stores the rows with their hashes and counts them."""
+"""Write the versions of models: one Spark job stores and counts the rows, with their hashes."""
 
 import re
 from collections import Counter
@@ -39,9 +39,10 @@ from tableau_pipeline.snapshots.spark import (
     ship_by_value,
     task_errors,
 )
+from tableau_pipeline.snapshots.spark_internals import ESCAPED, NULL_KEY
 from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
 
-# Spark treats a path to read as a glob pattern.
+# Characters to escape, because Spark reads paths as glob patterns.
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 
 
@@ -55,9 +56,9 @@ def exact_path(path: Path) -> str:
     return _GLOB.sub(r"\\\g<0>", spark_path(path))
 
 
-# The row hash is a 64-bit number that identifies the content of a row. Spark computes it.
+# The row hash: a 64-bit number that identifies the content of a row, computed by Spark.
 
-# In rows and bytes: without a buffer, pyarrow reads the hashes of a whole row group at once.
+# Rows and bytes. Without a buffer, pyarrow reads the hashes of a whole row group at once.
 _BATCH, _BUFFER = 65_536, 1 << 20
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 # By default, JSON would omit nulls and everything below milliseconds.
@@ -72,16 +73,16 @@ def row_hash(schema: T.StructType) -> SparkColumn:
     """Return the hash of a row with this schema.
 
     Spark's hash functions skip NULLs, so (1, NULL) and (NULL, 1) would be equal. Therefore the hash
-    includes which values are NULL. The functions also ignore the bounds of arrays and refuse maps
-    and variants, so nested values are hashed as JSON text.
+    includes which values are NULL. The functions also ignore the bounds of arrays, and refuse maps
+    and variants. Therefore nested values are hashed as JSON text.
     """
-    # Names and F.isnull, as each F.col and each method of a column is a dozen calls to the JVM.
+    # Use names and F.isnull: each F.col and each method of a column makes a dozen calls to the JVM.
     nulls = [F.isnull(_quoted(field.name)) for field in schema.fields]
-    return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
+    return F.xxhash64(*[_hash_input(field) for field in schema.fields], *nulls)
 
 
 def stored_fingerprint(files: Iterable[Path]) -> Fingerprint:
-    """Return the fingerprint of all rows of Parquet files; needs the same memory for any size."""
+    """Return the fingerprint of all rows of Parquet files, in constant memory."""
     rows = total = 0
     for file in files:
         with pq.ParquetFile(file, buffer_size=_BUFFER) as opened:
@@ -94,7 +95,7 @@ def stored_fingerprint(files: Iterable[Path]) -> Fingerprint:
 
 
 def json_values(schema: T.StructType) -> dict[str, SparkColumn]:
-    """Return the nested columns by name, as JSON text that differs for different values."""
+    """Return JSON text of the nested columns, by name; different values have different texts."""
     nested = (field.name for field in schema.fields if isinstance(field.dataType, _NESTED))
     return {name: _json(name) for name in nested}
 
@@ -108,11 +109,11 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _hashable(field: T.StructField) -> SparkColumn | str:
+def _hash_input(field: T.StructField) -> SparkColumn | str:
     if isinstance(field.dataType, _NESTED):
         return _json(field.name)
     if isinstance(field.dataType, T.StringType) and field.dataType != T.StringType():
-        # Texts that a collation considers equal are still different rows.
+        # Texts that are equal in a collation are still different values.
         return column(field.name).cast(T.StringType())
     return _quoted(field.name)
 
@@ -121,12 +122,8 @@ def _json(name: str) -> SparkColumn:
     return F.to_json(column(name), _JSON)
 
 
-# The column by which Spark divides a write into folders.
+# The column by which Spark distributes a write over folders.
 PARTITION = "_partition"
-# Its value for rows that belong to none: Spark's ExternalCatalogUtils.DEFAULT_PARTITION_NAME.
-NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
-# What Spark escapes in the name of a folder, in ExternalCatalogUtils.escapePathName.
-_ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 
 
 class PartitionError(Exception):
@@ -137,20 +134,20 @@ class UnstorableError(Exception):
     """A model has a column that a snapshot cannot hold."""
 
 
-def _with_partition(
+def _add_partition(
     frame: DataFrame, expression: str, partitions: Mapping[str, Span] | Sequence[str]
 ) -> DataFrame:
     """Add a column `_partition` with the key of each row's partition, NULL for none.
 
     Args:
         expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is the wall
-            clock time in the partitions' zone, a `timestamp` is an instant.
+            clock time in the zone of the partitions; a `timestamp` is an instant.
         partitions: spans by key, or the keys that the expression itself returns.
     """
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
         text = value.cast("string")
-        # Any other key becomes NULL, by which the write recognizes a stray row.
+        # Any other key becomes NULL, so that the write detects the row.
         return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
     type_ = frame.select(value).schema.fields[0].dataType
     zone = next(iter(partitions.values())).zone
@@ -158,8 +155,8 @@ def _with_partition(
         key: [edge.astimezone(ZoneInfo(zone)) for edge in (span.start, span.end)]
         for key, span in partitions.items()
     }
-    by_day = all(_begins_a_day(edge) for each in edges.values() for edge in each)
-    # The session's own zone is UTC.
+    by_day = all(_begins_a_day(edge) for pair in edges.values() for edge in pair)
+    # The zone of the session is UTC.
     if isinstance(type_, T.TimestampType):
         moment = F.from_utc_timestamp(value, zone) if by_day else value
     elif isinstance(type_, T.TimestampNTZType):
@@ -167,29 +164,29 @@ def _with_partition(
     elif by_day and isinstance(type_, T.DateType):
         moment = value
     else:
-        wanted = "a date or a timestamp" if by_day else "a timestamp, not a date"
-        raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {wanted}")
-    # A join on equality: comparing each row with each span would cost their product.
+        required = "a date or a timestamp" if by_day else "a timestamp, not a date"
+        raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {required}")
+    # Join on equality, because comparing every row with every span would be slow.
     if by_day:
-        type_, steps, moment = "DATE", _days(edges), moment.cast("date")
+        type_, steps, moment = "DATE", _days_of_partitions(edges), moment.cast("date")
     else:
-        seconds = {key: [int(edge.timestamp()) for edge in each] for key, each in edges.items()}
-        first, length = longest_step(seconds.values())
-        type_, steps = "BIGINT", _steps(seconds, length)
+        seconds = {key: [int(edge.timestamp()) for edge in pair] for key, pair in edges.items()}
+        start, length = longest_step(seconds.values())
+        type_, steps = "BIGINT", _steps_of_partitions(seconds, length)
         at = F.unix_seconds(moment)
-        moment = at - F.pmod(at - F.lit(first), F.lit(length))
+        moment = at - F.pmod(at - F.lit(start), F.lit(length))
     lookup = frame.sparkSession.createDataFrame(steps, f"__moment {type_}, {PARTITION} STRING")
     placed = frame.withColumn("__moment", moment)
     return placed.join(F.broadcast(lookup), "__moment", "left").drop("__moment")
 
 
 def _begins_a_day(moment: datetime) -> bool:
-    # Where clocks are turned forward at midnight, a day begins at 1:00.
+    # Where clocks go forward at midnight, the day begins at 1:00.
     midnight = datetime.combine(moment.date(), time(), moment.tzinfo)
     return midnight.astimezone(UTC) == moment.astimezone(UTC)
 
 
-def _days(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[date, str]]:
+def _days_of_partitions(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[date, str]]:
     return [
         (start.date() + timedelta(days=number), key)
         for key, (start, end) in edges.items()
@@ -198,15 +195,15 @@ def _days(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[date, str]]:
 
 
 def longest_step(spans: Iterable[Sequence[int]]) -> tuple[int, int]:
-    """Return a beginning and a length, in seconds, of steps that all spans consist of.
+    """Return the start and the length, in seconds, of the longest steps that make up all spans.
 
-    So a lookup has a row for each hour of hourly partitions, not one for each minute.
+    Thus the lookup of hourly partitions has a row for each hour, not for each minute.
     """
     edges = [edge for span in spans for edge in span]
     return edges[0], gcd(*(edge - edges[0] for edge in edges))
 
 
-def _steps(spans: Mapping[str, Sequence[int]], length: int) -> list[tuple[int, str]]:
+def _steps_of_partitions(spans: Mapping[str, Sequence[int]], length: int) -> list[tuple[int, str]]:
     return [(at, key) for key, span in spans.items() for at in range(*span, length)]
 
 
@@ -214,7 +211,11 @@ _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
 
 
 def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection[str] = ()) -> None:
-    """Refuse types that Parquet cannot hold, and names that are empty, reserved or alike."""
+    """Refuse types that Parquet cannot hold, and names that are empty, reserved or repeated.
+
+    Raises:
+        UnstorableError: names the model, the columns and the remedies.
+    """
     reserved = {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
     problems += name_problems(schema.names)
@@ -230,14 +231,14 @@ def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection
 
 
 def name_problems(names: Sequence[str]) -> list[str]:
-    """Return what is wrong with names of columns: they are empty, or Spark takes two for one."""
+    """Return the problems of column names: empty, or equal to Spark, which ignores case."""
     problems = [
         f"the name of column {at} is empty: name it" for at, name in enumerate(names, 1) if not name
     ]
     return problems + [
-        f"columns {', '.join(repr(each) for each in names if each.casefold() == name)} differ only "
-        "in case, or not at all: rename all but one"
-        for name, count in Counter(map(str.casefold, names)).items()
+        f"columns {', '.join(repr(name) for name in names if name.casefold() == folded)} differ "
+        "only in case, or not at all: rename all but one"
+        for folded, count in Counter(map(str.casefold, names)).items()
         if count > 1
     ]
 
@@ -245,14 +246,14 @@ def name_problems(names: Sequence[str]) -> list[str]:
 def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
     if field.name.casefold() in reserved:
         return f"the column name {field.name!r} is reserved: rename it"
-    parts = list(_parts(field.dataType))
+    parts = list(_nested_types(field.dataType))
     if any(isinstance(part, T.NullType) for part in parts):
         return f"column {field.name!r} has no type (void): cast it to the intended type"
     if any(isinstance(part, T.CalendarIntervalType) for part in parts):
         return f"column {field.name!r} holds a calendar interval: cast it to a number"
     if any(part.simpleString().startswith("time(") for part in parts):
         return f"column {field.name!r} holds a time, which Spark does not store: cast it to text"
-    # Spark writes such keys as JSON by their memory addresses, so no two hashes would be equal.
+    # In JSON, Spark writes memory addresses for such keys, so equal rows would have other hashes.
     if any(isinstance(part, T.MapType) and isinstance(part.keyType, _UNHASHABLE) for part in parts):
         return (
             f"column {field.name!r} holds a map with keys of a nested or binary type: "
@@ -261,18 +262,18 @@ def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
     return None
 
 
-def _parts(type_: T.DataType) -> Iterator[T.DataType]:
+def _nested_types(type_: T.DataType) -> Iterator[T.DataType]:
     """Yield a type and all types nested in it."""
     yield type_
     match type_:
         case T.StructType():
             for field in type_.fields:
-                yield from _parts(field.dataType)
+                yield from _nested_types(field.dataType)
         case T.ArrayType():
-            yield from _parts(type_.elementType)
+            yield from _nested_types(type_.elementType)
         case T.MapType():
-            yield from _parts(type_.keyType)
-            yield from _parts(type_.valueType)
+            yield from _nested_types(type_.keyType)
+            yield from _nested_types(type_.valueType)
 
 
 def write_rows(
@@ -283,48 +284,48 @@ def write_rows(
     asset_key: str,
     keys: Sequence[str | None] = (None,),
 ) -> tuple[list[Part], int]:
-    """Write rows that have a column with their hashes, by one Spark job.
+    """Write rows with their hashes in a column, by one Spark job.
 
     Args:
         model: the folder of the model.
         folder: a new folder in it, to which the rows are written.
-        keys: the partitions, for rows that have a column with their partitions; else None.
+        keys: the partitions, if a column holds the partition of each row; else one None.
 
     Returns:
-        a part for each key, whose version must still be set; and the number of rows that belong to
-        none.
+        a part for each key, whose version must still be set; and the number of rows without a
+        partition.
     """
     if isinstance(model, ObjectFolder):
-        return _to_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
+        return _write_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
     if not isinstance(model, LocalFolder):
         raise TypeError(f"{model} is not written to")
     target = model.path / folder
-    # Spark only counts: it would need more time for the sum of the hashes than their reader does.
-    # On this host no file can be lost on another disk, and counting costs a small model as much as
-    # its hashes.
-    counted = None if runs_here(hashed.sparkSession) else Observation()
-    rows = hashed.observe(counted, F.count(F.lit(1)).alias("rows")) if counted else hashed
+    # Spark only counts the rows; `stored_fingerprint` sums their hashes in less time. If Spark runs
+    # on this host, no file can be lost on another disk. Then Spark does not count either, because
+    # for a small model that takes as long as the hashes.
+    observation = None if runs_here(hashed.sparkSession) else Observation()
+    rows = hashed.observe(observation, F.count(F.lit(1)).alias("rows")) if observation else hashed
     writer = rows.write if None in keys else rows.write.partitionBy(PARTITION)
     writer.parquet(spark_path(target))
     parts = []
     for key in keys:
-        # As Spark names the folder of a partition.
-        name = "".join(f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 else c for c in key or "")
-        files = _files(target if key is None else target / f"{PARTITION}={name}", model.path)
-        found = stored_fingerprint(model.path / file.name for file in files)
-        parts.append(Part(partition=key, version=0, fingerprint=found, files=files))
-    candidates = sum(file.rows for file in _files(target / f"{PARTITION}={NULL_KEY}", model.path))
-    stored = sum(file.rows for part in parts for file in part.files) + candidates
-    # Two counts of the same rows, Spark's and the files', detect lost files.
-    if counted and stored != counted.get["rows"]:
+        # The name that Spark gives to the folder of the partition.
+        name = "".join(f"%{ord(c):02X}" if c in ESCAPED or ord(c) < 32 else c for c in key or "")
+        files = _data_files(target if key is None else target / f"{PARTITION}={name}", model.path)
+        fingerprint = stored_fingerprint(model.path / file.name for file in files)
+        parts.append(Part(partition=key, version=0, fingerprint=fingerprint, files=files))
+    strays = sum(file.rows for file in _data_files(target / f"{PARTITION}={NULL_KEY}", model.path))
+    stored = sum(file.rows for part in parts for file in part.files) + strays
+    # A difference between Spark's count and that of the files reveals lost files.
+    if observation and stored != observation.get["rows"]:
         raise RuntimeError(
-            f'Model "{asset_key}": Spark counted {counted.get["rows"]:,} rows, but the '
+            f'Model "{asset_key}": Spark counted {observation.get["rows"]:,} rows, but the '
             f"files in {target} hold {stored:,}. Does every executor see that path?"
         )
-    return parts, candidates
+    return parts, strays
 
 
-def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
+def _data_files(folder: Path, model: Path) -> tuple[DataFile, ...]:
     return tuple(
         DataFile(
             name=path.relative_to(model).as_posix(),
@@ -335,7 +336,7 @@ def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
     )
 
 
-def _to_objects(
+def _write_objects(
     hashed: DataFrame,
     model: ObjectFolder,
     folder: str,
@@ -344,7 +345,7 @@ def _to_objects(
     keys: Sequence[str | None],
 ) -> tuple[list[Part], int]:
     by_partition = None not in keys
-    # Sorted, a task writes one file after the other instead of all at a time.
+    # With sorted rows, a task writes one file after the other instead of all at once.
     placed = hashed.sortWithinPartitions(PARTITION) if by_partition else hashed
     schema = hashed.drop(PARTITION).schema
     writer = Writer(
@@ -355,24 +356,24 @@ def _to_objects(
         row_hash=schema.names.index(ROW_HASH),
         by_partition=by_partition,
     )
-    # Only what the successful attempt of a task reports is named by the version: files of other
+    # The version names only the files that the successful attempt of a task reports. Files of other
     # attempts are never read.
     with task_errors():
         reports = plainly_named(placed).mapInArrow(ship_by_value(writer), REPORT).collect()
-    candidates = sum(each.rows for each in reports if not each.name)
+    strays = sum(report.rows for report in reports if not report.name)
     files: dict[str | None, list[DataFile]] = {key: [] for key in keys}
     sums: dict[str | None, Fingerprint] = {key: Fingerprint(rows=0, hash_sum=0) for key in keys}
-    for each in reports:
-        if each.name:
-            name = f"{folder}/{each.name}"
-            files[each.partition].append(DataFile(name=name, rows=each.rows, size=each.size))
-            sums[each.partition] += Fingerprint(rows=each.rows, hash_sum=int(each.hash_sum))
+    for report in reports:
+        if report.name:
+            name = f"{folder}/{report.name}"
+            files[report.partition].append(DataFile(name=name, rows=report.rows, size=report.size))
+            sums[report.partition] += Fingerprint(rows=report.rows, hash_sum=int(report.hash_sum))
     if not reports:
-        # Types are read from a file: their texts do not quote the names inside of them.
+        # An empty file holds the types; as texts, they do not quote the names of nested fields.
         with task_errors():
             name, size = writer.empty(keys[0], plainly_named(hashed.limit(0)).toArrow().schema)
         files[keys[0]].append(DataFile(name=f"{folder}/{name}", rows=0, size=size))
-    if missing := model.missing([file.name for each in files.values() for file in each]):
+    if missing := model.missing([file.name for group in files.values() for file in group]):
         raise RuntimeError(
             f'Model "{asset_key}": Spark wrote {missing[0]}, but there is no such object as seen '
             "from here. Give the executors the same endpoint and credentials as this process."
@@ -381,7 +382,7 @@ def _to_objects(
     for key in keys:
         named = tuple(sorted(files[key], key=attrgetter("name")))
         parts.append(Part(partition=key, version=0, fingerprint=sums[key], files=named))
-    return parts, candidates
+    return parts, strays
 
 
 def write_snapshot(
@@ -428,8 +429,8 @@ def write_partitions(
 
     Args:
         keeps: whether a partition of the earlier version still belongs to the model.
-        parts: all parts of the version, given those just stored and the version before, if they
-            are others than these.
+        parts: returns all parts of the version, given those just stored and the version before;
+            by default, `merged_parts` does.
         before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
@@ -441,15 +442,13 @@ def write_partitions(
     def merged(new: Sequence[Part], before: Snapshot | None) -> Sequence[Part]:
         return merged_parts(before, new, columns=columns_of(frame), keeps=keeps)
 
-    placed, model = _with_partition(_hashed(frame), expression, partitions), store.folder(asset_key)
+    placed, model = _add_partition(_hashed(frame), expression, partitions), store.folder(asset_key)
     with _new_folder(store, asset_key) as folder:
-        written, candidates = write_rows(
-            placed, model, folder, asset_key=asset_key, keys=[*partitions]
-        )
-        if candidates:
+        written, strays = write_rows(placed, model, folder, asset_key=asset_key, keys=[*partitions])
+        if strays:
             ((stray,),) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
             raise PartitionError(
-                f'Model "{asset_key}": {candidates:,} row{"s" * (candidates > 1)} lie outside the '
+                f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
                 f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for instance "
                 f"{stray}. Filter the model by the partition."
             )
@@ -471,7 +470,7 @@ def _commit(
     run_id: str,
     parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]],
 ) -> Snapshot:
-    """Commit the next version of a model; the parts that were just stored get its number."""
+    """Commit the next version of a model; the stored parts get its number."""
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
         new = [part.model_copy(update={"version": number}) for part in written]
@@ -494,7 +493,7 @@ def _commit(
 
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
-    """Return the columns of a model as snapshots name them."""
+    """Return the columns of a model with their types, as a snapshot stores them."""
     return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
 
 
@@ -505,18 +504,18 @@ def _new_folder(store: SnapshotStore, asset_key: str) -> Generator[str]:
     try:
         yield folder
     except StoreError:
-        # Whether the commit took effect may not be known; if not, retention removes the files.
+        # The commit may have taken effect. If it has not, the retention removes the files.
         raise
     except BaseException:
-        # A store that fails now, or a damaged version, must not hide why the write failed.
+        # A further error of the store, or a damaged version, must not hide why the write failed.
         with suppress(StoreError, DamagedSnapshotError):
-            # The run may be interrupted just after the commit; then the version has the files.
+            # If the run was interrupted just after the commit, the version needs the files.
             if not any(file.startswith(folder) for file in store.files(asset_key)):
                 store.discard(asset_key, folder)
         raise
 
 
 def _hashed(frame: DataFrame) -> DataFrame:
-    """Add the columns for internal use: JSON of nested columns, and the hash of each row."""
+    """Add the columns for internal use: JSON text of nested columns, and the hash of each row."""
     texts = {json_text(name): value for name, value in json_values(frame.schema).items()}
     return frame.withColumns({**texts, ROW_HASH: row_hash(frame.schema)})

@@ -1,6 +1,6 @@
 """The questions of a trial, what the pipeline assumes, and what another answer means for refreshes.
 
-The names are those of the contract in `tableau_sandbox_tests`, where it has the same question.
+The contract in `tableau_sandbox_tests` uses the same names, where it asks the same question.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Fact:
     """A question that a trial answers.
 
     Attributes:
-        assumed: what the sandbox does, and the pipeline reckons with.
-        otherwise: what refreshes do where it is otherwise.
+        assumed: what the sandbox does, and the pipeline assumes.
+        otherwise: what refreshes do on a site that does otherwise.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Fact:
 
 
 class Verdict(StrEnum):
-    """How an answer compares with what is assumed."""
+    """How an answer compares with the assumption."""
 
     AS_ASSUMED = "as assumed"
     OTHERWISE = "otherwise"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 class Answer(Frozen):
-    """What a trial found out about a fact."""
+    """The answer of a trial to the question of a fact."""
 
     fact: str
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""Versions of a model that are written without Spark: a few rows of numbers and texts."""
+"""Write versions of a model without Spark: a few rows of numbers and texts."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ def write_model(store: SnapshotStore, model: str, rows: pa.Table) -> Snapshot:
     """Store rows as the next version of a model.
 
     Args:
-        store: in a folder.
-        rows: with columns of int64 and string alone.
+        store: a store in a local folder.
+        rows: the rows, with columns of int64 and string only.
     """
     name = f"{store.new_folder()}/part-0.parquet"
     folder = store.folder(model)
@@ -39,7 +39,7 @@ def write_model(store: SnapshotStore, model: str, rows: pa.Table) -> Snapshot:
             number=number,
             created_at=datetime.now(UTC),
             run_id="trial",
-            columns=tuple(Column(e.name, _SPARK_TYPES[e.type]) for e in rows.schema),
+            columns=tuple(Column(field.name, _SPARK_TYPES[field.type]) for field in rows.schema),
             parts=(Part(version=number, fingerprint=content, files=(file,)),),
         )
 

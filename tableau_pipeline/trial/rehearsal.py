@@ -27,40 +27,40 @@ from tableau_pipeline.trial.workshop import Rows, Workshop
 
 _LOG = logging.getLogger(__name__)
 _ANY_LOSS = Guard(max_shrink=1)
-# What is so small is all of its file, and is to be sent as an update all the same.
+# A change of such a small table is as large as the whole file; send it as an update anyway.
 _ALWAYS_UPDATES = Republish(growth=1_000_000)
 # Seconds: long enough to send a request, and too short for an answer.
-_NO_TIME = 0.001
-# Seconds for an update to show: a lost one is to be found by it.
-_SHOWS = 30
+_NO_ANSWER_SECONDS = 0.001
+# Seconds to wait for the time stamp of an update, by which a lost update is found.
+_STAMP_SECONDS = 30
 
 
 def by_update(shop: Workshop) -> None:
     """Refresh twice, the second time with rows that changed, came and went."""
     fact, table = "refresh-by-update", "rows"
     _write(shop, table, [(number, f"row {number}") for number in range(1, 9)])
-    _refreshed(shop, "refresh", table)
+    _refresh_tables(shop, "refresh", table)
     rows = [(1, "changed"), *((number, f"row {number}") for number in range(3, 10))]
     _write(shop, table, rows)
-    report = _refreshed(shop, "refresh", table)
-    wrong = report.decision if report.decision == "update" else _why(report)
-    _answer_rows(shop, fact, "refresh", {"Extract": rows}, None if wrong == "update" else wrong)
+    report = _refresh_tables(shop, "refresh", table)
+    problem = report.decision if report.decision == "update" else _decision_text(report)
+    _answer_rows(shop, fact, "refresh", {"Extract": rows}, None if problem == "update" else problem)
 
 
 def over_work(shop: Workshop) -> None:
-    """Let a person add a field, then refresh with other rows in full."""
+    """Add a field as a user does, then refresh in full with other rows."""
     fact, table = "refresh-keeps-work", "rows"
-    _ensure(shop, table)
+    _ensure_published(shop, table)
     remote = shop.found("refresh")
-    if wrong := add_work(shop, "refresh", remote):
-        shop.unknown(f"no package could be published: {wrong}", fact)
+    if problem := add_work(shop, "refresh", remote):
+        shop.unknown(f"no package could be published: {problem}", fact)
         return
     rows = [(number, f"row {number}") for number in range(11, 15)]
     _write(shop, table, rows)
-    report = _refreshed(shop, "refresh", table, options=Options(full=True))
+    report = _refresh_tables(shop, "refresh", table, options=Options(full=True))
     is_kept = has_work(shop, remote.luid)
-    wrong = None if is_kept else f"it is gone after: {report.decision}"
-    _answer_rows(shop, fact, "refresh", {"Extract": rows}, wrong)
+    problem = None if is_kept else f"it is gone after: {report.decision}"
+    _answer_rows(shop, fact, "refresh", {"Extract": rows}, problem)
 
 
 def of_two_tables(shop: Workshop) -> None:
@@ -68,19 +68,19 @@ def of_two_tables(shop: Workshop) -> None:
     fact, rows = "refresh-of-two-tables", [(number, f"row {number}") for number in range(1, 5)]
     for table in ("orders", "people"):
         _write(shop, table, rows)
-    _refreshed(shop, "refresh two tables", "orders", "people")
+    _refresh_tables(shop, "refresh two tables", "orders", "people")
     _answer_rows(shop, fact, "refresh two tables", {"orders": rows, "people": rows}, None)
 
 
 def after_a_lost_answer(shop: Workshop) -> None:
     """Drop the connection right after an update was sent, and refresh again."""
     fact, table = "refresh-after-a-lost-answer", "rows"
-    _ensure(shop, table)
+    _ensure_published(shop, table)
     rows = [(number, f"row {number}") for number in range(1, 7)]
     _write(shop, table, rows)
     try:
         with _without_answers(shop.site):
-            report = _refreshed(shop, "refresh", table)
+            report = _refresh_tables(shop, "refresh", table)
     except UnknownOutcomeError:
         # It may be carried out, or not; the next refresh finds out.
         report = None
@@ -88,22 +88,25 @@ def after_a_lost_answer(shop: Workshop) -> None:
         shop.unknown(f"no update was sent: {report.decision}", fact)
         return
     try:
-        _refreshed(shop, "refresh", table)
+        _refresh_tables(shop, "refresh", table)
     except RefreshError as error:
         shop.as_assumed(fact, unless=str(error))
         return
     _answer_rows(shop, fact, "refresh", {"Extract": rows}, None)
 
 
-def _ensure(shop: Workshop, table: str) -> None:
-    """Publish the data source, if an earlier start of this trial did so under another name."""
+def _ensure_published(shop: Workshop, table: str) -> None:
+    """Publish the data source, unless this start has done so; each start uses other names."""
     if shop.find("refresh") is None:
         _write(shop, table, [(1, "row 1")])
-        _refreshed(shop, "refresh", table)
+        _refresh_tables(shop, "refresh", table)
 
 
 def _write(shop: Workshop, table: str, rows: Rows) -> None:
-    columns = {"id": pa.array([e[0] for e in rows], pa.int64()), "name": [e[1] for e in rows]}
+    columns = {
+        "id": pa.array([row[0] for row in rows], pa.int64()),
+        "name": [row[1] for row in rows],
+    }
     write_model(_store(shop), table, pa.table(columns))
 
 
@@ -111,7 +114,7 @@ def _store(shop: Workshop) -> SnapshotStore:
     return SnapshotStore(shop.folder / "snapshots")
 
 
-def _refreshed(
+def _refresh_tables(
     shop: Workshop, kind: str, *tables: str, options: Options | None = None
 ) -> Refreshed:
     """Refresh a data source of these tables."""
@@ -121,7 +124,7 @@ def _refreshed(
         name=shop.name(kind),
         key=key,
         project=shop.project,
-        tables=tuple(Table(each, each, policy=Diff(("id",)), guard=_ANY_LOSS) for each in tables),
+        tables=tuple(Table(name, name, policy=Diff(("id",)), guard=_ANY_LOSS) for name in tables),
         relationships=edges,
         republish=_ALWAYS_UPDATES,
     )
@@ -134,29 +137,29 @@ def _refreshed(
         folder=shop.folder,
         backups=shop.backups,
         log=_LOG,
-        timeouts=Timeouts(claim=60, job=shop.wait, queue=shop.wait, timestamp=_SHOWS),
+        timeouts=Timeouts(claim=60, job=shop.wait, queue=shop.wait, timestamp=_STAMP_SECONDS),
         sleep=shop.sleep,
     )
     return refresh(setup, options or Options())
 
 
-def _why(report: Refreshed) -> str:
+def _decision_text(report: Refreshed) -> str:
     return f"{report.decision}: {report.reason}"
 
 
 def _answer_rows(
     shop: Workshop, fact: str, kind: str, rows: dict[str, Any], wrong: str | None
 ) -> None:
-    """Answer, and compare what is published with what should be."""
-    found = shop.rows(shop.found(kind))
-    wanted = {table: list(each) for table, each in rows.items()}
+    """Answer a fact; also compare the published rows with the expected ones."""
+    published = shop.rows(shop.found(kind))
+    expected = {table: list(table_rows) for table, table_rows in rows.items()}
     shop.as_assumed(fact, unless=wrong)
-    if found != wanted:
-        shop.answer(fact, Verdict.OTHERWISE, f"the published rows are wrong: {found}")
+    if published != expected:
+        shop.answer(fact, Verdict.OTHERWISE, f"the published rows are wrong: {published}")
 
 
 class _NoAnswer(HTTPAdapter):
-    """Sends data updates, and drops the connection then; all else goes on as usual."""
+    """Sends data updates, then drops the connection; sends all other requests as usual."""
 
     def __init__(self, usual: Any) -> None:
         super().__init__(max_retries=0)
@@ -168,12 +171,15 @@ class _NoAnswer(HTTPAdapter):
             return self._usual.send(request, *args, **settings)
         with suppress(requests.ReadTimeout):
             # A server nearby may answer in no time.
-            super().send(request, *args, **{**settings, "timeout": (30, _NO_TIME)}).close()
+            super().send(
+                request, *args, **{**settings, "timeout": (30, _NO_ANSWER_SECONDS)}
+            ).close()
         raise requests.ConnectionError("dropped after the request was sent")
 
 
 @contextmanager
 def _without_answers(site: TableauSite) -> Generator[None]:
+    """Lose the answers to data updates within the block."""
     session, url = site.tsc.session, site.url
     usual = session.get_adapter(url)
     session.mount(url, _NoAnswer(usual))

@@ -29,11 +29,15 @@ from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
 
 _ROWS: Rows = [(number, f"row {number}") for number in range(1, 9)]
-_LISTING, _LATE = 60.0, 12.0
+# Seconds to wait until a list shows a new data source, and until an update moves the time stamp.
+_LISTING_SECONDS, _STAMP_SECONDS = 60.0, 12.0
+# The types of jobs in lists.
 _PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"
+# The ids of tables in a .tds, as Desktop writes them, and another form.
 _DESKTOP = re.compile(rb"Extract \(Extract\.Extract\)_[0-9A-Fa-f]{32}")
 _PLAIN = re.compile(rb"\bExtract_[0-9A-Fa-f]{32}")
-_WORK: dict[FieldPath, str] = {
+# Edits such as those of users.
+_EDITS: dict[FieldPath, str] = {
     ("field", "Extract", "name", "caption"): "Label",
     ("calculation", "Doubled", "formula"): "[id] * 2",
     ("calculation", "Doubled", "type"): "integer",
@@ -41,26 +45,26 @@ _WORK: dict[FieldPath, str] = {
 _NO_JOBS = "this user may not ask for jobs"
 
 
-def _source(shop: Workshop) -> RemoteDatasource:
-    """The data source of most steps; it is published again if an earlier start has removed it."""
-    if (found := shop.find("site")) is None:
+def _main_source(shop: Workshop) -> RemoteDatasource:
+    """Return the data source of most steps; publish it again if an earlier start has removed it."""
+    if (remote := shop.find("site")) is None:
         job = shop.publish("site", shop.file({"Extract": _ROWS}))
         shop.took_effect(job, lambda: shop.appears("site"))
-        found = shop.found("site")
-    return found
+        remote = shop.found("site")
+    return remote
 
 
 def create(shop: Workshop) -> None:
     """Publish a data source, and look for its job and for itself."""
     since = shop.site.now().replace(microsecond=0)
     job = shop.publish("site", shop.file({"Extract": _ROWS}))
-    listed = _listed(shop, job, since)
+    listed = _find_listed(shop, job, since)
     effect = shop.took_effect(job, lambda: shop.find("site") is not None)
     if not effect and shop.jobs_seen[job] is not NoJob.GONE:
         raise RefreshError(f'Publishing "{shop.name("site")}" failed: {shop.jobs_seen[job]}')
     _answer_listed_at_once(shop, job)
     _answer_jobs(shop, job)
-    listed = listed or _listed(shop, job, since)
+    listed = listed or _find_listed(shop, job, since)
     _answer_list(shop, job, listed, _PUBLISH, "kind-of-a-publish-in-the-list")
     remote = shop.found("site")
     _note_stamp(shop, job, remote)
@@ -76,8 +80,10 @@ def _answer_listed_at_once(shop: Workshop, job: str) -> None:
         return
     began = monotonic()
     while shop.find("site") is None:
-        if monotonic() - began > _LISTING:
-            raise RefreshError(f'"{shop.name("site")}" is not listed after {_LISTING:.0f} s')
+        if monotonic() - began > _LISTING_SECONDS:
+            raise RefreshError(
+                f'"{shop.name("site")}" is not listed after {_LISTING_SECONDS:.0f} s'
+            )
         shop.sleep(0.25)
     seconds = monotonic() - began
     shop.update(listing=seconds)
@@ -98,21 +104,21 @@ def _answer_jobs(shop: Workshop, job: str) -> None:
 
 
 def _answer_right(shop: Workshop, fact: str, what: str, *, may: bool) -> None:
-    """Answer who may do something: administrators, and nobody else."""
+    """Answer whether only administrators may do something, judging by this user."""
     is_admin = "Administrator" in shop.site.user()[1]
     role = "an administrator" if is_admin else "no administrator"
-    found = f"{role}, this user {'may' if may else 'may not'} {what}"
-    shop.as_assumed(fact, unless=None if may == is_admin else found)
+    answer = f"{role}, this user {'may' if may else 'may not'} {what}"
+    shop.as_assumed(fact, unless=None if may == is_admin else answer)
 
 
-def _listed(shop: Workshop, job: str, since: Any) -> Sequence[TSC.BackgroundJobItem] | None:
-    """The listed jobs, if ours is among them; else none, or None if this user may list none."""
+def _find_listed(shop: Workshop, job: str, since: Any) -> Sequence[TSC.BackgroundJobItem] | None:
+    """Return our job from the list of jobs; [] if it is not there, None if listing is refused."""
     site = shop.site
     try:
-        found = site.ask("Listing the jobs", partial(job_list.listed, site.tsc, since))
+        jobs = site.ask("Listing the jobs", partial(job_list.listed, site.tsc, since))
     except RefreshError:
         return None
-    return found if found is None else [each for each in found if str(each.id) == job]
+    return jobs if jobs is None else [item for item in jobs if str(item.id) == job]
 
 
 def _answer_list(
@@ -125,8 +131,10 @@ def _answer_list(
     shop.record.learn(lists_jobs={shop.site.user_id: listed is not None})
     _answer_right(shop, "list-of-jobs", "list jobs", may=listed is not None)
     if not listed:
-        why = "this user may not list jobs" if listed is None else "the list does not have the job"
-        shop.unknown(why, "titles-in-the-list", fact)
+        reason = (
+            "this user may not list jobs" if listed is None else "the list does not have the job"
+        )
+        shop.unknown(reason, "titles-in-the-list", fact)
         return
     (item,) = listed
     shop.record.learn(job_words={item.type: "publish" if word == _PUBLISH else "update"})
@@ -137,7 +145,7 @@ def _answer_list(
 
 
 def _note_stamp(shop: Workshop, job: str, remote: RemoteDatasource) -> None:
-    """Note by how much the time stamp of a data source follows the job that has set it."""
+    """Note how long after its job the time stamp of a data source is."""
     seen = shop.jobs_seen.get(job)
     if isinstance(seen, Job) and seen.completed_at:
         late = max((remote.updated_at - seen.completed_at).total_seconds(), 0.0)
@@ -145,8 +153,8 @@ def _note_stamp(shop: Workshop, job: str, remote: RemoteDatasource) -> None:
 
 
 def describing(shop: Workshop) -> None:
-    """Tag and describe the data source, and read what is said of it."""
-    site, remote = shop.site, _source(shop)
+    """Tag and describe the data source, and read its properties."""
+    site, remote = shop.site, _main_source(shop)
     luid = remote.luid
     shop.pass_a_second()
     site.tag(luid, [TAG])
@@ -196,14 +204,14 @@ def _code_of(shop: Workshop, doing: str, call: Callable[[], object]) -> str:
 
 def downloads(shop: Workshop) -> None:
     """Download the data source with and without its data, and count its rows."""
-    site, remote = shop.site, _source(shop)
+    site, remote = shop.site, _main_source(shop)
     with TemporaryDirectory() as folder:
-        without = _content(shop, remote.luid, Path(folder) / "without", extract=False)
+        without = _save_content(shop, remote.luid, Path(folder) / "without", extract=False)
         if is_package := is_zipfile(without):
             with ZipFile(without) as package:
-                has_data = any(each.endswith(".hyper") for each in package.namelist())
-            found = "it has the data" if has_data else None
-            shop.as_assumed("data-without-the-extract", unless=found)
+                has_data = any(name.endswith(".hyper") for name in package.namelist())
+            otherwise = "it has the data" if has_data else None
+            shop.as_assumed("data-without-the-extract", unless=otherwise)
         shop.as_assumed(
             "download-without-the-extract", unless=None if is_package else "a .tds comes"
         )
@@ -211,20 +219,20 @@ def downloads(shop: Workshop) -> None:
     tds = site.metadata(remote.luid).tds
     if _DESKTOP.search(tds):
         shop.as_assumed("identifiers-by-desktop")
-    elif found := _PLAIN.search(tds):
-        shop.as_assumed("identifiers-by-desktop", unless=f"it is like {found[0].decode()}")
+    elif identifier := _PLAIN.search(tds):
+        shop.as_assumed("identifiers-by-desktop", unless=f"it is like {identifier[0].decode()}")
     else:
         shop.unknown("the .tds names no table in such a way", "identifiers-by-desktop")
     try:
         counted = site.count(remote.luid, {"Extract": "id"})["Extract"]
         is_right = counted == len(_ROWS)
-        wrong = f"it counts {counted} where there are {len(_ROWS)}"
-        shop.as_assumed("count-of-rows", unless=None if is_right else wrong)
+        otherwise = f"it counts {counted} where there are {len(_ROWS)}"
+        shop.as_assumed("count-of-rows", unless=None if is_right else otherwise)
     except RefreshError as error:
         shop.as_assumed("count-of-rows", unless=str(error))
 
 
-def _content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Path:
+def _save_content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Path:
     def save() -> Path:
         with packages.content(shop.site.tsc, luid, limit=10**8, extract=extract) as answer:
             return packages.save_content(answer, file)
@@ -234,7 +242,7 @@ def _content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Path:
 
 def update(shop: Workshop) -> None:
     """Change rows by one update, and look at time stamp, revision and job."""
-    site, before = shop.site, _source(shop)
+    site, before = shop.site, _main_source(shop)
     changed = [(1, "changed"), *_ROWS[2:], (9, "row 9")]
     batch = Batch(
         [
@@ -250,23 +258,23 @@ def update(shop: Workshop) -> None:
         job = _send(shop, before, batch, upload=shop.upload(file))
     except (NoUpdatesError, RefusedError) as error:
         shop.as_assumed("update-by-the-owner", unless=str(error))
-        shop.unknown("updates are refused", *_OF_UPDATES)
+        shop.unknown("updates are refused", *_UPDATE_FACTS)
         return
-    listed = _listed(shop, job, since)
+    listed = _find_listed(shop, job, since)
     effect = shop.took_effect(job, lambda: shop.rows(before) == {"Extract": changed})
     if not effect:
         seen = shop.jobs_seen[job]
         notes = seen.notes if isinstance(seen, Job) else "nothing shows of it"
         shop.as_assumed("update-by-the-owner", unless=f"its job fails: {notes}")
-        shop.unknown("no update has worked", *_OF_UPDATES)
+        shop.unknown("no update has worked", *_UPDATE_FACTS)
         return
     shop.as_assumed("update-by-the-owner")
-    listed = listed or _listed(shop, job, since)
+    listed = listed or _find_listed(shop, job, since)
     _answer_list(shop, job, listed, _UPDATE, "kind-of-an-update-in-the-list")
     _answer_stamp(shop, job, before)
 
 
-_OF_UPDATES = (
+_UPDATE_FACTS = (
     "update-moves-the-stamp",
     "update-makes-no-revision",
     "repeated-request-while-its-job-waits",
@@ -290,12 +298,12 @@ def _send(
 
 
 def _answer_stamp(shop: Workshop, job: str, before: RemoteDatasource) -> None:
-    """Whether the update has moved the time stamp, at once or later, and made a revision."""
+    """Answer whether the update moved the time stamp, at once or later, and made a revision."""
     site, began = shop.site, shop.site.now()
     after = site.find_by_luid(before.luid) or before
     is_at_once = after.updated_at != before.updated_at
     while after.updated_at == before.updated_at:
-        if (site.now() - began).total_seconds() > _LATE:
+        if (site.now() - began).total_seconds() > _STAMP_SECONDS:
             break
         shop.sleep(0.25)
         after = site.find_by_luid(before.luid) or before
@@ -314,21 +322,21 @@ def _answer_stamp(shop: Workshop, job: str, before: RemoteDatasource) -> None:
 
 
 def requests(shop: Workshop) -> None:
-    """Send an update twice, another one beside it, and one that fails."""
-    remote = _source(shop)
+    """Send an update twice, another one at the same time, and one that fails."""
+    remote = _main_source(shop)
     if not shop.is_as_assumed("update-by-the-owner"):
         return
     key = str(uuid4())
-    first = _send(shop, remote, _without(3), key=key)
+    first = _send(shop, remote, _delete(3), key=key)
     _answer_repeated(shop, remote, first, key)
     second = _answer_second(shop, remote, first)
     shop.took_effect(first, lambda: _lacks(shop, remote, 3))
     if second:
         shop.took_effect(second, lambda: _lacks(shop, remote, 4))
-    # The server ignores it, as it knows the request; or it carries it out.
+    # The server ignores this request, as it knows the RequestID; or it carries it out.
     again, answer = None, "it is answered without a job"
     with suppress(BusyError):
-        again = shop.site.update(remote.luid, batch=_without(5).json(), upload=None, request_id=key)
+        again = shop.site.update(remote.luid, batch=_delete(5).json(), upload=None, request_id=key)
         answer = "it is answered with another job" if again else answer
     shop.as_assumed("repeated-request-is-answered-alike", unless=None if again == first else answer)
     if again and again != first:
@@ -341,17 +349,18 @@ def requests(shop: Workshop) -> None:
     _answer_failed(shop, remote)
 
 
-def _without(number: int) -> Batch:
+def _delete(number: int) -> Batch:
+    """Return a batch that deletes one row."""
     return Batch([Delete(target="Extract", where=target("id") == number)])
 
 
 def _lacks(shop: Workshop, remote: RemoteDatasource, number: int) -> bool:
     rows = shop.rows(remote)["Extract"]
-    return number not in {each for each, _ in rows}
+    return number not in {row_number for row_number, _ in rows}
 
 
-def _waits(shop: Workshop, job: str) -> bool | None:
-    """Whether a job is known not to have ended yet; None if nobody can tell."""
+def _is_unfinished(shop: Workshop, job: str) -> bool | None:
+    """Whether a job has not ended yet; None if the site does not show the job."""
     status = shop.site.job(job)
     return status.outcome is None if isinstance(status, Job) else None
 
@@ -359,12 +368,12 @@ def _waits(shop: Workshop, job: str) -> bool | None:
 def _answer_repeated(shop: Workshop, remote: RemoteDatasource, first: str, key: str) -> None:
     fact = "repeated-request-while-its-job-waits"
     try:
-        again = shop.site.update(remote.luid, batch=_without(3).json(), upload=None, request_id=key)
+        again = shop.site.update(remote.luid, batch=_delete(3).json(), upload=None, request_id=key)
         answer = None if again == first else "it is answered without a job"
         answer = "it is answered with another job" if again not in (None, first) else answer
     except BusyError:
         again, answer = None, "it is refused as another update"
-    waits = _waits(shop, first)
+    waits = _is_unfinished(shop, first)
     if waits or (answer and "another" in answer):
         shop.as_assumed(fact, unless=answer)
     else:
@@ -372,14 +381,14 @@ def _answer_repeated(shop: Workshop, remote: RemoteDatasource, first: str, key: 
 
 
 def _answer_second(shop: Workshop, remote: RemoteDatasource, first: str) -> str | None:
-    """Send another update; return its job, if it was taken."""
+    """Send another update; return its job if the site accepts it."""
     fact = "second-update"
     try:
-        second = _send(shop, remote, _without(4))
+        second = _send(shop, remote, _delete(4))
     except BusyError:
         shop.as_assumed(fact)
         return None
-    if waits := _waits(shop, first):
+    if waits := _is_unfinished(shop, first):
         shop.as_assumed(fact, unless="it is queued")
     else:
         shop.unknown(_NO_JOBS if waits is None else "the first job had ended already", fact)
@@ -400,10 +409,10 @@ def _answer_failed(shop: Workshop, remote: RemoteDatasource) -> None:
         return
     tsc = shop.site.tsc
     with suppress(RefreshError):
-        found = shop.site.ask(
+        body = shop.site.ask(
             "Asking for a job", lambda: tsc.jobs.get_request(f"{tsc.jobs.baseurl}/{job}").content
         )
-        element = next(defusedxml.ElementTree.fromstring(found, forbid_dtd=True).iterfind("{*}job"))
+        element = next(defusedxml.ElementTree.fromstring(body, forbid_dtd=True).iterfind("{*}job"))
         code = element.get("finishCode")
         shop.as_assumed(
             fact, unless=None if code == "1" else f"it has the finishCode {code}, and a note"
@@ -412,11 +421,11 @@ def _answer_failed(shop: Workshop, remote: RemoteDatasource) -> None:
 
 
 def replacing(shop: Workshop) -> None:
-    """Publish a package with a person's work, then replace its rows."""
-    before = _source(shop)
-    if wrong := add_work(shop, "site", before):
-        shop.as_assumed("published-package", unless=wrong)
-        shop.unknown("no package could be published", *_OF_PACKAGES)
+    """Publish a package with a user's edits, then replace its rows."""
+    before = _main_source(shop)
+    if problem := add_work(shop, "site", before):
+        shop.as_assumed("published-package", unless=problem)
+        shop.unknown("no package could be published", *_PACKAGE_FACTS)
         return
     shop.as_assumed("published-package")
     after = shop.found("site")
@@ -427,21 +436,21 @@ def replacing(shop: Workshop) -> None:
     _answer_replace(shop, after)
 
 
-_OF_PACKAGES = ("overwrite-keeps-the-luid", "overwrite-keeps-tags", "replace-keeps-the-model")
+_PACKAGE_FACTS = ("overwrite-keeps-the-luid", "overwrite-keeps-tags", "replace-keeps-the-model")
 
 
 def add_work(shop: Workshop, kind: str, remote: RemoteDatasource) -> str | None:
-    """Publish a data source again with a field and a caption, as a person does in Desktop.
+    """Publish a data source again with a field and a caption, as a user does in Desktop.
 
     Returns:
-        Why that is not possible; None if it is done.
+        why that failed; None if it succeeded.
     """
     tables = {"Extract": [("id", "BIGINT"), ("name", "TEXT")]}
     with TemporaryDirectory() as folder:
         package = Path(folder) / "work.tdsx"
         with published_file(shop.site, remote) as file:
             tds = Tds(shop.site.metadata(remote.luid).tds)
-            pack(tds.edited(_WORK, tables), file, package)
+            pack(tds.edited(_EDITS, tables), file, package)
         shop.pass_a_second()
         try:
             job = shop.publish(kind, package, PublishMode.OVERWRITE)
@@ -454,8 +463,8 @@ def add_work(shop: Workshop, kind: str, remote: RemoteDatasource) -> str | None:
 
 
 def has_work(shop: Workshop, luid: str) -> bool:
-    """Whether a data source has what `add_work` added."""
-    return Tds(shop.site.metadata(luid).tds).values(_WORK).items() >= _WORK.items()
+    """Whether a data source has the edits of `add_work`."""
+    return Tds(shop.site.metadata(luid).tds).values(_EDITS).items() >= _EDITS.items()
 
 
 def _answer_replace(shop: Workshop, remote: RemoteDatasource) -> None:
@@ -464,27 +473,27 @@ def _answer_replace(shop: Workshop, remote: RemoteDatasource) -> None:
         shop.unknown(f"version {site.tsc.version} of the REST API has no Replace", fact)
         return
     rows = [(21, "row 21"), (22, "row 22")]
-    wrong: str | None = None
+    problem: str | None = None
     try:
         job = shop.publish("site", shop.file({"Extract": rows}), PublishMode.REPLACE)
     except RefusedError as error:
-        wrong = str(error)
+        problem = str(error)
     else:
         effect = shop.took_effect(job, lambda: shop.rows(remote) == {"Extract": rows})
         if effect is None:
             shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
             return
         if not effect:
-            wrong = "its job fails"
+            problem = "its job fails"
         elif not has_work(shop, remote.luid):
-            wrong = "it drops them, as Overwrite does"
-    shop.as_assumed(fact, unless=wrong)
-    shop.record.learn(replaces=wrong is None)
+            problem = "it drops them, as Overwrite does"
+    shop.as_assumed(fact, unless=problem)
+    shop.record.learn(replaces=problem is None)
 
 
 def names(shop: Workshop) -> None:
     """Publish under a name that is taken."""
-    fact, remote = "taken-name-as-a-job", _source(shop)
+    fact, remote = "taken-name-as-a-job", _main_source(shop)
     before = shop.rows(remote)
     try:
         job = shop.publish("site", shop.file({"Extract": [(31, "row 31")]}))
@@ -502,29 +511,29 @@ def several_tables(shop: Workshop) -> None:
     """Publish a bare file of two tables."""
     fact = "two-related-tables"
     file = shop.file({"orders": _ROWS, "people": _ROWS}, related=True)
-    wrong: str | None = None
+    problem: str | None = None
     try:
         job = shop.publish("two tables", file)
     except RefusedError as error:
-        wrong = f"the request is refused: {error}"
+        problem = f"the request is refused: {error}"
     else:
         effect = shop.took_effect(job, lambda: shop.appears("two tables"))
         if effect is None:
             shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
             return
         if not effect:
-            wrong = "its job fails"
+            problem = "its job fails"
         else:
             remote = shop.found("two tables")
             shop.site.tag(remote.luid, [TAG])
             tables = {table for table, _ in shop.site.metadata(remote.luid).columns or ()}
-            wrong = None if len(tables) == 2 else f"it has {len(tables)} tables"
-    shop.as_assumed(fact, unless=wrong)
-    shop.record.learn(takes_bare_stars=wrong is None)
+            problem = None if len(tables) == 2 else f"it has {len(tables)} tables"
+    shop.as_assumed(fact, unless=problem)
+    shop.record.learn(takes_bare_stars=problem is None)
 
 
 def blocks(shop: Workshop) -> None:
-    """Upload two blocks, the second one first, and read back what they are published as."""
+    """Upload two blocks, the second one first; publish them, and read the rows back."""
     fact, site = "blocks-out-of-order", shop.site
     file = shop.file({"Extract": _ROWS})
     content, endpoint = file.read_bytes(), site.tsc.fileuploads
@@ -556,22 +565,22 @@ def blocks(shop: Workshop) -> None:
 
 
 def deletion(shop: Workshop) -> None:
-    """Delete a data source, and look for it."""
-    shop.site.delete(_source(shop).luid)
+    """Delete a data source, and look whether it is still listed."""
+    shop.site.delete(_main_source(shop).luid)
     is_listed = shop.find("site") is not None
     shop.as_assumed("deleted-at-once", unless="it is still listed" if is_listed else None)
 
 
 def lags(shop: Workshop) -> None:
-    """Conclude from all jobs by how much time stamps follow them."""
+    """Conclude from all jobs how long after them their time stamps are."""
     fact = "stamp-of-a-job"
     if not shop.state.lags:
         shop.unknown("no job was seen to end", fact)
         return
-    # Nobody else knows of the data source, so all of it is the site.
-    most = min(max(shop.state.lags), LONGEST_LAG)
-    shop.as_assumed(fact, unless=f"it follows by {most:.0f} s" if most >= 1 else None)
-    shop.record.learn(stamp_lag=most)
+    # Only this trial changes the data source, so the whole lag is that of the site.
+    lag = min(max(shop.state.lags), LONGEST_LAG)
+    shop.as_assumed(fact, unless=f"it follows by {lag:.0f} s" if lag >= 1 else None)
+    shop.record.learn(stamp_lag=lag)
 
 
 STEPS: Steps = (

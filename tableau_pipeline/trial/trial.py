@@ -1,4 +1,4 @@
-"""A trial of a site: its steps in order, with what they found kept for the next start."""
+"""Try out a site: run the steps in order, and keep their answers for the next start."""
 
 import hashlib
 import shutil
@@ -27,13 +27,13 @@ STEPS = (*requests.STEPS, *rehearsal.STEPS)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a trial came to.
+    """The result of a trial.
 
     Attributes:
         answers: in the order of the facts.
-        failed: what went wrong, by step.
-        left: data sources that could not be removed.
-        waits: the job for which it did not wait longer, in a sentence; None if there is none.
+        failed: the error of each step that failed, by the name of the step.
+        left: the names of data sources that could not be removed.
+        waits: a sentence on the job for which the trial stopped waiting; None if there is none.
     """
 
     answers: Sequence[Answer]
@@ -57,8 +57,8 @@ def try_out(
     """Try out what a site does, with throwaway data sources in a project; all of them are removed.
 
     Args:
-        folder: for all trials on this host; what is not finished is kept there.
-        backups: the folder, or its URL, beside which the records of sites are.
+        folder: the folder of all trials on this host, which keeps unfinished trials.
+        backups: the folder, or its URL, next to which the records of sites are.
         wait: the seconds that a job may wait and run.
         resume: go on with an unfinished trial in this project.
         tell: called before each step, with its name.
@@ -66,37 +66,37 @@ def try_out(
 
     Raises:
         RefusedError: there is no such project, or nothing to resume; or another trial is running.
-        RefreshError: the site fails, or refuses what all else needs.
+        RefreshError: the site fails, or refuses what all steps need.
     """
     project_id = _project_id(site, project)
-    own = folder / hashlib.sha256(f"{site.url}\n{site.site}".encode()).hexdigest()[:16]
-    own.mkdir(parents=True, exist_ok=True)
+    site_folder = folder / hashlib.sha256(f"{site.url}\n{site.site}".encode()).hexdigest()[:16]
+    site_folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(own / "lock", timeout=0):
-            return _tried_out(
+        with FileLock(site_folder / "lock", timeout=0):
+            return _run_steps(
                 Workshop(
                     site=site,
                     record=record_of(site, sites_folder(backups)),
                     hyper=hyper,
                     project=project,
                     project_id=project_id,
-                    folder=own / "work",
+                    folder=site_folder / "work",
                     backups=backups,
-                    state=_state(own / "state.json", project_path(project), resume=resume),
+                    state=_state(site_folder / "state.json", project_path(project), resume=resume),
                     wait=wait,
                     sleep=sleep,
-                    save=lambda state: _save(own / "state.json", state),
+                    save=lambda state: _save(site_folder / "state.json", state),
                 ),
                 tell,
             )
     except Timeout:
-        why = f"Another trial of {site.url} runs on this host: wait for it"
-        raise RefusedError(why, code=Code.IN_USE) from None
+        reason = f"Another trial of {site.url} runs on this host: wait for it"
+        raise RefusedError(reason, code=Code.IN_USE) from None
 
 
 def _project_id(site: TableauSite, project: Project) -> str:
-    if found := site.find_project(project):
-        return found
+    if project_id := site.find_project(project):
+        return project_id
     raise RefusedError(
         f'There is no project "{project_path(project)}" that this user may see: create one for '
         "trials, or name another one",
@@ -104,7 +104,8 @@ def _project_id(site: TableauSite, project: Project) -> str:
     )
 
 
-def _tried_out(shop: Workshop, tell: Callable[[str], None]) -> Trial:
+def _run_steps(shop: Workshop, tell: Callable[[str], None]) -> Trial:
+    """Run all steps that are not done, between two cleanings."""
     failed: dict[str, str] = {}
     waits = None
     tell("removing what earlier trials left")
@@ -127,14 +128,14 @@ def _tried_out(shop: Workshop, tell: Callable[[str], None]) -> Trial:
                 continue
             shop.update(done=(*shop.state.done, name))
     finally:
-        # Also after Ctrl-C.
-        left = shop.clean()
+        # Clean up after Ctrl-C, too.
+        remaining = shop.clean()
         shutil.rmtree(shop.folder, ignore_errors=True)
     if not (waits or failed):
         shop.update(done=())
     shop.unknown("its step did not come to an end", *(() if waits else FACTS))
-    found = {each.fact: each for each in shop.state.answers}
-    return Trial([found[name] for name in FACTS if name in found], failed, left, waits)
+    answers = {answer.fact: answer for answer in shop.state.answers}
+    return Trial([answers[name] for name in FACTS if name in answers], failed, remaining, waits)
 
 
 def _state(file: Path, project: str, *, resume: bool) -> State:

@@ -1,4 +1,4 @@
-"""What a trial works with: its data sources on the site, its jobs, and what it has found out."""
+"""What a trial works with: its data sources on the site, its jobs, and its answers."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,11 +44,11 @@ class State(Frozen):
 
     Attributes:
         project: the path of the project.
-        key: part of the names of its data sources; another one after each start.
+        key: a part of the names of its data sources; each start has another one.
         done: the names of the steps that are done.
-        jobs: those that may still run.
-        lags: the seconds by which time stamps have followed jobs.
-        listing: the seconds until lists show what was created.
+        jobs: the ids of jobs that may still run.
+        lags: the seconds by which time stamps came after the ends of jobs.
+        listing: the seconds until lists show a new data source.
     """
 
     project: str
@@ -61,7 +61,7 @@ class State(Frozen):
 
     @classmethod
     def new(cls, project: str) -> "State":
-        """The state of a trial that has not begun."""
+        """Return the state of a trial that has not begun."""
         return cls(project=project, key=new_key())
 
 
@@ -76,11 +76,11 @@ class Workshop:
 
     Attributes:
         project: the names of the project and those above it.
-        folder: of the trial, on this host.
-        backups: the folder, or its URL, beside which the records of sites are.
+        folder: the folder of the trial on this host.
+        backups: the folder, or its URL, next to which the records of sites are.
         wait: the seconds that a job may wait and run.
-        hidden_wait: the seconds until an effect must show, where the site does not tell of jobs.
-        jobs_seen: jobs that have ended, as the site told of them last.
+        hidden_wait: the seconds until an effect must show if the site hides its jobs.
+        jobs_seen: the last status of each job that has ended, by id.
         sleep: takes seconds.
         save: stores the state.
     """
@@ -109,32 +109,36 @@ class Workshop:
         self.save(self.state)
 
     def answer(self, fact: str, verdict: Verdict, detail: str = "") -> None:
-        """Keep what was found out."""
-        found = Answer(fact=FACTS[fact].name, verdict=verdict, detail=detail)
-        others = (each for each in self.state.answers if each.fact != fact)
-        self.update(answers=(*others, found))
+        """Keep an answer, instead of an earlier one to the same fact."""
+        answer = Answer(fact=FACTS[fact].name, verdict=verdict, detail=detail)
+        others = (other for other in self.state.answers if other.fact != fact)
+        self.update(answers=(*others, answer))
 
     def as_assumed(self, fact: str, *, unless: str | None = None) -> None:
         """Answer as assumed; `unless` says what is otherwise."""
         self.answer(fact, Verdict.OTHERWISE if unless else Verdict.AS_ASSUMED, unless or "")
 
     def unknown(self, why: str, *facts: str) -> None:
-        """Answer that nobody can tell, unless there is an answer already."""
-        known = {each.fact for each in self.state.answers}
+        """Answer that the trial could not find out, unless there is an answer already."""
+        answered = {answer.fact for answer in self.state.answers}
         for fact in facts:
-            if fact not in known:
+            if fact not in answered:
                 self.answer(fact, Verdict.UNKNOWN, why)
 
     def is_as_assumed(self, fact: str) -> bool:
-        """Whether that was answered."""
+        """Whether a fact was answered as assumed."""
         return Answer(fact=fact, verdict=Verdict.AS_ASSUMED) in self.state.answers
 
     def find(self, kind: str) -> RemoteDatasource | None:
-        """Return a data source of this trial."""
+        """Return a data source of this trial; None if it is not there."""
         return self.site.find_by_name(self.name(kind), project_id=self.project_id)
 
     def found(self, kind: str) -> RemoteDatasource:
-        """Return a data source of this trial that is there."""
+        """Return a data source of this trial.
+
+        Raises:
+            RefreshError: it is not there.
+        """
         remote = self.find(kind)
         if remote is None:
             raise RefreshError(f'"{self.name(kind)}" is no longer on the site: begin again')
@@ -159,16 +163,16 @@ class Workshop:
 
     def rows(self, remote: RemoteDatasource) -> dict[str, list[tuple[int, str]]]:
         """Download a data source; return the rows of its tables, in the order of their numbers."""
-        found = {}
+        tables = {}
         with published_file(self.site, remote) as file, connect(self.hyper, file) as connection:
             for table in connection.catalog.get_table_names(EXTRACT_SCHEMA):
                 query = f"SELECT id, name FROM {table} ORDER BY 1, 2"  # noqa: S608
                 rows = connection.execute_list_query(query)
-                found[str(table.name.unescaped)] = [(int(e[0]), str(e[1])) for e in rows]
-        return found
+                tables[str(table.name.unescaped)] = [(int(row[0]), str(row[1])) for row in rows]
+        return tables
 
     def upload(self, file: Path) -> str:
-        """Upload a file, and remove it here."""
+        """Upload a file, and remove the local one; return the id of the upload."""
         try:
             return self.site.upload(file)
         finally:
@@ -187,17 +191,17 @@ class Workshop:
         return self.opened(job)
 
     def opened(self, job: str) -> str:
-        """Remember a job that was started."""
+        """Remember a job that was started; return its id."""
         self.update(jobs=(*self.state.jobs, job))
         return job
 
     def took_effect(self, job: str, shows: Callable[[], bool]) -> bool | None:
         """Wait for the end of a job, and return whether it has taken effect.
 
-        None where the site does not tell of the job, and its effect has not shown for a while.
+        Return None if the site hides the job, and its effect has not shown in time.
 
         Raises:
-            QueueError: it has not ended in time.
+            QueueError: the job has not ended in time.
         """
         began, pause = self.site.now(), _FIRST_PAUSE
         while True:
@@ -213,7 +217,7 @@ class Workshop:
                 effect = False if is_gone and not effect else effect
             if is_over:
                 self.jobs_seen[job] = status
-                self.update(jobs=tuple(each for each in self.state.jobs if each != job))
+                self.update(jobs=tuple(other for other in self.state.jobs if other != job))
                 return effect
             if seconds >= self.wait:
                 raise QueueError(
@@ -224,7 +228,7 @@ class Workshop:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def appears(self, kind: str) -> bool:
-        """Whether a data source is listed, or is so as soon as lists of this site show it."""
+        """Whether a data source is listed, now or within the time that lists of this site need."""
         until = self.site.now() + timedelta(seconds=2 * self.state.listing)
         while (is_there := self.find(kind) is not None) is False and self.site.now() < until:
             self.sleep(_PAUSE)
@@ -235,18 +239,18 @@ class Workshop:
         self.sleep(_SECOND)
 
     def clean(self) -> Sequence[str]:
-        """Delete what trials have left in the project; return the names of what is still there."""
+        """Delete what trials left in the project; return the names of what could not be deleted."""
         for job in self.state.jobs:
-            # What has ended cannot be cancelled, and leaves what is deleted now.
+            # A job that has ended cannot be cancelled; what it has published is deleted below.
             self.site.cancel(job)
-        found = [each for each in self.site.in_project(self.project_id) if self._is_ours(each)]
-        left = []
-        for remote in found:
+        ours = [item for item in self.site.in_project(self.project_id) if self._is_ours(item)]
+        undeleted = []
+        for remote in ours:
             try:
                 self.site.delete(remote.luid)
             except RefusedError:
-                left.append(remote.name)
-        return left
+                undeleted.append(remote.name)
+        return undeleted
 
     def _is_ours(self, remote: RemoteDatasource) -> bool:
         """Whether a trial has made it: by its name, and by its tag or its owner."""

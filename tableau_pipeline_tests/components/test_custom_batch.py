@@ -49,7 +49,7 @@ def test_what_others_have_taken_over(location: Location, sent):
     before = rows_on(location.sandbox, "shared")
     refused = failure(sent())
     assert f'is published by another deployment of this pipeline (tag "{THEIRS}")' in refused
-    assert "Nothing was sent: refresh it, then send the batch" in refused
+    assert "Nothing was sent: once that is done, send the batch" in refused
     assert rows_on(location.sandbox, "shared") == before
     with session(location.sandbox) as site:
         remote = site.find_by_luid(luid)

@@ -22,7 +22,7 @@ from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTa
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline_tests.refresh.stateful.actors import Log, SimulatedJournal
+from tableau_pipeline_tests.refresh.stateful.refreshes import SimulatedJournal, StoredJournal
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
@@ -36,9 +36,12 @@ def nothing(*_: object) -> None:
 
 def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJournal:
     """The journal as a run sees it, alone or among the records of another one."""
-    log = others.actor.log if others else Log("ours", "ours", "sales", False, Random(1))
-    actor: Any = SimpleNamespace(owner=Owner(run_id=run), log=log, records=0)
-    return SimulatedJournal(actor, nothing)
+    if others:
+        stored = others.refresh.journal
+    else:
+        stored = StoredJournal("ours", "ours", "sales", False, Random(1))
+    state: Any = SimpleNamespace(owner=Owner(run_id=run), journal=stored, record_count=0)
+    return SimulatedJournal(state, nothing)
 
 
 def before_append(happens: Callable[[], None]) -> Callable[[str], None]:
@@ -75,11 +78,13 @@ def test_claims_that_collide_for_ever():
     one = journal_of("one")
 
     def other_comes() -> None:
-        one.actor.log.records.append(Claim(refresh=1, owner=Owner(run_id="two")))
+        one.refresh.journal.records.append(Claim(refresh=1, owner=Owner(run_id="two")))
 
     def other_withdraws() -> None:
         for each in read_history(one.records()).open_claims:
-            one.actor.log.records.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
+            one.refresh.journal.records.append(
+                ClaimRelease(refresh=1, claim=each.id, withdrawn=True)
+            )
 
     one.point = before_append(other_comes)
     with (
@@ -105,7 +110,7 @@ def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
 
     def meanwhile(_: float) -> None:
         pipeline.model("flights", flights(9))
-        one.actor.log.ended.add("one")
+        one.refresh.journal.ended.add("one")
 
     around = {"around_journal": lambda _: journal_of("two", one), "sleep": meanwhile}
     assert pipeline.run(around=around).extract.rows == {"Extract": 9}
@@ -180,10 +185,10 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     pipeline.model("flights", flights(9))
 
     def stops() -> None:
-        zombie.journal.actor.log.ended.add("one")
+        zombie.journal.refresh.journal.ended.add("one")
         if stop == "no network":
             raise UnreachableError("the server does not answer")
-        zombie.journal.actor.log.ended.add("two")
+        zombie.journal.refresh.journal.ended.add("two")
         zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
 
     zombie.stops("find_by_luid", stops, "overtaken|does not answer", nth=2, when="after")
@@ -194,7 +199,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
     """Prevents: a guard that takes the published rows for none, as no record tells of them."""
     zombie = Zombie(pipeline)
-    wipe = zombie.journal.actor.log.records.clear
+    wipe = zombie.journal.refresh.journal.records.clear
     zombie.stops("publish", wipe, "removed its records during its publish")
     pipeline.model("flights", flights(1))
     with pytest.raises(RefusedError, match="1 rows where 8 are published"):
@@ -213,7 +218,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
     pipeline.declare(name=f"{old} better")
 
     def newer_refresh() -> None:
-        zombie.journal.actor.log.ended.add("one")
+        zombie.journal.refresh.journal.ended.add("one")
         zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
 
     zombie.stops("find_by_luid", newer_refresh, "overtaken", when="after")
@@ -228,7 +233,7 @@ def test_overtaken_refresh_is_not_refused(pipeline: Pipeline):
     pipeline.model("flights", flights(1))
 
     def newer_refresh() -> None:
-        zombie.journal.actor.log.ended.add("one")
+        zombie.journal.refresh.journal.ended.add("one")
         pipeline.model("flights", flights(8))
         zombie.run("two")
 

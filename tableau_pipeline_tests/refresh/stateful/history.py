@@ -1,4 +1,7 @@
-"""A history: refreshes of one data source, and all that happens to it and to them."""
+"""A history: the world in which refreshes of one data source run and events happen to them.
+
+`History` holds the sandbox server, the models, the journals and the clock, and runs refreshes.
+"""
 
 import logging
 import tempfile
@@ -19,29 +22,34 @@ from tableau_pipeline.refresh.decide import Publish
 from tableau_pipeline.refresh.refresh import DECISION
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline_tests.refresh.stateful.actors import (
-    Actor,
-    Event,
-    Killed,
-    Log,
-    SimulatedJournal,
+from tableau_pipeline_tests.refresh.stateful.checks.metadata import expected_metadata
+from tableau_pipeline_tests.refresh.stateful.checks.outcome import (
+    Outcome,
+    Start,
+    check_outcome,
+    describe,
 )
-from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger
-from tableau_pipeline_tests.refresh.stateful.checks.metadata import wanted
-from tableau_pipeline_tests.refresh.stateful.checks.promise import require
-from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome, Start, check, describe
+from tableau_pipeline_tests.refresh.stateful.checks.requests import Requests
+from tableau_pipeline_tests.refresh.stateful.checks.require import require
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import NOON, Model
+from tableau_pipeline_tests.refresh.stateful.refreshes import (
+    Killed,
+    Refresh,
+    SimulatedJournal,
+    StoredJournal,
+    TimedEvent,
+)
 from tableau_pipeline_tests.refresh.stateful.scenarios import KEY, ROOT, Scenario
 from tableau_pipeline_tests.refresh.stateful.server.contents import (
-    Place,
-    Published,
-    Shown,
-    held,
+    Item,
+    Metadata,
+    Rows,
     hyperd,
-    shown,
+    published_metadata,
+    rows_of,
 )
-from tableau_pipeline_tests.refresh.stateful.server.network import URL, Network, wired
+from tableau_pipeline_tests.refresh.stateful.server.network import URL, Network, intercepted
 from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, EVE, OtherUser
 from tableau_pipeline_tests.refresh.support.asked import Asked
 from tableau_sandbox.options import UserSeed
@@ -50,7 +58,7 @@ from tableau_sandbox.simulation import Datasource, Simulation, simulated
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
-# Who may publish the data source: the ids of their instances, and their keys. "other" is another
+# Who may publish the data source, by name: the id of the instance, and the key. "other" is another
 # deployment, "twin" another declaration of our own, and "root" our own in another environment.
 PUBLISHERS = {
     "ours": ("ours", KEY),
@@ -63,51 +71,56 @@ TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=5)
 
 @dataclass
 class History:
-    """The data source, its models, its journals, and what is known of them for certain.
+    """The data source, its models and its journals.
 
     Attributes:
-        declaration: as our instance declares it now.
-        logs: the journals, by publisher; "ours" is the one that counts.
-        moment: counts whatever happens, so that one can tell what came first.
+        tableau: the sandbox server.
+        requests: the requests of our refreshes, and the changes by other users.
+        chance: draws what is left open while the history runs.
+        declaration: as our instance declares the data source now.
+        models: by name.
+        journals: by publisher. Ours is "ours".
+        moment: a counter of all that happens; it tells which of two things came first.
         trace: what happened, in words.
-        actors: the refreshes that run, the innermost last.
-        unclear: a refresh has left something open, or its records were lost, and none has replaced
-            the metadata since: who took away what is declared of them is not known.
-        elsewhere: the LUIDs of what the other environment has published.
+        running: the refreshes that run. Only the last one is active; the others wait for it.
+        metadata_unclear: a refresh ended with an unknown outcome, or records were lost, and no
+            publish has replaced the metadata since. Nobody knows who removed declared metadata.
+        luids_elsewhere: the LUIDs of the data sources that the other environment published.
     """
 
     scenario: Scenario
     tableau: Simulation
     other_user: OtherUser
-    ledger: Ledger
+    requests: Requests
     chance: Random
     folder: Path
     declaration: Declaration
     models: dict[str, Model]
     store: Store
-    logs: dict[str, Log]
+    journals: dict[str, StoredJournal]
     moment: int = 0
     trace: list[str] = field(default_factory=list)
-    actors: list[Actor] = field(default_factory=list)
-    unclear: bool = False
-    elsewhere: set[str] = field(default_factory=set)
+    running: list[Refresh] = field(default_factory=list)
+    metadata_unclear: bool = False
+    luids_elsewhere: set[str] = field(default_factory=set)
     _runs: int = 0
 
     @property
     def today(self) -> date:
-        """By our own clock."""
+        """The day by the pipeline's clock."""
         return self.client_now().date()
 
     def client_now(self) -> datetime:
-        """The present by our own clock."""
+        """The time by the pipeline's clock, which may be wrong."""
         return self.tableau.now + timedelta(seconds=self.scenario.client_ahead)
 
     def seconds(self) -> float:
-        """As clocks count them that nobody sets."""
+        """The seconds of a monotonic clock."""
         return self.tableau.now.timestamp()
 
     def note(self, line: str) -> None:
-        indent = "    " * len(self.actors)
+        """Add a line to the trace."""
+        indent = "    " * len(self.running)
         self.trace.append(f"{self.tableau.now:%d %H:%M:%S.%f}"[:14] + f" {indent}{line}")
 
     def next_moment(self) -> int:
@@ -116,132 +129,140 @@ class History:
 
     @property
     def backups(self) -> Path:
-        """Where data sources are saved before the work of people in them is lost."""
+        """The folder where refreshes save data sources before they drop users' edits."""
         return self.folder / "kept"
 
-    def found(self) -> Datasource | None:
-        """The data source that our refreshes are about, if there is one."""
-        return self.ledger.ours()
+    def data_source(self) -> Datasource | None:
+        """The data source that our refreshes publish; None if there is none."""
+        return self.requests.data_source()
 
-    def holds(self) -> Published | None:
-        found = self.found()
-        return held(self.tableau, found) if found else None
+    def published_rows(self) -> Rows | None:
+        """The rows of that data source."""
+        datasource = self.data_source()
+        return rows_of(self.tableau, datasource) if datasource else None
 
-    def shows(self, datasource: Datasource) -> Shown:
-        return shown(datasource) | self.other_user.rules(datasource)
+    def metadata_of(self, datasource: Datasource) -> Metadata:
+        """The metadata of a data source, with its permissions."""
+        return published_metadata(datasource) | self.other_user.rules(datasource)
 
-    def known_places(self, datasource: Datasource) -> set[Place]:
-        """Whatever of it people see, or the declaration speaks of."""
+    def known_items(self, datasource: Datasource) -> set[Item]:
+        """The items of metadata that it has, or that are declared."""
         contents = {name: model.content for name, model in self.models.items()}
-        return {*self.shows(datasource), *wanted(self.declaration, contents)}
+        return {*self.metadata_of(datasource), *expected_metadata(self.declaration, contents)}
 
-    def point(self, name: str) -> None:
-        """The refresh that runs comes to a point, where something may happen to it."""
-        actor = self.actors[-1]
-        if actor.dead:
-            raise Killed
-        actor.points += 1
-        if actor.points > 3000:
-            raise AssertionError(f"{actor.name} never ends")
-        self.next_moment()
-        if name == "read the journal":
-            actor.read = self.moment
-        if name == "appended claim":
-            actor.claimed = actor.has_claimed = True
-        if name.startswith("appended closing"):
-            actor.claimed = False
-        self.happen(actor, name)
-        if actor.dead:
-            self.note(f"{actor.name} is killed at {name!r}")
-            raise Killed
-
-    def happen(self, actor: Actor, name: str) -> None:
-        """Let happen what is to happen at a point."""
-        for event in actor.due(name):
-            event.what(self, actor)
-
-    def sleep(self, seconds: float) -> None:
-        """Whoever runs waits."""
-        self.point("sleep")
-        self.tableau.pass_time(max(seconds, 0.001))
-
-    def actor(self, *, publisher: str = "ours", events: Iterable[Event] = ()) -> Actor:
-        """A refresh that is about to run."""
-        self._runs += 1
-        owner = Owner(run_id=f"run {self._runs}", step="stateful")
-        log = self.logs[publisher]
-        # Whoever meets the data source of another declaration is told to adopt it, and may do so.
-        adopt = self.declaration.adopt or publisher == "twin"
-        declared, clock = replace(self.declaration, key=log.key, adopt=adopt), self.client_now
-        return Actor(owner, log, declared, self.store, clock, list(events), wiped=log.wiped)
-
-    def refresh(self, actor: Actor, options: Asked) -> Outcome:
-        """Refresh, and check what came of it; whatever runs already waits meanwhile.
+    def reach_point(self, name: str) -> None:
+        """Let the active refresh reach a point, where its events happen.
 
         Raises:
-            BrokenPromise: it has not kept its promise.
+            Killed: its process is gone.
         """
-        start, actor.options, theirs = (
-            Start.of(self, actor),
+        refresh = self.running[-1]
+        if refresh.killed:
+            raise Killed
+        refresh.point_count += 1
+        if refresh.point_count > 3000:
+            raise AssertionError(f"{refresh.name} never ends")
+        self.next_moment()
+        if name == "read the journal":
+            refresh.read_at = self.moment
+        if name == "appended claim":
+            refresh.holds_claim = refresh.has_claimed = True
+        if name.startswith("appended closing"):
+            refresh.holds_claim = False
+        self.trigger(refresh, name)
+        if refresh.killed:
+            self.note(f"{refresh.name} is killed at {name!r}")
+            raise Killed
+
+    def trigger(self, refresh: Refresh, name: str) -> None:
+        """Let the events of a refresh happen that are due at a point."""
+        for due in refresh.due(name):
+            due.event(self, refresh)
+
+    def sleep(self, seconds: float) -> None:
+        """Let the active refresh wait."""
+        self.reach_point("sleep")
+        self.tableau.pass_time(max(seconds, 0.001))
+
+    def new_refresh(self, *, publisher: str = "ours", events: Iterable[TimedEvent] = ()) -> Refresh:
+        """Return a refresh that has not begun."""
+        self._runs += 1
+        owner = Owner(run_id=f"run {self._runs}", step="stateful")
+        journal = self.journals[publisher]
+        # The twin meets the data source of another declaration: it may adopt it.
+        adopt = self.declaration.adopt or publisher == "twin"
+        declaration = replace(self.declaration, key=journal.key, adopt=adopt)
+        clock, wiped = self.client_now, journal.wiped
+        return Refresh(owner, journal, declaration, self.store, clock, list(events), wiped=wiped)
+
+    def run(self, refresh: Refresh, options: Asked) -> Outcome:
+        """Run a refresh and check its outcome. Refreshes that run already wait meanwhile.
+
+        Raises:
+            CheckFailed: a check failed.
+        """
+        start, refresh.options, others = (
+            Start.of(self, refresh),
             options,
             self.of_environment(ours=False),
         )
-        self.actors.append(actor)
-        self.note(f"{actor.name} begins")
+        self.running.append(refresh)
+        self.note(f"{refresh.name} begins")
         try:
-            outcome: Outcome = options.carry_out(self.setup(actor))
+            outcome: Outcome = options.carry_out(self.setup(refresh))
         except (RefreshError, Killed) as error:
             outcome = error
         finally:
-            self.actors.pop()
-            self.close_edits(actor)
-        require(self.of_environment(ours=False) == theirs, "it changes another environment")
+            self.running.pop()
+            self.close_edits(refresh)
+        require(self.of_environment(ours=False) == others, "it changes another environment")
         if not isinstance(outcome, Killed):
-            actor.log.ended.add(actor.name)
-        self.note(f"{actor.name}: {describe(outcome)}")
-        check(self, actor, start, outcome)
+            refresh.journal.ended.add(refresh.name)
+        self.note(f"{refresh.name}: {describe(outcome)}")
+        check_outcome(self, refresh, start, outcome)
         if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
-            self.unclear = True
+            self.metadata_unclear = True
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
-            self.unclear = False
+            self.metadata_unclear = False
         return outcome
 
     def of_environment(self, *, ours: bool) -> dict[str, object]:
-        """All that the data sources of our environment are, or those of the other one."""
+        """The data sources of our environment, or of the other one, with their rows, by LUID."""
         return {
-            each.luid: (each, held(self.tableau, each))
-            for each in self.tableau.datasources()
-            if (each.luid in self.elsewhere) is not ours
+            datasource.luid: (datasource, rows_of(self.tableau, datasource))
+            for datasource in self.tableau.datasources()
+            if (datasource.luid in self.luids_elsewhere) is not ours
         }
 
-    def close_edits(self, actor: Actor) -> None:
-        """A refresh looks at the data source, or ends: from now on, time stamps are another's."""
-        if actor.edited_at and not actor.dead:
-            self.ledger.edits.append((actor.edited_at, self.tableau.now))
-        actor.edited_at = None
+    def close_edits(self, refresh: Refresh) -> None:
+        """End the time in which time stamps may come from this refresh: it looks, or it ends."""
+        if refresh.edited_at and not refresh.killed:
+            self.requests.edits.append((refresh.edited_at, self.tableau.now))
+        refresh.edited_at = None
 
     def upgrade(self) -> None:
-        """Our release becomes the one that has written among our records, if one has."""
-        for log in self.logs.values():
-            if log.later_at is not None:
+        """Upgrade our deployment to the later release that has written records, if one has."""
+        for journal in self.journals.values():
+            if journal.later_at is not None:
                 self.note("this deployment is upgraded, too")
-            log.later_at = None
+            journal.later_at = None
 
-    def end_all(self) -> None:
-        """Dagster knows of every run that it has ended."""
-        for log in self.logs.values():
-            log.ended.update(f"run {number + 1}" for number in range(self._runs))
+    def end_all_runs(self) -> None:
+        """Let Dagster report all runs so far as ended."""
+        for journal in self.journals.values():
+            journal.ended.update(f"run {number + 1}" for number in range(self._runs))
 
     def store_feeds(self) -> None:
-        """Let each feed of changes name the keys that changed, lately or ever."""
+        """Store the feeds: the keys that changed last, or all that ever changed."""
         for shape in self.scenario.shapes:
             model = self.models[shape.name]
             types = {column.name: column.type for column in shape.columns}
-            keys = model.lately if self.scenario.forgetful else model.changed_keys
+            keys = model.last_changed_keys if self.scenario.forgetful else model.changed_keys
             schema = {f"f_{key}": types[key] for key in shape.keys}
             self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
 
-    def setup(self, actor: Actor) -> Setup:
+    def setup(self, refresh: Refresh) -> Setup:
+        """The product's setup for a refresh, with the simulated parts."""
 
         @contextmanager
         def server() -> Generator:
@@ -251,36 +272,37 @@ class History:
 
         hyperd.cache_clear()
         return Setup(
-            declaration=actor.declaration,
-            snapshots=actor,
-            journal=SimulatedJournal(actor, self.point),
+            declaration=refresh.declaration,
+            snapshots=refresh,
+            journal=SimulatedJournal(refresh, self.reach_point),
             server=server,
             hyper=hyperd,
-            folder=self.folder / actor.log.name,
+            folder=self.folder / refresh.journal.name,
             backups=self.backups,
-            log=_listened_to(actor),
+            log=_logger(refresh),
             timeouts=TIMEOUTS,
-            now=actor.now,
+            now=refresh.now,
             sleep=self.sleep,
         )
 
 
-def _listened_to(actor: Actor) -> logging.Logger:
-    """A log that notes what a refresh decides."""
+def _logger(refresh: Refresh) -> logging.Logger:
+    """A logger that notes the decisions of a refresh."""
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.msg == DECISION:
                 decision, reason = record.args or ()
-                actor.decided.append((str(decision), str(reason)))
+                refresh.decisions.append((str(decision), str(reason)))
 
-    log = logging.Logger(actor.name)
-    log.addHandler(Listener())
-    return log
+    logger = logging.Logger(refresh.name)
+    logger.addHandler(Listener())
+    return logger
 
 
 @contextmanager
-def history(scenario: Scenario, chance: Random) -> Generator[History]:
+def new_history(scenario: Scenario, chance: Random) -> Generator[History]:
+    """A history at its beginning, with a server of its own."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="history")))
         server = stack.enter_context(
@@ -294,22 +316,22 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
             )
         )
         store = Store(folder / "snapshots")
-        made = History(
+        history = History(
             scenario=scenario,
             tableau=server,
             other_user=OtherUser(server, folder / "theirs"),
-            ledger=Ledger(server, chance),
+            requests=Requests(server, chance),
             chance=chance,
             folder=folder,
             declaration=scenario.declaration(),
             models={shape.name: shape.model() for shape in scenario.shapes},
             store=store,
-            logs={
-                name: Log(name, instance, key, scenario.short, chance)
+            journals={
+                name: StoredJournal(name, instance, key, scenario.short, chance)
                 for name, (instance, key) in PUBLISHERS.items()
             },
         )
-        made.ledger.history = made
-        network = Network(server, chance, made)
-        stack.enter_context(wired(network.carry, made.sleep))
-        yield made
+        history.requests.history = history
+        network = Network(server, chance, history)
+        stack.enter_context(intercepted(network.carry, history.sleep))
+        yield history

@@ -1,4 +1,4 @@
-"""Refreshes that lack one of their safeguards: histories must notice."""
+"""Mutations of the product: each removes one safeguard of a refresh, and histories must notice."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.refresh import _Phases, plan
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline_tests.refresh.stateful import actors, history
+from tableau_pipeline_tests.refresh.stateful import history, refreshes
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 from tableau_pipeline_tests.refresh.support import asked
 
@@ -36,7 +36,7 @@ _REFRESH = "tableau_pipeline.refresh"
 
 
 def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManager:
-    """One function is gone; whoever calls it gets this answer."""
+    """Remove a function. Its callers get this answer."""
     return mock.patch.object(owner, name, return_value=answer)
 
 
@@ -58,16 +58,17 @@ def _without_conflicts() -> AbstractContextManager:
     return mock.patch(f"{_REFRESH}.declared_metadata.merge", careless)
 
 
-def _telling(other: Callable[[Planned], Planned]) -> AbstractContextManager:
-    """A dry run that tells something else."""
-    return mock.patch.object(asked, "plan", lambda *args: other(plan(*args)))
+def _with_report(changed: Callable[[Planned], Planned]) -> AbstractContextManager:
+    """Let dry runs return a changed report."""
+    return mock.patch.object(asked, "plan", lambda *args: changed(plan(*args)))
 
 
 def _without_metadata(planned: Planned) -> Planned:
-    return replace(planned, metadata=replace(planned.metadata, held=None, properties=None))
+    return replace(planned, metadata=replace(planned.metadata, rows_of=None, properties=None))
 
 
-def _setting_back() -> AbstractContextManager:
+def _without_policy() -> AbstractContextManager:
+    """Declared properties win every conflict."""
     merged = DeclaredMetadata.of_properties
 
     def careless(declared: DeclaredMetadata, *sides: Any, **more: Any) -> Merge:
@@ -77,12 +78,12 @@ def _setting_back() -> AbstractContextManager:
     return mock.patch.object(DeclaredMetadata, "of_properties", careless)
 
 
-def _telling_of_it(changes: Callable[[DeclaredMetadata], Values]) -> AbstractContextManager:
-    """What is declared of a data source itself is set, whoever has changed it."""
+def _always_set(changes: Callable[[DeclaredMetadata], Values]) -> AbstractContextManager:
+    """Set declared properties of a data source, even those that a user has changed."""
     merged = DeclaredMetadata.of_properties
 
-    def careless(declared: DeclaredMetadata, found: Values, **more: Any) -> Merge:
-        result = merged(declared, found, **more)
+    def careless(declared: DeclaredMetadata, published: Values, **more: Any) -> Merge:
+        result = merged(declared, published, **more)
         return replace(result, changes={**result.changes, **changes(declared)})
 
     return mock.patch.object(DeclaredMetadata, "of_properties", careless)
@@ -94,6 +95,7 @@ def _owner(declared: DeclaredMetadata) -> Values:
 
 
 def _with_certification_of_people() -> AbstractContextManager:
+    """Take every certification for one that we wrote."""
     read = Written.read
     return mock.patch.object(Written, "read", lambda *args: {CERTIFIED: "yes", **read(*args)})
 
@@ -130,8 +132,8 @@ def _with_known_jobs_alone() -> AbstractContextManager:
     may_be_of = job_list.may_be_of
 
     def careless(name: str, items: Sequence[Any], words: Any) -> Sequence[Any]:
-        found = may_be_of(name, [each for each in items if each.title], words) or ()
-        return [each for each in found if each.kind]
+        jobs = may_be_of(name, [job for job in items if job.title], words) or ()
+        return [job for job in jobs if job.kind]
 
     return mock.patch("tableau_pipeline.publishing.site.job_list.may_be_of", careless)
 
@@ -139,15 +141,16 @@ def _with_known_jobs_alone() -> AbstractContextManager:
 _IMPATIENT = replace(history.TIMEOUTS, listing=0)
 
 
-# The last look before a sending is not among them: histories excuse what others do at that moment.
-# `deliver/test_changed_hands_while_sending.py` fails without it.
+# The safeguards by name, each with a context in which refreshes lack it.
+# The last look before a request is not among them: histories excuse what others do at that moment.
+# `test_sending.py` fails without it.
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "claim": lambda: mock.patch(f"{_REFRESH}.claim.live_claims", return_value=[]),
     "fence": lambda: _without(HeldClaim, "check_fence"),
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
-    "records however old": lambda: mock.patch.object(actors, "needed", _newest),
+    "records however old": lambda: mock.patch.object(refreshes, "needed", _newest),
     "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.back_up"),
     "other key of a data source": lambda: mock.patch(
         f"{_REFRESH}.ownership.other_key", return_value=None
@@ -160,8 +163,8 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     ),
     "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
     "refusals of a dry run": _without_refusals,
-    "rows that a dry run tells": lambda: _telling(lambda planned: replace(planned, deltas=())),
-    "metadata that a dry run tells": lambda: _telling(_without_metadata),
+    "rows that a dry run tells": lambda: _with_report(lambda planned: replace(planned, deltas=())),
+    "metadata that a dry run tells": lambda: _with_report(_without_metadata),
     "question before an adoption": lambda: mock.patch(
         f"{_REFRESH}.decide._dropped", return_value=[]
     ),
@@ -173,9 +176,9 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "calculations of people": _without_calculations_of_people,
     "calculations of columns that go": lambda: _without(DeclaredMetadata, "_broken", ()),
     "folders": lambda: _without(Editing, "_set_folder"),
-    "permissions as people set them": _setting_back,
-    "owner as people set it": lambda: _telling_of_it(_owner),
-    "certification that people withdrew": lambda: _telling_of_it(
+    "permissions as people set them": _without_policy,
+    "owner as people set it": lambda: _always_set(_owner),
+    "certification that people withdrew": lambda: _always_set(
         lambda declared: {CERTIFIED: "yes"} if declared.declaration.certify else {}
     ),
     "certification of people": _with_certification_of_people,
@@ -197,6 +200,6 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
 
 
 def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
-    """Of the histories without this safeguard, the first one that a promise is broken in."""
+    """The first history that fails without this safeguard; None if none does."""
     with MUTATIONS[name]():
         return next(filter(None, (play(Case.of(seed)) for seed in seeds)), None)

@@ -1,4 +1,4 @@
-"""Histories from seeds: the same seed is the same history, step by step."""
+"""Draw a history from a seed and play it. The same seed is the same history, step by step."""
 
 import os
 import random
@@ -13,22 +13,34 @@ from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.report import Refreshed
-from tableau_pipeline_tests.refresh.stateful.checks.ending import check_ending
-from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
-from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
-from tableau_pipeline_tests.refresh.stateful.checks.rehearsal import Rehearsal
-from tableau_pipeline_tests.refresh.stateful.history import History, history
+from tableau_pipeline_tests.refresh.stateful.checks.dry_run import DryRun
+from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed
+from tableau_pipeline_tests.refresh.stateful.checks.undisturbed import check_undisturbed
+from tableau_pipeline_tests.refresh.stateful.checks.visibility import is_visible
+from tableau_pipeline_tests.refresh.stateful.history import History, new_history
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
 from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario, related, scenario
-from tableau_pipeline_tests.refresh.stateful.steps import Step, first, quiet, step
+from tableau_pipeline_tests.refresh.stateful.steps import (
+    Step,
+    first_step,
+    next_step,
+    undisturbed_step,
+)
 from tableau_pipeline_tests.refresh.support.asked import Asked
 
+# Steps of a history, before the checks at its end.
 _STEPS = 4
 _TESTS = "tableau_pipeline_tests/refresh/stateful"
 
 
 @dataclass(frozen=True)
 class Case:
+    """What a seed stands for: a scenario, and the steps to be played.
+
+    Attributes:
+        last: the step after the checks at the end. No event disturbs its refresh.
+    """
+
     seed: int
     scenario: Scenario
     steps: tuple[Step, ...]
@@ -36,16 +48,16 @@ class Case:
 
     @classmethod
     def of(cls, seed: int) -> "Case":
-        """Draw it; each step has chances of its own, so that one can be left out."""
-        steps = [first(Random(f"{seed}/0"))]
-        steps += [step(Random(f"{seed}/{n}")) for n in range(1, _STEPS)]
-        last = quiet(Random(f"{seed}/quiet"), (seed + seed // 4) % 4)
+        """Draw it. Each step has a generator of its own, so that one can be left out."""
+        steps = [first_step(Random(f"{seed}/0"))]
+        steps += [next_step(Random(f"{seed}/{n}")) for n in range(1, _STEPS)]
+        last = undisturbed_step(Random(f"{seed}/quiet"), (seed + seed // 4) % 4)
         return cls(seed, scenario(Random(f"{seed}/world")), tuple(steps), last)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A promise that was broken, and what led to it."""
+    """A check that failed, and what led to it."""
 
     case: Case
     error: BaseException
@@ -61,97 +73,98 @@ class Failure:
 
 
 def play(case: Case, tally: Counter[str] | None = None) -> Failure | None:
-    """Let a history happen; what is broken, if anything is.
+    """Play a history with all checks; return the first failure, None if there is none.
 
     Args:
-        tally: counts what its last, undisturbed refreshes came to.
+        tally: counts the outcomes of the undisturbed refreshes at its end.
     """
     trace: list[str] = []
     try:
-        with _determined(case.seed), history(case.scenario, Random(f"{case.seed}/while")) as made:
-            trace = made.trace
-            with mock.patch("tableau_pipeline.publishing.http.monotonic", made.seconds):
-                for each in case.steps:
-                    _take(made, each)
-                check_ending(made, Counter() if tally is None else tally)
-                _calm(made)
-                made.tableau.pass_time(700)
-                _take(made, case.last)
-    except (Exception, BrokenPromise) as error:  # noqa: BLE001 - whatever it is
+        chance = Random(f"{case.seed}/while")
+        with _seeded(case.seed), new_history(case.scenario, chance) as history:
+            trace = history.trace
+            with mock.patch("tableau_pipeline.publishing.http.monotonic", history.seconds):
+                for step in case.steps:
+                    _play_step(history, step)
+                check_undisturbed(history, Counter() if tally is None else tally)
+                _check_without_faults(history)
+                history.tableau.pass_time(700)
+                _play_step(history, case.last)
+    except (Exception, CheckFailed) as error:  # noqa: BLE001 - any error fails the history
         return Failure(case, error, trace)
     return None
 
 
-def _take(made: History, each: Step) -> None:
-    for happening in each.before:
-        made.note(f"{happening}")
-        happening(made, None)
-    made.store_feeds()
-    if each.publisher != "ours":
-        # Nobody can know what another deployment has on its way.
-        made.tableau.come_to_rest()
-    made.note(f"{each}{''.join(f'; {event}' for event in each.events)}")
-    options = each.options
-    if options.metadata_only and _has_window(made, each.publisher):
-        # How many rows a window leaves depends on the day when they were published.
+def _play_step(history: History, step: Step) -> None:
+    for event in step.before:
+        history.note(f"{event}")
+        event(history, None)
+    history.store_feeds()
+    if step.publisher != "ours":
+        # The checks follow no unfinished requests of several deployments.
+        history.tableau.come_to_rest()
+    history.note(f"{step}{''.join(f'; {event}' for event in step.during)}")
+    options = step.options
+    if options.metadata_only and _has_window(history, step.publisher):
+        # The rows of a window depend on the day when they were published.
         options = replace(options, metadata_only=False)
-    told = Rehearsal.of(made, each.publisher, options) if each.rehearsed else None
-    actor = made.actor(publisher=each.publisher, events=each.events)
-    outcome = made.refresh(actor, options)
-    if told:
-        told.check(made, actor, outcome)
-    made.upgrade()
-    made.tableau.pass_time(made.chance.choice([0, 0, 1, 60]))
-    if each.publisher != "ours":
-        made.tableau.come_to_rest()
+    dry_run = DryRun.of(history, step.publisher, options) if step.after_dry_run else None
+    refresh = history.new_refresh(publisher=step.publisher, events=step.during)
+    outcome = history.run(refresh, options)
+    if dry_run:
+        dry_run.check(history, refresh, outcome)
+    history.upgrade()
+    history.tableau.pass_time(history.chance.choice([0, 0, 1, 60]))
+    if step.publisher != "ours":
+        history.tableau.come_to_rest()
 
 
-def _has_window(made: History, publisher: str) -> bool:
+def _has_window(history: History, publisher: str) -> bool:
     """Whether a rolling window is declared, or was when the rows were published."""
-    record = read_history(made.logs[publisher].records).recovered.record
+    record = read_history(history.journals[publisher].records).recovered.record
     published = record.tables.values() if record else ()
-    return any(each.retain for each in made.declaration.tables) or any(
-        each.cutoff for each in published
+    return any(table.retain for table in history.declaration.tables) or any(
+        table.cutoff for table in published
     )
 
 
-def _calm(made: History) -> None:
-    """Without faults, two refreshes are enough."""
-    made.note("Calm")
-    made.tableau.come_to_rest()
-    made.tableau.control.clear()
-    made.end_all()
-    made.tableau.pass_time(700)
-    for model in made.models.values():
+def _check_without_faults(history: History) -> None:
+    """Check that two refreshes publish the models once all faults and obstacles are gone."""
+    history.note("Calm")
+    history.tableau.come_to_rest()
+    history.tableau.control.clear()
+    history.end_all_runs()
+    history.tableau.pass_time(700)
+    for model in history.models.values():
         model.become(repaired(model))
-        made.store.store(model, again=True)
-    made.store_feeds()
-    declared = replace(made.declaration, adopt=True, metadata=MetadataPolicy())
-    if "v0" not in made.models["t1"].content.schema:
+        history.store.store(model, again=True)
+    history.store_feeds()
+    declared = replace(history.declaration, adopt=True, metadata=MetadataPolicy())
+    if "v0" not in history.models["t1"].content.schema:
         declared = replace(declared, calculations=())
     columns = [(edge.many, name) for edge in declared.relationships for name, _ in edge.on]
-    if not all(column in made.models[table].content.schema for table, column in columns):
+    if not all(column in history.models[table].content.schema for table, column in columns):
         declared = replace(declared, **related(declared.tables, 1, chain=False))
-    made.declaration = declared
-    for each in made.tableau.datasources():
-        ours = made.found() == each and (made.scenario.admin or each.owner_name == "worker")
-        if not ours:
-            made.other_user.deletes(each)
-    # What nothing shows, nobody can know.
-    hidden = not all(can_be_seen(made, each) for each in made.ledger.tamperings)
+    history.declaration = declared
+    for datasource in history.tableau.datasources():
+        may_publish = history.scenario.admin or datasource.owner_name == "worker"
+        if history.data_source() != datasource or not may_publish:
+            history.other_user.deletes(datasource)
+    # A change that no refresh can see is overwritten.
+    hidden = not all(is_visible(history, change) for change in history.requests.user_changes)
     options = Asked(full=hidden, accept=frozenset(Accept))
     for is_last in (False, True):
-        actor = made.actor()
-        outcome = made.refresh(actor, options)
-        if isinstance(outcome, Refreshed) and made.holds() == actor.wanted:
+        refresh = history.new_refresh()
+        outcome = history.run(refresh, options)
+        if isinstance(outcome, Refreshed) and history.published_rows() == refresh.expected:
             return
         if is_last:
-            raise BrokenPromise(f"not refreshed in calm: {outcome}")
+            raise CheckFailed(f"not refreshed in calm: {outcome}")
 
 
 @contextmanager
-def _determined(seed: int) -> Generator[None]:
-    """Nothing is left to the chances of the machine."""
+def _seeded(seed: int) -> Generator[None]:
+    """Seed all randomness of the process."""
     chance = Random(f"{seed}/bytes")
     state = random.getstate()
     random.seed(seed)

@@ -35,10 +35,10 @@ from tableau_pipeline_tests.refresh.stateful.server.other_user import CAPABILITI
 from tableau_sandbox.quirks import Quirks
 
 KEY = "stateful"
-# Of another environment.
+# The root of the other environment.
 ROOT = "Staging/pr-1"
 _LIMITS = (0.066, 0.1)
-# Too large to be downloaded, as any file is.
+# Any file is larger than this, so that none is downloaded.
 LARGE = Reconcile(max_mb=1e-6)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
 _POLICIES = ("diff", "append", "partitions", "feed", "replace")
@@ -46,7 +46,7 @@ _POLICIES = ("diff", "append", "partitions", "feed", "replace")
 
 @dataclass(frozen=True)
 class Rules:
-    """How a table is declared; "partitions" means "diff" where there are none."""
+    """How a table is declared. "partitions" means "diff" for a model without partitions."""
 
     policy: str
     lookback: int | None
@@ -56,7 +56,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Shape:
-    """A table that a data source may have."""
+    """A table that the data source may have, and its model."""
 
     name: str
     columns: tuple[Col, ...]
@@ -102,17 +102,18 @@ class Shape:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What stays over a history.
+    """What stays the same during a history.
 
     Attributes:
-        quirks: what Tableau leaves open, as this server has it.
+        quirks: this server's behaviour where Tableau's documentation leaves it open.
         admin: the pipeline's user is an administrator, and may list jobs.
         slow: jobs wait and run for minutes.
-        client_ahead: seconds by which our clock is ahead of the server's.
-        short: the journal hands out what it has to, and no more.
+        client_ahead: seconds by which the pipeline's clock is ahead of the server's.
+        short: the journal returns the records that it must return, and no more.
+        tables: how many of the shapes are declared at first.
         chain: the third table belongs to the second, not to the first.
-        tables: how many of the shapes are published at first.
-        forgetful: feeds name only what changed since the last try.
+        forgetful: feeds name only the keys of the last change.
+        settings: other keys of the declaration.
     """
 
     quirks: Mapping[str, Any]
@@ -137,25 +138,26 @@ class Scenario:
 
     @property
     def all_tables(self) -> tuple[Table, ...]:
-        """Those of all shapes, as declared at first."""
+        """The tables of all shapes, as declared at first."""
         return tuple(shape.table(shape.rules) for shape in self.shapes)
 
 
 def scenario(chance: Random) -> Scenario:
-    drawn = shapes(chance)
-    made = Scenario(
+    """Draw a scenario."""
+    tables = shapes(chance)
+    drawn = Scenario(
         quirks=quirks(chance),
         admin=chance.random() < 0.7,
         slow=chance.random() < 0.3,
         client_ahead=chance.choice([0, 0, 300, -300, 7200]),
         short=chance.random() < 0.5,
-        shapes=drawn,
+        shapes=tables,
         tables=chance.choice([1, 1, 2, 3]),
         chain=chance.random() < 0.5,
         forgetful=chance.random() < 0.5,
         settings={
             "on_schema_change": chance.choice(["additive", "publish", "refuse"]),
-            # The smallest payload is as large as the smallest file.
+            # Above 1: with tables as small as these, a payload is as large as a file.
             "republish": Republish(
                 growth=chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
                 after=chance.choice([None, None, None, 2]),
@@ -172,50 +174,50 @@ def scenario(chance: Random) -> Scenario:
             ),
         },
     )
-    if not made.admin:
-        return made
-    may = chance.random() < 0.4 and made.settings["reconcile"]
-    about: dict[str, Any] = {"certify": "after_reconcile" if may else None}
+    if not drawn.admin:
+        return drawn
+    certify = chance.random() < 0.4 and drawn.settings["reconcile"]
+    about: dict[str, Any] = {"certify": "after_reconcile" if certify else None}
     about["owner"] = chance.choice([None, "boss"])
     about["permissions"] = chance.choice([(), (Permission("All Users", CAPABILITIES),)])
-    return replace(made, settings={**made.settings, **about})
+    return replace(drawn, settings={**drawn.settings, **about})
 
 
 def quirks(chance: Random) -> dict[str, Any]:
-    """An answer to each question that Tableau leaves open, mostly the usual one."""
-    drawn, hints = {}, get_type_hints(Quirks)
-    for each in fields(Quirks):
-        if each.name in ("packages", "publisher_owns"):
-            # Without packages, what is declared of fields is refused all along; and not every user
-            # of a pipeline may give a data source back.
+    """Draw a value of each quirk, mostly the default."""
+    chosen, hints = {}, get_type_hints(Quirks)
+    for quirk in fields(Quirks):
+        if quirk.name in ("packages", "publisher_owns"):
+            # Without packages, declared fields are always refused; and the pipeline's user may not
+            # always give a data source back to its owner.
             continue
-        usual, hint = each.default, hints[each.name]
-        if each.name == "late_stamp_seconds":
-            drawn[each.name] = chance.choice([1, 2, 3, 8])
-        elif each.name == "index_lag_seconds":
-            drawn[each.name] = chance.choice([0, 0, 0, 2, 9, 30])
+        usual, hint = quirk.default, hints[quirk.name]
+        if quirk.name == "late_stamp_seconds":
+            chosen[quirk.name] = chance.choice([1, 2, 3, 8])
+        elif quirk.name == "index_lag_seconds":
+            chosen[quirk.name] = chance.choice([0, 0, 0, 2, 9, 30])
         elif isinstance(usual, bool):
-            drawn[each.name] = chance.choice([usual, usual, not usual])
+            chosen[quirk.name] = chance.choice([usual, usual, not usual])
         else:
             # Enumerations have members, and literals have arguments.
             values = get_args(hint) or tuple(hint)
-            drawn[each.name] = chance.choice([usual, usual, usual, *values])
-    return drawn
+            chosen[quirk.name] = chance.choice([usual, usual, usual, *values])
+    return chosen
 
 
 def related(tables: Sequence[Table], count: int, *, chain: bool) -> dict[str, Any]:
-    """What is declared of the first so many tables, as a star or as a chain."""
+    """The keys that declare the first `count` tables, as a star or as a chain."""
     names = [table.name for table in tables]
     edges = [
-        Relationship(names[number - 1 if chain else 0], one, ((f"to_{one}", "k"),))
-        for number, one in enumerate(names)
+        Relationship(names[number - 1 if chain else 0], name, ((f"to_{name}", "k"),))
+        for number, name in enumerate(names)
         if number
     ]
     return {"tables": tuple(tables[:count]), "relationships": tuple(edges[: count - 1])}
 
 
 def rules(chance: Random) -> Rules:
-    """How a table may be declared."""
+    """Draw how a table is declared."""
     retain = Retain(
         column=chance.choice(["moment", "cursor", "part", "moment"]),
         days=chance.randint(1, 6),
@@ -230,18 +232,18 @@ def rules(chance: Random) -> Rules:
 
 
 def shapes(chance: Random) -> tuple[Shape, ...]:
-    """Three tables, of which the second and the third may be pointed at."""
+    """Draw three tables. The second and the third can be on the "one" side of a relationship."""
     facts = _columns(chance, single=False)
-    ones = [_columns(chance, single=True) for _ in range(2)]
+    dimensions = [_columns(chance, single=True) for _ in range(2)]
     references = [
         Col(f"to_t{number}", columns[0][0].type, "reference")
-        for number, columns in enumerate(ones, 2)
+        for number, columns in enumerate(dimensions, 2)
     ]
     facts[0].extend(references)
-    ones[0][0].append(references[1])
+    dimensions[0][0].append(references[1])
     return tuple(
         Shape(f"t{number}", tuple(columns), partitioning, rules(chance))
-        for number, (columns, partitioning) in enumerate([facts, *ones], 1)
+        for number, (columns, partitioning) in enumerate([facts, *dimensions], 1)
     )
 
 

@@ -1,4 +1,4 @@
-"""The steps of a history, drawn by chance: what happens before a refresh, and while it runs."""
+"""The steps of a history, drawn at random: the events before a refresh, and those while it runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,11 +7,11 @@ from typing import Any
 
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline_tests.refresh.stateful import deeds
-from tableau_pipeline_tests.refresh.stateful.actors import Event
-from tableau_pipeline_tests.refresh.stateful.deeds import Deed
+from tableau_pipeline_tests.refresh.stateful import events
+from tableau_pipeline_tests.refresh.stateful.events import Change, Event
 from tableau_pipeline_tests.refresh.stateful.models import changes
 from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS, TYPES
+from tableau_pipeline_tests.refresh.stateful.refreshes import TimedEvent
 from tableau_pipeline_tests.refresh.stateful.scenarios import rules
 from tableau_pipeline_tests.refresh.stateful.server import other_user
 from tableau_pipeline_tests.refresh.support.asked import Asked
@@ -26,7 +26,8 @@ from tableau_sandbox.faults import (
 from tableau_sandbox.simulation import Fate
 
 ALL = frozenset(Accept)
-# Where something may happen to a refresh; those that matter most come often.
+# The points of a refresh at which events happen: patterns for their names. The most important come
+# more often.
 _POINTS = (
     *("before send*", "after send*", "before send*", "after send*"),
     *("append intent", "appending intent", "appended intent", "appended intent"),
@@ -36,7 +37,7 @@ _POINTS = (
     *("after ask for a job", "sleep", "job queued", "job started", "job done", "job done"),
     *("before upload", "after upload", "before tag", "after tag", "before list jobs", "*", "*"),
 )
-# Between the last look at the server and the call that changes it.
+# After the decision, and before the call that changes the server.
 _PLANNED = ("before upload", "after upload", "append intent", "appended intent")
 _JOB_POINTS = ("job queued", "job started", "job done", "job done", "after ask for a job", "sleep")
 _WIRE_POINTS = ("before send*", "after send*", "after send*", "before look", "before *", "after *")
@@ -44,17 +45,20 @@ _WIRE_POINTS = ("before send*", "after send*", "after send*", "before look", "be
 
 @dataclass(frozen=True)
 class Step:
-    """Attributes:
-    before: what happens, in this order.
-    publisher: whose refresh it is.
-    rehearsed: a dry run comes right before it, and has to tell what it will do.
+    """A refresh, with the events before it and during it.
+
+    Attributes:
+        before: events, in this order.
+        during: events at points of the refresh.
+        publisher: who refreshes: a key of `history.PUBLISHERS`.
+        after_dry_run: a dry run comes right before it, and must say what it will do.
     """
 
     before: tuple[Any, ...] = ()
-    events: tuple[Event, ...] = ()
+    during: tuple[TimedEvent, ...] = ()
     options: Asked = field(default_factory=Asked)
     publisher: str = "ours"
-    rehearsed: bool = False
+    after_dry_run: bool = False
 
     def __str__(self) -> str:
         asked = [
@@ -65,23 +69,23 @@ class Step:
         return f"{self.publisher} refreshes {'; '.join(asked)}".strip()
 
 
-def first(chance: Random) -> Step:
-    """All models get rows, and the data source is published."""
+def first_step(chance: Random) -> Step:
+    """The step in which all models get rows, and the data source is published first."""
     counts = [chance.choice([5, 8, 8, 5, 3, 1, 0]) for _ in range(3)]
     models = [
-        Deed(deeds.materialize, table, (Deed(changes.append, count, _numbers(chance)),), False)
+        Event(events.materialize, table, (Change(changes.append, count, _numbers(chance)),), False)
         for table, count in enumerate(counts)
     ]
-    begin = (
-        Deed(deeds.begin, tuple(models)),
-        *[_say(chance) for _ in range(chance.choice([0, 1, 3]))],
+    before = (
+        Event(events.fill_models, tuple(models)),
+        *[_declare_metadata(chance) for _ in range(chance.choice([0, 1, 3]))],
     )
-    return Step(begin, _faults(chance), Asked())
+    return Step(before, _events_during(chance), Asked())
 
 
-def step(chance: Random) -> Step:
-    """Some step of a history."""
-    before: list[Any] = [_happening(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
+def next_step(chance: Random) -> Step:
+    """Any later step."""
+    before: list[Any] = [_event_before(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
     before += [_materialize(chance) for _ in range(chance.choice([0, 1, 1, 1, 2]))]
     chance.shuffle(before)
     options = Asked(
@@ -94,92 +98,97 @@ def step(chance: Random) -> Step:
     publisher = chance.choices(["ours", "other", "twin"], [88, 6, 6])[0]
     if publisher != "ours" and chance.random() < 0.5:
         options = replace(options, accept=options.accept | {Accept.TAKEOVER})
-    faults = _faults(chance)
-    # Between a dry run and the run that it is compared with, nothing may happen.
-    rehearsed = (
-        not faults and not options.build_only and not options.dry_run and chance.random() < 0.5
+    during = _events_during(chance)
+    # Nothing may happen between a dry run and the run that it is compared with.
+    after_dry_run = (
+        not during and not options.build_only and not options.dry_run and chance.random() < 0.5
     )
-    return Step(tuple(before), faults, options, publisher=publisher, rehearsed=rehearsed)
+    return Step(tuple(before), during, options, publisher=publisher, after_dry_run=after_dry_run)
 
 
-def quiet(chance: Random, kind: int) -> Step:
-    """Nothing disturbs this one, so that a dry run has to tell all of it.
+def undisturbed_step(chance: Random, kind: int) -> Step:
+    """A step without events during the refresh, so that a dry run must say all that it does.
 
     Args:
-        kind: 0 for an update of rows; 1 after people have edited metadata; 2 if the declaration
-            says other metadata, too; 3 for what may be refused.
+        kind: 0 for an update of rows; 1 after a user has edited metadata, too; 2 if the declared
+            metadata change as well; 3 for what may be refused.
     """
     table = chance.randrange(3)
     if kind == 3:
-        column = Deed(changes.retype, *_column(chance))
-        odd = chance.choice([Deed(changes.clear), Deed(changes.drop_column), column])
-        guarded = Deed(deeds.declare, table, replace(rules(chance), guard=Guard(min_rows=99)))
-        may = [
-            Deed(deeds.materialize, table, (odd,), False),
-            Deed(deeds.place, "Stateful 2", "Default", True),
-            Deed(deeds.lose_column, table),
+        column = Change(changes.retype, *_column(chance))
+        odd = chance.choice([Change(changes.clear), Change(changes.drop_column), column])
+        strict = replace(rules(chance), guard=Guard(min_rows=99))
+        guarded = Event(events.declare_table, table, strict)
+        refusable = [
+            Event(events.materialize, table, (odd,), False),
+            Event(events.place, "Stateful 2", "Default", True),
+            Event(events.lose_column, table),
             guarded,
             guarded,
         ]
-        return Step((chance.choice(may),), rehearsed=True)
-    several = tuple(_row_change(chance) for _ in range(chance.choice([1, 2, 2])))
-    before = [_say(chance) for _ in range(2)] if kind == 2 else []
+        return Step((chance.choice(refusable),), after_dry_run=True)
+    row_changes = tuple(_row_change(chance) for _ in range(chance.choice([1, 2, 2])))
+    before = [_declare_metadata(chance) for _ in range(2)] if kind == 2 else []
     if kind:
         what = chance.choice(["permits", "gives", "certifies", "describes", "edits"])
-        before.append(Deed(deeds.meddle, what, chance.choice(_DEEDS[what][1]), table))
-    return Step((Deed(deeds.materialize, table, several, False), *before), rehearsed=True)
+        before.append(Event(events.another_user, what, chance.choice(_USER_EVENTS[what][1]), table))
+    materialize = Event(events.materialize, table, row_changes, False)
+    return Step((materialize, *before), after_dry_run=True)
 
 
-def _faults(chance: Random) -> tuple[Event, ...]:
-    drawn = [_event(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
+def _events_during(chance: Random) -> tuple[TimedEvent, ...]:
+    during = [_event_during(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
     if chance.random() < 0.25:
-        drawn.append(_meddling(chance))
-    return tuple(drawn)
+        during.append(_user_changes_rows(chance))
+    return tuple(during)
 
 
-def _meddling(chance: Random) -> Event:
-    """Another user changes rows after a refresh has decided, and before it sends."""
+def _user_changes_rows(chance: Random) -> TimedEvent:
+    """Another user changes rows after the decision of a refresh, and before its request."""
     what = chance.choice(["updates", "updates", "replaces"])
-    who = Deed(deeds.meddle, what, chance.choice(other_user.ROWS), chance.randrange(3))
-    return Event(chance.choice(_PLANNED), 1, who)
+    event = Event(events.another_user, what, chance.choice(other_user.ROWS), chance.randrange(3))
+    return TimedEvent(chance.choice(_PLANNED), 1, event)
 
 
-def _event(chance: Random) -> Event:
+def _event_during(chance: Random) -> TimedEvent:
     kind = chance.choices(
-        ["kill", "break", "meddle", "other", "fate", "wipe", "later", "materialize"],
+        ["kill", "break", "user", "other", "job", "wipe", "later", "materialize"],
         [20, 18, 30, 14, 6, 4, 3, 4],
     )[0]
     nth, at = chance.choice([1, 1, 1, 2, 3]), chance.choice(_POINTS)
     match kind:
         case "kill":
-            what = Deed(deeds.kill, chance.random() < 0.85)
+            event = Event(events.kill, chance.random() < 0.85)
         case "break":
             status = chance.choice([None, None, None, 401, 429, 500, 503, 504])
-            what, at = Deed(deeds.break_off, status), chance.choice(_WIRE_POINTS)
+            event, at = Event(events.network_fault, status), chance.choice(_WIRE_POINTS)
             if status in (401, 429):
-                # Who is refused has not been served.
+                # A refused call has had no effect.
                 at = at.replace("after", "before")
-        case "meddle":
-            what, at = _meddle(chance), chance.choice((*_POINTS, *_JOB_POINTS))
+        case "user":
+            event, at = _another_user(chance), chance.choice((*_POINTS, *_JOB_POINTS))
         case "other":
-            what = Deed(deeds.another_refresh, chance.random() < 0.6)
+            event = Event(events.another_refresh, chance.random() < 0.6)
             at = chance.choice([point for point in _POINTS if not point.startswith("job")])
-        case "fate":
+        case "job":
             failing = Fate(chance.choice([0, 2]), 1, FailJob(notes=chance.choice([None, "Oh."])))
             slow = Fate(chance.choice([0, 400]), chance.choice([0, 100, 500]))
-            what, at = Deed(deeds.fail, chance.choice([failing, failing, slow])), "job queued"
+            event, at = (
+                Event(events.job_fate, chance.choice([failing, failing, slow])),
+                "job queued",
+            )
         case "wipe":
-            what = Deed(deeds.wipe)
+            event = Event(events.wipe)
         case "later":
-            what = Deed(deeds.later_release)
+            event = Event(events.later_release)
         case _:
-            what = _materialize(chance)
+            event = _materialize(chance)
     if at == "*":
         nth = chance.randint(1, 60)
-    return Event(at, nth, what)
+    return TimedEvent(at, nth, event)
 
 
-# Of fields, and of the data source: what a declaration says, and people set.
+# What declarations and users set: parts of fields, and properties of the data source.
 _PARTS = ("caption", "caption", "description", "format", "role", "aggregation", "hidden", "folder")
 _WHOLES = (
     *("calculation k", "calculation v0", "hierarchy", "text", "tags", "permissions"),
@@ -191,8 +200,8 @@ _EDITS = tuple(
 )
 _EDITS = (*_EDITS, *("calculation", "calculation", "hierarchy", "folder") * 2)
 
-# What another user does, how often, and how.
-_DEEDS = {
+# What another user does: how often, and with which arguments.
+_USER_EVENTS = {
     "replaces": (14, other_user.ROWS),
     "updates": (18, other_user.ROWS),
     "sends an update": (5, other_user.ROWS),
@@ -213,53 +222,55 @@ _DEEDS = {
 }
 
 
-def _meddle(chance: Random) -> Deed:
-    what = chance.choices([*_DEEDS], [often for often, _ in _DEEDS.values()])[0]
-    return Deed(deeds.meddle, what, chance.choice(_DEEDS[what][1]), chance.randrange(3))
+def _another_user(chance: Random) -> Event:
+    what = chance.choices([*_USER_EVENTS], [often for often, _ in _USER_EVENTS.values()])[0]
+    return Event(
+        events.another_user, what, chance.choice(_USER_EVENTS[what][1]), chance.randrange(3)
+    )
 
 
-def _one_of(chance: Random, drawn: Mapping[Callable[[], Deed], int]) -> Deed:
-    """One of these, by how often each is to come."""
-    return chance.choices([*drawn], [*drawn.values()])[0]()
+def _one_of(chance: Random, weights: Mapping[Callable[[], Event], int]) -> Event:
+    """One of these events, by their weights."""
+    return chance.choices([*weights], [*weights.values()])[0]()
 
 
-def _happening(chance: Random) -> Deed:
+def _event_before(chance: Random) -> Event:
     pick, yes = chance.choice, lambda share: chance.random() < share
     return _one_of(
         chance,
         {
-            lambda: _meddle(chance): 18,
-            lambda: Deed(deeds.declare, chance.randrange(3), rules(chance)): 8,
-            lambda: Deed(deeds.relate, pick([1, 2, 3]), yes(0.5)): 6,
-            lambda: _say(chance): 12,
-            lambda: Deed(deeds.lose_column, chance.randrange(3)): 6,
-            lambda: Deed(deeds.collect): 8,
-            lambda: Deed(deeds.wipe): 6,
-            lambda: Deed(deeds.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
-            lambda: Deed(deeds.all_runs_end): 5,
-            lambda: Deed(
-                deeds.place,
+            lambda: _another_user(chance): 18,
+            lambda: Event(events.declare_table, chance.randrange(3), rules(chance)): 8,
+            lambda: Event(events.relate, pick([1, 2, 3]), yes(0.5)): 6,
+            lambda: _declare_metadata(chance): 12,
+            lambda: Event(events.lose_column, chance.randrange(3)): 6,
+            lambda: Event(events.collect): 8,
+            lambda: Event(events.wipe): 6,
+            lambda: Event(events.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
+            lambda: Event(events.all_runs_end): 5,
+            lambda: Event(
+                events.place,
                 pick(["Stateful", "Stateful 2"]),
                 pick(["Default", "Elsewhere"]),
                 yes(0.4),
             ): 10,
-            lambda: Deed(deeds.bad_answers, _bad_answers(chance)): 8,
-            lambda: Deed(deeds.attempts, pick([30, 60, 300]), yes(0.5)): 14,
-            lambda: Deed(deeds.later_release): 4,
-            lambda: Deed(
-                deeds.another_environment,
+            lambda: Event(events.bad_answers, _bad_answers(chance)): 8,
+            lambda: Event(events.failed_refreshes, pick([30, 60, 300]), yes(0.5)): 14,
+            lambda: Event(events.later_release): 4,
+            lambda: Event(
+                events.another_environment,
                 Asked(full=yes(0.3), accept=pick([frozenset(), frozenset(Accept)])),
                 yes(0.4),
             ): 10,
-            lambda: Deed(
-                deeds.adopt,
+            lambda: Event(
+                events.adopt,
                 pick(["", "", *other_user.ROWS, *other_user.COLUMNS]),
                 pick(["", *_EDITS]),
                 yes(0.3),
                 pick([0, 0, 1, 2, 3]),
             ): 12,
-            lambda: Deed(
-                deeds.damage,
+            lambda: Event(
+                events.damage,
                 pick(["cut", "removed", "manifest"]),
                 chance.randrange(3),
                 chance.randrange(4),
@@ -270,12 +281,14 @@ def _happening(chance: Random) -> Deed:
     )
 
 
-def _say(chance: Random) -> Deed:
+def _declare_metadata(chance: Random) -> Event:
     what = f"{chance.choice(_PARTS)} {chance.choice(_COLUMNS)}"
     if chance.random() < 0.4:
         what = chance.choice(_WHOLES)
     policy = chance.choice(["keep", "keep", "keep", "replace", "refuse"])
-    return Deed(deeds.say, chance.randrange(3), what, chance.choice(["", "A", "B"]), policy)
+    return Event(
+        events.declare_metadata, chance.randrange(3), what, chance.choice(["", "A", "B"]), policy
+    )
 
 
 def _bad_answers(chance: Random) -> QueryFault | Cut:
@@ -291,55 +304,55 @@ def _bad_answers(chance: Random) -> QueryFault | Cut:
     )
 
 
-def _materialize(chance: Random) -> Deed:
-    made: Callable[[], Deed] = chance.choices(
+def _materialize(chance: Random) -> Event:
+    draw: Callable[[], Change] = chance.choices(
         [lambda: _row_change(chance), lambda: _odd_change(chance), lambda: _column_change(chance)],
         [80, 17, 6],
     )[0]
-    several = [made() for _ in range(chance.choice([1, 1, 1, 2, 3]))]
+    model_changes = [draw() for _ in range(chance.choice([1, 1, 1, 2, 3]))]
     table, again = chance.randrange(3), chance.random() < 0.15
-    return Deed(deeds.materialize, table, tuple(several), again)
+    return Event(events.materialize, table, tuple(model_changes), again)
 
 
-def _row_change(chance: Random) -> Deed:
+def _row_change(chance: Random) -> Change:
     at = chance.randrange(MOST_ROWS)
     return chance.choice(
         [
-            Deed(changes.append, chance.randint(1, 3), _numbers(chance)),
-            Deed(changes.write, at, _numbers(chance)),
-            Deed(changes.touch, at, chance.randrange(6), chance.randrange(10)),
-            Deed(changes.delete, at),
+            Change(changes.append, chance.randint(1, 3), _numbers(chance)),
+            Change(changes.write, at, _numbers(chance)),
+            Change(changes.touch, at, chance.randrange(6), chance.randrange(10)),
+            Change(changes.delete, at),
         ]
     )
 
 
-def _odd_change(chance: Random) -> Deed:
+def _odd_change(chance: Random) -> Change:
     one, other = chance.randrange(MOST_ROWS), chance.randrange(MOST_ROWS)
     return chance.choice(
         [
-            Deed(changes.swap, one, other),
-            Deed(changes.rewind, chance.randint(1, 4)),
-            Deed(changes.rewind, 1),
-            Deed(changes.drop_partition, one),
-            Deed(changes.repartition, chance.choice([1, 2, 3])),
-            Deed(changes.reverse),
-            Deed(changes.clear),
-            Deed(changes.twin, one),
-            Deed(changes.null, one, other),
+            Change(changes.swap, one, other),
+            Change(changes.rewind, chance.randint(1, 4)),
+            Change(changes.rewind, 1),
+            Change(changes.drop_partition, one),
+            Change(changes.repartition, chance.choice([1, 2, 3])),
+            Change(changes.reverse),
+            Change(changes.clear),
+            Change(changes.twin, one),
+            Change(changes.null, one, other),
         ]
     )
 
 
-def _column_change(chance: Random) -> Deed:
+def _column_change(chance: Random) -> Change:
     type_, number = _column(chance)
     return chance.choice(
         [
-            Deed(changes.add_column, type_, number),
-            Deed(changes.retype, type_, number),
-            Deed(changes.drop_column),
-            Deed(changes.reorder),
-            Deed(changes.relabel),
-            Deed(changes.leave_behind, number),
+            Change(changes.add_column, type_, number),
+            Change(changes.retype, type_, number),
+            Change(changes.drop_column),
+            Change(changes.reorder),
+            Change(changes.relabel),
+            Change(changes.leave_behind, number),
         ]
     )
 

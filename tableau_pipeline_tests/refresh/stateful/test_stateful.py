@@ -1,6 +1,7 @@
-"""The heart of the product, over random histories: a refresh keeps what it promises.
+"""Random histories: whatever happens, each green refresh publishes exactly the rows of its models.
 
-A failure names its seed; `STATEFUL_SEED=7 pytest <this file>` replays the history of seed 7.
+docs/explanation/histories.md explains them. A failure names its seed;
+`STATEFUL_SEED=7 pytest <this file>` replays the history of seed 7.
 """
 
 import os
@@ -13,11 +14,11 @@ from tableau_pipeline_tests.refresh.stateful.replay import Case, play
 
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
-# A history takes some two seconds of a processor: FEW suit `make test`, MANY all that CI runs.
+# A history takes about two seconds of a processor: FEW run in `make test`, MANY in CI.
 FEW, MANY = 4, 124
-# The share of refusals says something of so many histories and more.
+# The largest share of undisturbed refreshes that may be refused, and the number of histories from
+# which this share means something.
 _ENOUGH, _MOST_REFUSED = 20, 0.25
-# Many histories take their time.
 pytestmark = pytest.mark.timeout(3600)
 in_parts = pytest.mark.parametrize(
     "part",
@@ -37,14 +38,14 @@ not_alone = pytest.mark.skipif(SEED is not None, reason="STATEFUL_SEED asks for 
     ],
 )
 def test_histories(part: int, first: int, last: int):
-    """Prevents: a data source that is not what its models are, and nobody notices."""
-    _keep_their_promise(range(first + part, last, PARTS))
+    """Prevents: a data source that differs from its models without anybody noticing."""
+    _check_histories(range(first + part, last, PARTS))
 
 
 @pytest.mark.skipif(SEED is None, reason="STATEFUL_SEED asks for none")
 def test_one_history():
-    """Shows one history again."""
-    _keep_their_promise(range(int(SEED or 0), int(SEED or 0) + 1))
+    """Replays one history."""
+    _check_histories(range(int(SEED or 0), int(SEED or 0) + 1))
 
 
 @not_alone
@@ -61,7 +62,7 @@ def test_safeguards_exist():
     "name", [pytest.param(n, marks=pytest.mark.xdist_group(n)) for n in MUTATIONS]
 )
 def test_safeguards_are_missed(name: str, record_property):
-    """Prevents: histories that would not notice if a refresh lacked one of its safeguards."""
+    """Prevents: histories that do not notice when a refresh lacks one of its safeguards."""
     seeds = range(300)
     failure = first_failure(name, seeds)
     assert failure, f"nobody misses the {name} within {len(seeds)} histories"
@@ -70,12 +71,12 @@ def test_safeguards_are_missed(name: str, record_property):
     print(f"{name}: missed after {needed} histories: {failure.error}")  # noqa: T201
 
 
-def _keep_their_promise(seeds: range) -> None:
+def _check_histories(seeds: range) -> None:
     tally: Counter[str] = Counter()
     for seed in seeds:
         if failure := play(Case.of(seed), tally):
             pytest.fail(str(failure), pytrace=False)
     refused = tally["refused"] / max(tally["refreshes"], 1)
     print(f"{len(seeds)} histories, {refused:.0%} refused at first: {dict(tally)}")  # noqa: T201
-    # Nobody passes by refusing: each of these was followed by a refresh that did what it asked.
+    # A product that refuses everything must not pass.
     assert len(seeds) < _ENOUGH or refused < _MOST_REFUSED

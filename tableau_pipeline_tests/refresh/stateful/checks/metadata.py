@@ -1,7 +1,8 @@
-"""What the data source shows people: it is as declared, or a person has set it.
+"""The checks of metadata: each item is as declared, or a user has set it.
 
-`shown` says what the server holds by place, and `wanted` what it is to hold. `Ledger.people` has
-what people have set last, and `Ledger.agreed` what was declared when a refresh last settled it.
+`published_metadata` returns the items on the server, and `expected_metadata` the declared ones.
+`Requests.set_by_users` has the values that users set last, and `Requests.settled` the values that
+were declared when a refresh last settled the item.
 """
 
 from pathlib import Path
@@ -13,172 +14,207 @@ from tableau_pipeline.metadata.merge import CERTIFIED, NOTE
 from tableau_pipeline.metadata.merge import shown as words
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.report import Refreshed
-from tableau_pipeline_tests.refresh.stateful.actors import Actor, Sending
-from tableau_pipeline_tests.refresh.stateful.checks import oracle
-from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
-from tableau_pipeline_tests.refresh.stateful.checks.oracle import Contents
-from tableau_pipeline_tests.refresh.stateful.checks.promise import require
-from tableau_pipeline_tests.refresh.stateful.server.contents import Place, Shown, shown_in
+from tableau_pipeline_tests.refresh.stateful.checks.expected import NUMBERS, Contents
+from tableau_pipeline_tests.refresh.stateful.checks.require import require
+from tableau_pipeline_tests.refresh.stateful.checks.visibility import State
+from tableau_pipeline_tests.refresh.stateful.refreshes import Refresh, Request
+from tableau_pipeline_tests.refresh.stateful.server.contents import Item, Metadata, metadata_in
 from tableau_sandbox.simulation import Datasource, Job
 
 
-def wanted(declaration: Declaration, contents: Contents) -> Shown:
-    """What a data source is to show where no person has set anything."""
-    found: Shown = {}
+def expected_metadata(declaration: Declaration, contents: Contents) -> Metadata:
+    """The declared metadata: those that must be published where no user has set others."""
+    items: Metadata = {}
     for table in declaration.tables:
         types = contents[table.model].schema
-        for each in table.fields:
-            usual = "measure" if types[each.name] in oracle.NUMBERS else "dimension"
+        for field in table.fields:
+            usual = "measure" if types[field.name] in NUMBERS else "dimension"
             parts = {
-                "caption": each.caption,
-                "description": each.description,
-                "format": each.format and f"n{each.format};-{each.format}",
-                "role": each.role if each.role != usual else "",
-                "aggregation": (each.aggregation or "").capitalize(),
-                "hidden": "true" * each.hidden,
-                "folder": each.folder,
+                "caption": field.caption,
+                "description": field.description,
+                "format": field.format and f"n{field.format};-{field.format}",
+                "role": field.role if field.role != usual else "",
+                "aggregation": (field.aggregation or "").capitalize(),
+                "hidden": "true" * field.hidden,
+                "folder": field.folder,
             }
-            place = ("field", declaration.published_name(table.name), each.name)
-            found |= {(*place, part): value for part, value in parts.items() if value}
-    first = declaration.published_name("t1")
-    for each in declaration.calculations:
-        found["calculation", each.name, "formula"] = each.formula.replace("[t1.", f"[{first}.")
-    for each in declaration.hierarchies:
-        fields = [name.replace("t1.", f"{first}.") for name in each.fields]
-        found["hierarchy", each.name, "fields"] = " > ".join(fields)
+            column = ("field", declaration.published_name(table.name), field.name)
+            items |= {(*column, part): value for part, value in parts.items() if value}
+    fact = declaration.published_name("t1")
+    for calculation in declaration.calculations:
+        formula = calculation.formula.replace("[t1.", f"[{fact}.")
+        items["calculation", calculation.name, "formula"] = formula
+    for hierarchy in declaration.hierarchies:
+        fields = [name.replace("t1.", f"{fact}.") for name in hierarchy.fields]
+        items["hierarchy", hierarchy.name, "fields"] = " > ".join(fields)
     if declaration.description is not None:
         models = ", ".join(table.model for table in declaration.tables)
-        found["about", "description"] = f"{declaration.description}\n\nBuilt from {models}."
+        items["about", "description"] = f"{declaration.description}\n\nBuilt from {models}."
     about = {"owner": declaration.owner, "certified": "yes" * bool(declaration.certify)}
     about["certification note"] = declaration.certification_note
-    found |= {("about", name): value for name, value in about.items() if value}
-    found |= {("tag", tag): "yes" for tag in declaration.tags}
+    items |= {("about", name): value for name, value in about.items() if value}
+    items |= {("tag", tag): "yes" for tag in declaration.tags}
     for rule in declaration.permissions:
-        found |= {("permission", rule.group, name): "Allow" for name in rule.allow}
-    return found
+        items |= {("permission", rule.group, name): "Allow" for name in rule.allow}
+    return items
 
 
-def check_work(history: Any, sending: Sending, before: Look, after: Look, job: Job) -> None:
-    """What people have set before a sending is still there, or given up for good reasons."""
-    actor, found, holds = sending.actor, after.datasource, after.holds or {}
-    assert found is not None
+def check_edits(history: Any, request: Request, before: State, after: State, job: Job) -> None:
+    """Check that users' edits in the file survived a request, or could be given up.
+
+    Raises:
+        CheckFailed: edits are lost, or lost and not saved.
+    """
+    refresh, datasource, rows = request.refresh, after.datasource, after.rows or {}
+    assert datasource is not None
     lost = {
-        place: value
-        for place, (value, moment) in _changed(history, after, in_files=True).items()
-        if moment < sending.looked
-        and before.shows.get(place, "") == value
-        # Of a column that is gone nothing can be shown.
-        and (place[0] != "field" or place[2] in holds.get(place[1], [()])[0])
+        item: value
+        for item, (value, moment) in _changed(history, after, in_files=True).items()
+        if moment < request.looked_at
+        and before.metadata.get(item, "") == value
+        # The metadata of a removed column go with it.
+        and (item[0] != "field" or item[2] in rows.get(item[1], [()])[0])
     }
-    actor.replaced += [place for place in lost if _may_replace(history, actor, found, place)]
-    # If the publish before may have dropped it, nobody knows that a person took it away.
-    want = wanted(actor.declaration, actor.contents) if history.unclear else {}
+    refresh.replaced += [item for item in lost if _may_replace(history, refresh, datasource, item)]
+    # An earlier publish may have dropped the item. Then nobody knows that a user removed it.
+    declared = {}
+    if history.metadata_unclear:
+        declared = expected_metadata(refresh.declaration, refresh.contents)
     lost = {
-        place: value
-        for place, value in lost.items()
-        if place not in actor.replaced and (value or after.shows[place] != want.get(place))
+        item: value
+        for item, value in lost.items()
+        if item not in refresh.replaced and (value or after.metadata[item] != declared.get(item))
     }
     if not lost:
         return
-    # Only a sending takes over what no sending of ours has made or changed before.
-    adopts, whole = found.luid not in history.ledger.left, job.parameters.get("publication", {})
-    if adopts or whole.get("mode") == "overwrite":
-        saved = [_tds_in(path) for path in _files(history.backups)]
-        gone = [e for e in lost if not any(each.get(e, "") == lost[e] for each in saved)]
+    # The first request to a data source adopts it or takes it over.
+    is_first = datasource.luid not in history.requests.rows_left
+    if is_first or job.parameters.get("publication", {}).get("mode") == "overwrite":
+        saved = [_metadata_of_file(path) for path in _files(history.backups)]
+        gone = [i for i in lost if not any(file.get(i, "") == lost[i] for file in saved)]
         require(not gone, f"the work {lost} is lost, of which {gone} is not saved")
-    actor.lost_work = adopts and Accept.OVERWRITE not in actor.options.accept
+    refresh.lost_edits = is_first and Accept.OVERWRITE not in refresh.options.accept
     breaks = history.scenario.quirks["replace"] == "like-overwrite"
-    require(breaks or Accept.OVERWRITE in actor.options.accept, f"the work {lost} is lost")
+    require(breaks or Accept.OVERWRITE in refresh.options.accept, f"the work {lost} is lost")
 
 
-def check_about(history: Any, actor: Actor) -> None:
-    """What people have said of the data source is not lost beside a sending either."""
-    found = history.found()
-    if found is None or actor.apart:
+def check_properties(history: Any, refresh: Refresh) -> None:
+    """Check that users' edits outside of the file, such as tags and the owner, are not lost.
+
+    Raises:
+        CheckFailed: a refresh replaced one that it may not replace.
+    """
+    datasource = history.data_source()
+    if datasource is None or refresh.of_other_environment:
         return
-    look = Look.at(history, found)
-    lost = [*_changed(history, look, in_files=False)]
-    actor.replaced += lost
-    # A note goes with the certification, which is ours.
-    goes = {*actor.touched, *([NOTE] if CERTIFIED not in look.shows else [])}
-    wrong = [e for e in lost if e not in goes and not _may_replace(history, actor, found, e)]
-    require(not wrong, f"{wrong} are no longer as people have set them: {look.shows}")
+    state = State.of(history, datasource)
+    lost = [*_changed(history, state, in_files=False)]
+    refresh.replaced += lost
+    # A certification is ours to withdraw, and its note goes with it.
+    may_go = {*refresh.touched_by_users, *([NOTE] if CERTIFIED not in state.metadata else [])}
+    wrong = [
+        item
+        for item in lost
+        if item not in may_go and not _may_replace(history, refresh, datasource, item)
+    ]
+    require(not wrong, f"{wrong} are no longer as people have set them: {state.metadata}")
 
 
 _IN_FILES = ("field", "calculation", "hierarchy")
 
 
-def _changed(history: Any, look: Look, *, in_files: bool) -> dict[Place, tuple[str, int]]:
-    """What is no longer as people have set it, with the moment when they did; it is told once."""
-    people, changed = history.ledger.people, {}
-    for (luid, place), (value, moment) in [*people.items()]:
-        is_here = look.datasource and luid == look.datasource.luid
-        is_here = is_here and (place[0] in _IN_FILES) is in_files
-        if is_here and value is not None and look.shows.get(place, "") != value:
-            people[luid, place] = None, moment
-            # What is as agreed again, nobody has set.
-            if value != history.ledger.agreed.get((luid, place), ""):
-                changed[place] = value, moment
+def _changed(history: Any, state: State, *, in_files: bool) -> dict[Item, tuple[str, int]]:
+    """The items that no longer have the value that a user set, each reported once.
+
+    Returns:
+        The value and the moment when the user set it.
+    """
+    set_by_users, changed = history.requests.set_by_users, {}
+    for (luid, item), (value, moment) in [*set_by_users.items()]:
+        is_here = state.datasource and luid == state.datasource.luid
+        is_here = is_here and (item[0] in _IN_FILES) is in_files
+        if is_here and value is not None and state.metadata.get(item, "") != value:
+            set_by_users[luid, item] = None, moment
+            # A user who sets the declared value again has set nothing.
+            if value != history.requests.settled.get((luid, item), ""):
+                changed[item] = value, moment
     return changed
 
 
-def _may_replace(history: Any, actor: Actor, found: Datasource, place: Place) -> bool:
-    """Whether both sides changed it, and the declaration is to win."""
-    declared = actor.declaration
-    want = wanted(declared, actor.contents).get(place)
-    agreed = history.ledger.agreed.get((found.luid, place))
-    is_new = want != agreed or place[0] == "permission" or history.unclear
-    wins = declared.metadata.on_conflict == "replace"
-    wins = wins and Accept.METADATA not in actor.options.accept
-    return wins and want is not None and is_new
+def _may_replace(history: Any, refresh: Refresh, datasource: Datasource, item: Item) -> bool:
+    """Whether both sides changed an item, and the declaration wins."""
+    declaration = refresh.declaration
+    declared = expected_metadata(declaration, refresh.contents).get(item)
+    settled = history.requests.settled.get((datasource.luid, item))
+    is_new = declared != settled or item[0] == "permission" or history.metadata_unclear
+    wins = declaration.metadata.on_conflict == "replace"
+    wins = wins and Accept.METADATA not in refresh.options.accept
+    return wins and declared is not None and is_new
 
 
-def check_metadata(history: Any, actor: Actor, report: Refreshed) -> None:
-    """What nobody else has set is as it is declared; and what is not so, is told."""
-    told = str((report.warnings, report.problems))
-    lost = [e for e in actor.replaced if words(e) not in told and e not in actor.touched]
-    require(not lost, f"{lost} are replaced, and nobody is told: {told}")
-    found, ledger = history.found(), history.ledger
-    if found is None or actor.wiped != actor.log.wiped:
+def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
+    """Check that all items are as declared or as users set them, and that exceptions are reported.
+
+    Raises:
+        CheckFailed: it is not so.
+    """
+    text, by_users = str((report.warnings, report.problems)), refresh.touched_by_users
+    lost = [item for item in refresh.replaced if words(item) not in text and item not in by_users]
+    require(not lost, f"{lost} are replaced, and nobody is told: {text}")
+    datasource, requests = history.data_source(), history.requests
+    if datasource is None or refresh.wiped != refresh.journal.wiped:
         return
-    shows, want = history.shows(found), wanted(actor.declaration, actor.contents)
-    is_open = not history.unclear and Accept.METADATA not in actor.options.accept
-    # Whether people came before or after what is newly declared, is not known.
-    new = {place for place in want if want[place] != ledger.agreed.get((found.luid, place))}
-    both = [place for place in actor.touched & new if (found.luid, place) in ledger.people]
-    ledger.note_people(found.luid, dict.fromkeys(both))
-    if Accept.TAKEOVER in actor.options.accept:
-        ledger.note_people(found.luid, dict.fromkeys([*shows, *want]))
-    unknown = not report.checkpoint or report.checkpoint.unreconciled
-    if unknown and not ledger.agreed.get((found.luid, CERTIFIED)):
-        # Only what was found equal is certified.
-        want = {place: want[place] for place in want.keys() - {CERTIFIED, NOTE}}
-    for place in (shows.keys() | want.keys()) - actor.touched:
-        is_, be, key = shows.get(place, ""), want.get(place, ""), (found.luid, place)
-        was = ledger.agreed.get(key, "")
-        if is_ == be:
-            # What a person had set before it was declared stays theirs.
-            if be and be != was and ledger.people.get(key, ("", 0))[0] == be:
-                ledger.first.add(key)
-            elif be != was or key not in ledger.first:
-                ledger.people.pop(key, None)
-        elif key not in ledger.people:
-            require(False, f"{place} is declared as {be!r}, and shown as {is_!r}; {told}")
-        elif be and be != was and ledger.people[key][0] == is_ and is_open:
-            policy = actor.declaration.metadata.on_conflict
-            # A note that is replaced is seen once a person certifies it again.
-            is_kept = policy == "keep" or (place == NOTE and CERTIFIED not in shows)
-            require(is_kept, f"{place} stays {is_!r}, and not {be!r}, by {actor.declaration}")
-            require(words(place) in told, f"that {place} is {is_!r}, not {be!r}, is not in {told}")
-            continue
-        ledger.agreed[key] = be
+    luid, shown = datasource.luid, history.metadata_of(datasource)
+    declared = expected_metadata(refresh.declaration, refresh.contents)
+    # It is not known whether users set items before or after they were newly declared.
+    new = {item for item in declared if declared[item] != requests.settled.get((luid, item))}
+    both = [item for item in by_users & new if (luid, item) in requests.set_by_users]
+    requests.note_set_by_users(luid, dict.fromkeys(both))
+    if Accept.TAKEOVER in refresh.options.accept:
+        requests.note_set_by_users(luid, dict.fromkeys([*shown, *declared]))
+    unreconciled = not report.checkpoint or report.checkpoint.unreconciled
+    if unreconciled and not requests.settled.get((luid, CERTIFIED)):
+        # Only reconciled data are certified.
+        declared = {item: declared[item] for item in declared.keys() - {CERTIFIED, NOTE}}
+    for item in (shown.keys() | declared.keys()) - by_users:
+        _check_item(history, refresh, (luid, item), shown, declared, text)
+
+
+def _check_item(
+    history: Any,
+    refresh: Refresh,
+    key: tuple[str, Item],
+    shown: Metadata,
+    declared: Metadata,
+    text: str,
+) -> None:
+    """Check one item, and note whether it is settled or a user's."""
+    requests, item = history.requests, key[1]
+    is_, be, was = shown.get(item, ""), declared.get(item, ""), requests.settled.get(key, "")
+    must_tell = not history.metadata_unclear and Accept.METADATA not in refresh.options.accept
+    if is_ == be:
+        # A value that a user had set before it was declared stays the user's.
+        if be and be != was and requests.set_by_users.get(key, ("", 0))[0] == be:
+            requests.set_before_declared.add(key)
+        elif be != was or key not in requests.set_before_declared:
+            requests.set_by_users.pop(key, None)
+    elif key not in requests.set_by_users:
+        require(False, f"{item} is declared as {be!r}, and shown as {is_!r}; {text}")
+    elif be and be != was and requests.set_by_users[key][0] == is_ and must_tell:
+        policy = refresh.declaration.metadata.on_conflict
+        # A note that was replaced shows once a user certifies the data source again.
+        may_stay = policy == "keep" or (item == NOTE and CERTIFIED not in shown)
+        require(may_stay, f"{item} stays {is_!r}, and not {be!r}, by {refresh.declaration}")
+        require(words(item) in text, f"that {item} is {is_!r}, not {be!r}, is not in {text}")
+        return
+    requests.settled[key] = be
 
 
 def _files(folder: Path) -> list[Path]:
     return [*folder.iterdir()] if folder.exists() else []
 
 
-def _tds_in(path: Path) -> Shown:
+def _metadata_of_file(path: Path) -> Metadata:
     with ZipFile(path) as package:
-        (name,) = (each for each in package.namelist() if each.endswith(".tds"))
-        return shown_in(package.read(name))
+        (name,) = (name for name in package.namelist() if name.endswith(".tds"))
+        return metadata_in(package.read(name))

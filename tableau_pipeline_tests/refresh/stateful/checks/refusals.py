@@ -1,4 +1,4 @@
-"""Is a refusal true? Each sentence is held against what the rows and the server are."""
+"""The check of refusals: is each sentence of a refusal true of the rows and the server?"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,27 +7,34 @@ from typing import Any
 from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline_tests.refresh.stateful.actors import LATER_RELEASE, Actor
-from tableau_pipeline_tests.refresh.stateful.checks import observer, oracle
+from tableau_pipeline_tests.refresh.stateful.checks import expected, visibility
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
+from tableau_pipeline_tests.refresh.stateful.refreshes import LATER_RELEASE, Refresh
 
-# The server's own refusal, with the code of its error.
+# A refusal by the server, with the code of its error.
 ANSWERED = re.compile(r" failed: \d{6} ")
 
 
-def untrue(history: Any, actor: Actor, reason: str, *, tags: frozenset[str]) -> list[str]:
-    """The sentences of a refusal that are not true; `tags` were there when the refresh began."""
-    found = history.found()
-    case = _Case(history, actor, {*tags, *(found.tags if found else ())})
-    return [line for line in reason.splitlines() if not case.is_true(line)]
+def untrue_lines(history: Any, refresh: Refresh, reason: str, *, tags: frozenset[str]) -> list[str]:
+    """The sentences of a refusal that are not true.
+
+    Args:
+        tags: of the data source when the refresh began.
+    """
+    datasource = history.data_source()
+    refusal = _Refusal(history, refresh, {*tags, *(datasource.tags if datasource else ())})
+    return [line for line in reason.splitlines() if not refusal.is_true(line)]
 
 
-class _Case:
-    def __init__(self, history: Any, actor: Actor, tags: set[str]) -> None:
-        self._history, self._actor, self._declared = history, actor, actor.declaration
-        self._tags, self._found, self._log = tags, history.found(), actor.log
+class _Refusal:
+    """What the sentences of a refusal are checked against."""
+
+    def __init__(self, history: Any, refresh: Refresh, tags: set[str]) -> None:
+        self._history, self._refresh, self._declaration = history, refresh, refresh.declaration
+        self._tags, self._datasource, self._journal = tags, history.data_source(), refresh.journal
 
     def is_true(self, line: str) -> bool:
+        """Whether a sentence is true; False also if no check knows it."""
         for pattern, check in self._checks().items():
             if match := re.search(pattern, line):
                 return bool(check(*match.groups()))
@@ -38,36 +45,36 @@ class _Case:
             r'Table "(\w+)": model "\w+" has ([\d,]+) rows, fewer than': self._too_few,
             r'Table "(\w+)": model "\w+" has ([\d,]+) rows where ([\d,]+) are': self._shrunk,
             r'Table "(\w+)": .* and how many are published is not known': lambda _: (
-                self._takes_over or observer.records_may_miss_rows(self._history, self._log)
+                self._takes_over or visibility.records_may_miss_rows(self._history, self._journal)
             ),
             r"The schema changed: (.+)\. on_schema_change": self._schema,
-            r'"[^"]+" must be overwritten, because': lambda: self._may_be_anothers,
+            r'"[^"]+" must be overwritten, because': lambda: self._may_have_edits,
             r'The metadata of "[^"]+" were changed .* a person|, and the server has .* Nothing was '
             "sent": lambda: (
-                self._declared.metadata.on_conflict == "refuse" and self._may_be_anothers
+                self._declaration.metadata.on_conflict == "refuse" and self._may_have_edits
             ),
-            "cannot be published alone: the rows": lambda: self._actor.options.metadata_only,
-            r'"t1\.(\w+)" is neither a column nor': lambda e: e not in self._content("t1").schema,
+            "cannot be published alone: the rows": lambda: self._refresh.options.metadata_only,
+            r'"t1\.(\w+)" is neither a column nor': lambda c: c not in self._content("t1").schema,
             r"The format of (?:(\w+)\.)?(\w+): '\S+' is a number format": self._no_number,
-            r"A data source .* exists .* did not publish": lambda: self._may_be_anothers,
+            r"A data source .* exists .* did not publish": lambda: self._may_have_edits,
             r"is published by another deployment": lambda: any(
                 f"{INSTANCE_TAG_PREFIX}{other}" in self._tags
-                for other in {"ours", "other"} - {self._log.instance}
+                for other in {"ours", "other"} - {self._journal.instance}
             ),
-            r"is published by another environment": lambda: self._history.elsewhere,
+            r"is published by another environment": lambda: self._history.luids_elsewhere,
             r'is published under the key "([^"]+)", by this deployment': lambda key: (
-                key != self._log.key and f"{TAG_PREFIX}{key}" in self._tags
+                key != self._journal.key and f"{TAG_PREFIX}{key}" in self._tags
             ),
-            rf"release {LATER_RELEASE} of tableau_pipeline wrote it": lambda: self._log.later_at,
-            # Our records were lost, or name one that is gone, and what has our tag is elsewhere.
+            rf"release {LATER_RELEASE} of tableau_pipeline wrote it": self._later_release,
+            # No record names it, and it has our tag at another place than the declared one.
             r"carries the tag of this data source .* no record of this deployment": lambda: (
-                self._found
-                and (self._found.name, self._found.project_name)
-                != (self._declared.name, self._declared.project)
+                self._datasource
+                and (self._datasource.name, self._datasource.project_name)
+                != (self._declaration.name, self._declaration.project)
             ),
-            # Another data source had the name when it looked; it may be gone since.
+            # Another data source had the name at that time. It may be gone now.
             r"is to be (?:renamed|moved) .* has a data source \"([^\"]+)\" already": lambda name: (
-                self._declared.name.casefold() == name.casefold()
+                self._declaration.name.casefold() == name.casefold()
             ),
             r"refresh: diff: table \"(\w+)\": .* is not unique": self._repeated,
             r"(?:refresh|Relationship).*: table \"(\w+)\": (\w+(?: or \w+)*) is NULL in (\d+)": (
@@ -78,71 +85,79 @@ class _Case:
             r"Relationship .*: table \"(\w+)\" has no column \"(\w+)\"": lambda name, column: (
                 column not in self._content(name).schema
             ),
-            r'Model "(\w+)": its partition': lambda name: self._actor.contents[name].stale,
+            r'Model "(\w+)": its partition': lambda name: self._refresh.contents[name].stale,
             r"Renaming or moving .* failed: 409015 ": self._taken,
-            ANSWERED.pattern: lambda: self._actor.had_fault or self._history.ledger.meddled_at,
+            ANSWERED.pattern: self._disturbed,
         }
 
     @property
     def _takes_over(self) -> bool:
-        """The records are those of the deployment that it is taken from."""
-        return Accept.TAKEOVER in self._actor.options.accept
+        """Whether its records may lack those of the deployment that it takes over from."""
+        return Accept.TAKEOVER in self._refresh.options.accept
 
     @property
-    def _may_be_anothers(self) -> bool:
-        return self._takes_over or observer.may_be_anothers(self._history, self._log)
+    def _may_have_edits(self) -> bool:
+        return self._takes_over or visibility.users_may_have_edited(self._history, self._journal)
 
     def _table(self, name: str) -> Table:
-        return next(table for table in self._declared.tables if table.name == name)
+        return next(table for table in self._declaration.tables if table.name == name)
 
     def _content(self, name: str) -> Content:
-        table, day = self._table(name), self._actor.day or self._history.today
-        return oracle.kept(self._actor.contents[table.model], table.retain, day)
+        """The rows of a table, within its rolling window."""
+        table, day = self._table(name), self._refresh.day or self._history.today
+        return expected.within_window(self._refresh.contents[table.model], table.retain, day)
 
     def _too_few(self, name: str, rows: str) -> bool:
         return len(self._content(name).rows) == _count(rows) < self._table(name).guard.min_rows
 
     def _shrunk(self, name: str, rows: str, before: str) -> bool:
         now, was = _count(rows), _count(before)
-        known = self._history.ledger.counts.get(name, set())
-        is_broken = oracle.lost_too_many(self._table(name).guard, now, was)
-        return len(self._content(name).rows) == now and was in known and is_broken
+        counts = self._history.requests.row_counts.get(name, set())
+        is_broken = expected.lost_too_many(self._table(name).guard, now, was)
+        return len(self._content(name).rows) == now and was in counts and is_broken
 
     def _schema(self, _: str) -> bool:
-        new = oracle.schema(self._declared, self._actor.contents)
-        return Accept.SCHEMA not in self._actor.options.accept and any(
-            oracle.schema_refused(self._declared.on_schema_change, new, old)
-            for old in self._history.ledger.schemas
+        new = expected.schema(self._declaration, self._refresh.contents)
+        return Accept.SCHEMA not in self._refresh.options.accept and any(
+            expected.schema_refused(self._declaration.on_schema_change, new, old)
+            for old in self._history.requests.schemas
         )
 
     def _no_number(self, name: str | None, column: str) -> bool:
-        """A model whose table has no name of its own in the file is the only one."""
-        content = self._content(name or self._declared.fact_table)
-        return content.schema[column] not in oracle.NUMBERS
+        """Whether the column has no numbers. Without a table's name, it is of the only table."""
+        content = self._content(name or self._declaration.fact_table)
+        return content.schema[column] not in expected.NUMBERS
 
     def _taken(self) -> bool:
-        """Another data source has the name, perhaps one of the other deployment."""
-        name = self._declared.name.casefold()
+        """Whether another data source has the name, perhaps one of the other deployment."""
+        name = self._declaration.name.casefold()
         return any(
-            each.name.casefold() == name and each != self._found
-            for each in self._history.tableau.datasources()
+            other.name.casefold() == name and other != self._datasource
+            for other in self._history.tableau.datasources()
         )
 
     def _damaged(self, path: str) -> bool:
-        """What is to be published cannot be read; what is published already need not be."""
-        store, new = self._history.store, self._actor.versions.items()
-        return path in store.damaged and any(path in store.paths(*each) for each in new)
+        """Whether a damaged file belongs to a version that the refresh publishes."""
+        store, new = self._history.store, self._refresh.versions.items()
+        return path in store.damaged and any(path in store.paths(*version) for version in new)
+
+    def _later_release(self) -> bool:
+        return self._journal.later_at is not None
+
+    def _disturbed(self) -> bool:
+        """Whether a fault of the network or another user may be why the server refused."""
+        return self._refresh.had_fault or self._history.requests.users_acted_at > 0
 
     def _repeated(self, name: str) -> bool:
         content, table = self._content(name), self._table(name)
-        keys = [edge.key for edge in self._declared.relationships if edge.one == name]
+        keys = [edge.key for edge in self._declaration.relationships if edge.one == name]
         if isinstance(table.policy, Diff):
             keys.append(table.policy.key)
         return any(len({*content.tuples(key)}) < len(content.rows) for key in keys)
 
     def _null(self, name: str, columns: str, rows: str) -> bool:
-        found = self._content(name).tuples(columns.split(" or "))
-        return sum(None in values for values in found) == _count(rows)
+        tuples = self._content(name).tuples(columns.split(" or "))
+        return sum(None in values for values in tuples) == _count(rows)
 
 
 def _count(text: str) -> int:

@@ -1,4 +1,4 @@
-"""A person who reads why a refresh was refused, and does what it says, and no more."""
+"""The remedies that refusals name, as a user follows them: exactly what a refusal says, no more."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.outcome import Accept
-from tableau_pipeline_tests.refresh.stateful import deeds
+from tableau_pipeline_tests.refresh.stateful import events
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
 from tableau_pipeline_tests.refresh.stateful.scenarios import OPEN, related
 from tableau_pipeline_tests.refresh.support.asked import Asked
@@ -15,39 +15,39 @@ from tableau_pipeline_tests.refresh.support.asked import Asked
 _ACCEPT = re.compile(r"accept: \[(\w+)\]")
 
 
-def followed(history: Any, reason: str, options: Asked) -> tuple[set[str], Asked]:
+def follow(history: Any, reason: str, options: Asked) -> tuple[set[str], Asked]:
     """Do what each sentence of a refusal says.
 
     Returns:
-        What was done, by name, and the options of the next run; nothing where no sentence says what
-        to do.
+        The names of the remedies, which are none if no sentence names one, and the options of the
+        next run.
     """
     done = set()
     for line in reason.splitlines():
-        for pattern, does in _REMEDIES.items():
+        for pattern, remedy in _REMEDIES.items():
             if match := re.search(pattern, line):
-                history.note(f"a person does as it says: {does.__name__.strip('_')}")
-                does(history, *match.groups())
-                done.add(does.__name__.strip("_"))
+                history.note(f"a person does as it says: {remedy.__name__.strip('_')}")
+                remedy(history, *match.groups())
+                done.add(remedy.__name__.strip("_"))
                 break
-        if named := _ACCEPT.search(line):
-            accepted = Accept(named[1])
+        if match := _ACCEPT.search(line):
+            accepted = Accept(match[1])
             options = replace(options, accept=options.accept | {accepted})
             done.add(f"accept {accepted}")
     return done, options
 
 
 def _lower_guard(history: Any, table: str) -> None:
-    """Otherwise, each run would have to accept it again."""
+    """Open the guard, so that later runs need not accept the loss again."""
     tables = tuple(
-        replace(each, guard=OPEN) if each.name == table else each
-        for each in history.declaration.tables
+        replace(declared, guard=OPEN) if declared.name == table else declared
+        for declared in history.declaration.tables
     )
     history.declaration = replace(history.declaration, tables=tables)
 
 
 def _write_models(history: Any, *_: str) -> None:
-    """With keys and cursors as they should be, and every partition again."""
+    """Write all models again, with valid keys and cursors, and with every partition."""
     for model in history.models.values():
         model.become(repaired(model))
         history.store.store(model, again=True)
@@ -89,32 +89,32 @@ def _adopt(history: Any) -> None:
 
 
 def _delete_namesake(history: Any, *_: str) -> None:
-    declared, ours = history.declaration, history.found()
-    for each in history.tableau.datasources():
-        if each.name.casefold() == declared.name.casefold() and each != ours:
-            history.other_user.deletes(each)
+    declared, ours = history.declaration, history.data_source()
+    for datasource in history.tableau.datasources():
+        if datasource.name.casefold() == declared.name.casefold() and datasource != ours:
+            history.other_user.deletes(datasource)
 
 
 def _untag_others(history: Any) -> None:
-    tag, ours = history.declaration.tag, history.found()
-    for each in history.tableau.datasources():
-        if tag in each.tags and each != ours:
-            history.other_user.untags(each, tag)
+    tag, ours = history.declaration.tag, history.data_source()
+    for datasource in history.tableau.datasources():
+        if tag in datasource.tags and datasource != ours:
+            history.other_user.untags(datasource, tag)
 
 
 def _rename_elsewhere(history: Any) -> None:
-    for each in history.tableau.datasources():
-        if each.luid in history.elsewhere:
-            history.other_user.renames(each, f"Of another environment {each.luid[:4]}")
+    for datasource in history.tableau.datasources():
+        if (luid := datasource.luid) in history.luids_elsewhere:
+            history.other_user.renames(datasource, f"Of another environment {luid[:4]}")
 
 
 def _give_back(history: Any, luid: str | None = None) -> None:
-    ours = history.found()
+    ours = history.data_source()
     if luid and not (ours and ours.luid == luid):
-        # Of another user's, who wants it elsewhere.
+        # It is the data source of another user, which is in the way.
         _delete_namesake(history)
         return
-    deeds.meddle(history, None, "gives", "worker", 0)
+    events.another_user(history, None, "gives", "worker", 0)
 
 
 _REMEDIES: Mapping[str, Callable[..., None]] = {

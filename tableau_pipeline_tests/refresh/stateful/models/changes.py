@@ -1,4 +1,4 @@
-"""What happens to the rows and the columns of a model between two refreshes."""
+"""Changes of the rows and columns of a model between refreshes. Each returns the new content."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,18 +12,18 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import (
     Content,
     Model,
     Row,
-    published,
+    as_text,
 )
 
 
 def write(model: Model, slot: int, numbers: Sequence[int]) -> Content:
-    """A row of this slot comes, or takes the place of the one that had its key."""
+    """Add a row of this slot, or replace the row of this slot."""
     rows = [row for row in model.content.rows if row.slot != slot]
     return _with(model.content, [*rows, _row(model, slot, numbers)])
 
 
 def append(model: Model, count: int, numbers: Sequence[int]) -> Content:
-    """Rows of the next slots come, so that keys and cursors grow."""
+    """Add rows of the next slots, so that keys and cursors grow."""
     rows = model.content.rows
     slot = max((row.slot for row in rows), default=-1) + 1
     new = [_row(model, slot + n, (*numbers[n:], *numbers[:n])) for n in range(count)]
@@ -31,23 +31,23 @@ def append(model: Model, count: int, numbers: Sequence[int]) -> Content:
 
 
 def touch(model: Model, row: int, column: int, number: int) -> Content:
-    """One value of a row becomes another one; those that tell its slot stay."""
+    """Change one value of a row, but no key or cursor."""
     return _set(model, row, column, number, bound=False)
 
 
 def one_value(model: Model, number: int) -> Content:
-    """A value of the row with the greatest cursor becomes another one, or such a row comes.
+    """Change a value of the row with the greatest cursor, or add a row if none can be changed.
 
-    What tells keys, cursors and partitions stays.
+    Keys, cursors and partitions stay.
     """
     content = model.content
     cursors = [*enumerate(content.column("cursor"))]
     free = [n for n, column in enumerate(content.columns) if column.role == "value"]
-    for at, _ in sorted(cursors, key=lambda each: _order(each[1]), reverse=True):
+    for at, _ in sorted(cursors, key=lambda cursor: _order(cursor[1]), reverse=True):
         for column in free:
             for value in range(number, number + 4):
                 changed = _set_at(model, at, column, value)
-                if published(changed.rows[at].values[column]) != published(
+                if as_text(changed.rows[at].values[column]) != as_text(
                     content.rows[at].values[column]
                 ):
                     return changed
@@ -55,18 +55,19 @@ def one_value(model: Model, number: int) -> Content:
 
 
 def null(model: Model, row: int, column: int) -> Content:
-    """A key or a cursor is lost."""
+    """Make a key or a cursor NULL."""
     return _set(model, row, column, None, bound=True)
 
 
 def delete(model: Model, row: int) -> Content:
+    """Delete a row."""
     content = model.content
     at = row % max(len(content.rows), 1)
     return content.where(n != at for n in range(len(content.rows)))
 
 
 def swap(model: Model, one: int, other: int) -> Content:
-    """Two rows exchange their keys: the same numbers of rows, the same values in each column."""
+    """Exchange the keys of two rows. The number of rows and the values of each column stay."""
     content = model.content
     if len(content.rows) < 2:
         return content
@@ -82,27 +83,28 @@ def swap(model: Model, one: int, other: int) -> Content:
 
 
 def twin(model: Model, row: int) -> Content:
-    """A row comes twice: its key is repeated."""
+    """Repeat a row, and so its key."""
     rows = model.content.rows
     return _with(model.content, [*rows, *rows[row % len(rows) :][:1]] if rows else [])
 
 
 def clear(model: Model) -> Content:
+    """Delete all rows."""
     return replace(model.content, rows=())
 
 
 def rewind(model: Model, steps: int) -> Content:
-    """It becomes again what it was."""
+    """Go back to an earlier content."""
     return model.past[-steps] if steps <= len(model.past) else model.content
 
 
 def reverse(model: Model) -> Content:
-    """The same rows are stored in another order."""
+    """Reverse the order of the rows."""
     return replace(model.content, rows=model.content.rows[::-1])
 
 
 def drop_partition(model: Model, partition: int) -> Content:
-    """A partition is gone, or comes back without rows."""
+    """Remove a partition, or bring it back without rows."""
     if model.partitioning is None:
         return model.content
     keys = model.partitioning.keys
@@ -110,12 +112,12 @@ def drop_partition(model: Model, partition: int) -> Content:
     gone = model.content.gone ^ {key}
     if len(gone) == len(keys):
         return model.content
-    kept = [model.partitioning.key(value) != key for value in model.content.column("part")]
-    return replace(model.content.where(kept), gone=gone)
+    others = [model.partitioning.key(value) != key for value in model.content.column("part")]
+    return replace(model.content.where(others), gone=gone)
 
 
 def repartition(model: Model, days: int) -> Content:
-    """The partitions are cut again: windows of so many days."""
+    """Make all partitions windows of so many days."""
     if isinstance(model.partitioning, ByTime) and model.partitioning.hours == 24:
         model.partitioning = replace(model.partitioning, days=days)
         return replace(model.content, gone=frozenset(), stale=None)
@@ -123,7 +125,7 @@ def repartition(model: Model, days: int) -> Content:
 
 
 def leave_behind(model: Model, partition: int) -> Content:
-    """One partition is left with an extra column, until all are written again."""
+    """Leave one partition with an extra column, until all are written again."""
     if model.partitioning is None:
         return model.content
     keys = [key for key in model.partitioning.keys if key not in model.content.gone]
@@ -132,35 +134,36 @@ def leave_behind(model: Model, partition: int) -> Content:
 
 
 def add_column(model: Model, type_: str, number: int) -> Content:
-    """A column comes, if there is none of its name."""
+    """Add a column, unless it is there."""
     if "extra" in model.content.schema:
         return model.content
     return _columns(model, [*model.content.columns, Col("extra", type_)], filled=number)
 
 
 def drop_column(model: Model) -> Content:
-    """The last column that nothing depends on goes."""
+    """Remove the last column that nothing depends on."""
     columns = model.content.columns
     free = [column for column in columns if column.role == "value"]
-    return _columns(model, [each for each in columns if each not in free[-1:]])
+    return _columns(model, [column for column in columns if column not in free[-1:]])
 
 
 def retype(model: Model, type_: str, number: int) -> Content:
-    """A column that nothing depends on becomes one of another type."""
+    """Change the type of the last column that nothing depends on."""
     columns = model.content.columns
     free = [column for column in columns if column.role == "value"][-1:]
-    new = [replace(each, type=type_) if each in free else each for each in columns]
+    new = [replace(column, type=type_) if column in free else column for column in columns]
     return _columns(model, new, filled=number)
 
 
 def reorder(model: Model) -> Content:
+    """Reverse the order of the columns."""
     return _columns(model, model.content.columns[::-1])
 
 
 def relabel(model: Model) -> Content:
-    """Two columns of a type exchange their names, and nothing else."""
+    """Exchange the names of two columns of a type, and nothing else."""
     columns = list(model.content.columns)
-    free = [n for n, each in enumerate(columns) if each.role in ("value", "reference")]
+    free = [n for n, column in enumerate(columns) if column.role in ("value", "reference")]
     for one, other in combinations(free, 2):
         if columns[one].type == columns[other].type:
             names = columns[one].name, columns[other].name
@@ -171,7 +174,7 @@ def relabel(model: Model) -> Content:
 
 
 def repaired(model: Model) -> Content:
-    """Keys and cursors as they should be, and no partition left behind."""
+    """The content with valid keys and cursors, and without a stale partition."""
     content = model.content
     rows = []
     for slot, row in {row.slot: row for row in content.rows}.items():
@@ -192,7 +195,7 @@ def _row(model: Model, slot: int, numbers: Sequence[int]) -> Row:
 
 
 def _set(model: Model, row: int, column: int, number: int | None, *, bound: bool) -> Content:
-    """Another value in one of the columns that are bound to the slot of a row, or of the others."""
+    """Change a value of a row, in one of its keys and cursors (`bound`), or in another column."""
     content = model.content
     columns = [
         n for n, col in enumerate(content.columns) if (col.role in ("key", "cursor")) is bound
@@ -211,7 +214,7 @@ def _set_at(model: Model, row: int, at: int, number: int | None) -> Content:
 
 
 def _order(value: Any) -> tuple[bool, Any]:
-    """NULL comes first."""
+    """A key for sorting in which NULL comes first."""
     return (value is not None, value)
 
 
@@ -220,7 +223,7 @@ def _with(content: Content, rows: Sequence[Row]) -> Content:
 
 
 def _columns(model: Model, columns: Iterable[Col], *, filled: int = 0) -> Content:
-    """The same rows in other columns."""
+    """The same rows with other columns."""
     content, columns = model.content, tuple(columns)
     old = {column: n for n, column in enumerate(content.columns)}
 

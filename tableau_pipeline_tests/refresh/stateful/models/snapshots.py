@@ -1,4 +1,4 @@
-"""Snapshots of models as Spark leaves them, written by Arrow."""
+"""The store of snapshots: as Spark would write them, but written by Arrow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ _WRITTEN_AT = datetime(2025, 3, 30, tzinfo=UTC)
 
 @dataclass
 class Store:
-    """Implements `Snapshots`; remembers what each version holds.
+    """Implements `Snapshots`, and remembers the content of each version.
 
     Attributes:
-        contents: of each version of each model.
-        damaged: paths of files and manifests that a disk has damaged.
+        contents: by model and version.
+        damaged: the paths of files and manifests that are damaged or removed.
     """
 
     folder: Path
@@ -36,7 +36,7 @@ class Store:
         return self.version(asset_key, self.number(asset_key))
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model, unless it was collected.
+        """A version of a model; None if it was removed.
 
         Raises:
             DamagedSnapshotError: its manifest cannot be read.
@@ -50,13 +50,13 @@ class Store:
 
     def damage(self, asset_key: str, number: int, what: str, *, file: int) -> None:
         """Cut or remove a file of a version, or its manifest."""
-        found = self._versions.get(asset_key, {}).get(number)
-        if found is None:
+        snapshot = self._versions.get(asset_key, {}).get(number)
+        if snapshot is None:
             return
-        if what == "manifest" or not found.paths:
+        if what == "manifest" or not snapshot.paths:
             self.damaged.add(self._manifest(asset_key, number))
             return
-        path = Path(found.paths[file % len(found.paths)])
+        path = Path(snapshot.paths[file % len(snapshot.paths)])
         self.damaged.add(str(path))
         if what == "removed":
             path.unlink(missing_ok=True)
@@ -64,12 +64,16 @@ class Store:
             path.write_bytes(path.read_bytes()[:-20])
 
     def paths(self, asset_key: str, number: int) -> set[str]:
-        """All that has to be read of a version."""
-        found = self._versions.get(asset_key, {}).get(number)
-        return {self._manifest(asset_key, number), *(found.paths if found else ())}
+        """The paths of all files of a version."""
+        snapshot = self._versions.get(asset_key, {}).get(number)
+        return {self._manifest(asset_key, number), *(snapshot.paths if snapshot else ())}
 
     def store(self, model: Model, *, again: bool = False) -> None:
-        """Write a model; of its partitions, those that changed, or all of them again."""
+        """Write a new version of a model.
+
+        Args:
+            again: write all partitions, not only those that changed.
+        """
         number, before = self._next(model.name), self._written.get(model.name, {})
         after: dict[str | None, tuple[object, Part]] = {}
         for key, part in model.parts().items():
@@ -79,19 +83,20 @@ class Store:
                 schema, rows = {**schema, "old": "int"}, [(*row, 1) for row in rows]
             span = model.partitioning.span(key) if model.partitioning and key else None
             content = (list(schema.items()), repr(rows), span)
-            known = before.get(key)
-            if key is not None and known and known[0] == content and not again:
-                after[key] = known
+            written_before = before.get(key)
+            is_same = bool(written_before) and written_before[0] == content
+            if key is not None and is_same and not again:
+                after[key] = written_before
                 continue
-            made = self._part(model.name, number, schema, rows, partition=key)
+            new = self._part(model.name, number, schema, rows, partition=key)
             columns = _columns(schema) if stale else None
-            after[key] = content, made.model_copy(update={"span": span, "columns": columns})
+            after[key] = content, new.model_copy(update={"span": span, "columns": columns})
         self._written[model.name] = after
         self.contents[model.name, number] = model.content
         self._commit(model.name, number, model.content.schema, [part for _, part in after.values()])
 
     def store_rows(self, name: str, schema: Mapping[str, str], rows: Sequence[tuple]) -> None:
-        """Write a model that is no table of the data source."""
+        """Write a new version of a model that is no table of the data source, such as a feed."""
         number = self._next(name)
         self._commit(name, number, schema, [self._part(name, number, schema, rows)])
 
@@ -99,7 +104,7 @@ class Store:
         return max(self._versions.get(name, {}), default=0)
 
     def collect(self) -> None:
-        """Remove all versions but the newest of each model, and the files that are only theirs."""
+        """Remove all versions but the newest of each model, and the files that it does not need."""
         for name, versions in self._versions.items():
             newest = versions[max(versions)]
             needed = set(newest.paths_of(file for part in newest.parts for file in part.files))

@@ -1,4 +1,4 @@
-"""The tables of a history: what columns they can have, and what becomes of their rows."""
+"""The models of a history: their columns, rows and partitions, and all values that occur."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ _POOLS: dict[str, list[Any]] = {
     "timestamp_ntz": [datetime(2025, 3, 30, 2, 30), datetime(9999, 12, 31, 23, 59, 59, 999999)],
 }
 
-# Each grows with its number, and none repeats.
+# Values that grow with a number, without repetition; two values of a boolean.
 _GROWING: dict[str, Callable[[int], Any]] = {
     "boolean": lambda n: n % 2 == 1,
     "int": lambda n: n - 2,
@@ -63,18 +63,18 @@ _GROWING: dict[str, Callable[[int], Any]] = {
 
 
 def any_value(type_: str, number: int) -> Any:
-    """A value of the pool; number 0 is NULL."""
+    """A value of the pool of a type. Number 0 is NULL."""
     pool = _POOLS[type_]
     return pool[number % len(pool)] if number else None
 
 
 def growing(type_: str, number: int) -> Any:
-    """The value of this number, for keys and cursors."""
+    """The value with this number, for keys and cursors."""
     return _GROWING[type_](number)
 
 
 def days_around(type_: str, number: int) -> Any:
-    """A moment within some days of `NOON`, for rolling windows; number 0 is NULL."""
+    """A moment within a few days of `NOON`, for rolling windows. Number 0 is NULL."""
     if not number:
         return None
     moment = NOON.replace(hour=0) + timedelta(hours=12 * (number % 16 - 10))
@@ -83,8 +83,8 @@ def days_around(type_: str, number: int) -> Any:
     return moment if type_ == "timestamp" else moment.replace(tzinfo=None)
 
 
-def published(value: Any) -> str:
-    """A value as Tableau shows it, in short, so that NaN equals NaN."""
+def as_text(value: Any) -> str:
+    """A value as text, so that published and expected values compare, and NaN equals NaN."""
     match value:
         case datetime():
             return str(value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value)
@@ -93,7 +93,7 @@ def published(value: Any) -> str:
         case Decimal():
             return f"{value}d"
         case float():
-            # In a column that has both zeros, hyperd stores one of them.
+            # In a column with 0.0 and -0.0, hyperd stores only one of them.
             return repr(value + 0.0)
         case _:
             return repr(value)
@@ -105,7 +105,7 @@ _TEXTS = {"boolean": lambda value: str(value).lower(), "timestamp": lambda value
 
 @dataclass(frozen=True)
 class ByValue:
-    """A partition for each of a few values of some type."""
+    """One partition for each of a few values."""
 
     type: str
 
@@ -125,7 +125,7 @@ class ByValue:
 
 @dataclass(frozen=True)
 class ByTime:
-    """Windows of some days or hours by the clock of a zone, around the day the clocks change."""
+    """Windows of days or hours by the clock of a zone, around the day when the clocks change."""
 
     type: str
     zone: str = "UTC"
@@ -150,7 +150,7 @@ class ByTime:
         return tuple(self.windows)
 
     def value(self, number: int) -> Any:
-        """At the beginning of a window, or some time within it."""
+        """The beginning of a window, or a time within it."""
         start, _ = list(replace(self, days=1).windows.values())[number % _COUNT]
         if self.type == "date":
             return start.date()
@@ -160,7 +160,7 @@ class ByTime:
         return start.replace(tzinfo=None) + inside
 
     def key(self, value: Any) -> str:
-        """By the calendar of the zone, except for instants."""
+        """The window of a value: of a time stamp as an instant, else by the zone's calendar."""
         for key, (start, end) in self.windows.items():
             if isinstance(value, datetime) and value.tzinfo:
                 if start.astimezone(UTC) <= value < end.astimezone(UTC):
@@ -198,10 +198,11 @@ class Col:
     """A column.
 
     Attributes:
-        role: what fills it: "key" and "cursor" grow with the slot of a row, "part" tells its
-            partition, "moment" lies within some days, "value" is anything, NULL too.
-        step: how many slots in a row share a value of a growing column.
-        cycle: after how many values it begins again; 0 for never.
+        role: what fills it. "key" and "cursor" grow with the slot of a row; "part" is its
+            partition; "reference" is a key of another table; "moment" lies within a few days;
+            "value" is anything, also NULL.
+        step: how many consecutive slots share a value of a growing column.
+        cycle: the number of values after which it begins again; 0 for never.
     """
 
     name: str
@@ -227,7 +228,7 @@ class Col:
 
 @dataclass(frozen=True)
 class Row:
-    """A row, and the slot that its key stands for."""
+    """A row, and its slot: the number from which its keys and cursors are made."""
 
     slot: int
     values: tuple
@@ -238,7 +239,7 @@ class Content:
     """All rows of a model at one time.
 
     Attributes:
-        stale: the partition that was written before the columns became what they are.
+        stale: the partition that still has the columns of before the last change of columns.
         gone: partitions that were never written, or removed.
     """
 
@@ -248,7 +249,7 @@ class Content:
     gone: frozenset[str] = frozenset()
 
     def index(self, column: str) -> int:
-        return [each.name for each in self.columns].index(column)
+        return [col.name for col in self.columns].index(column)
 
     def column(self, column: str) -> list[Any]:
         at = self.index(column)
@@ -258,8 +259,8 @@ class Content:
         return list(zip(*(self.column(name) for name in columns), strict=True))
 
     def where(self, keep: Iterable[bool]) -> "Content":
-        kept = tuple(row for row, good in zip(self.rows, keep, strict=True) if good)
-        return replace(self, rows=kept)
+        rows = tuple(row for row, stays in zip(self.rows, keep, strict=True) if stays)
+        return replace(self, rows=rows)
 
     @property
     def schema(self) -> dict[str, str]:
@@ -268,11 +269,12 @@ class Content:
 
 @dataclass
 class Model:
-    """A table's model over time.
+    """A model of a table over time.
 
     Attributes:
-        past: all it was, the present last.
-        changed_keys: keys of the rows that changed at some time, and lately.
+        past: its earlier contents, the latest last.
+        changed_keys: the keys of all rows that ever changed.
+        last_changed_keys: the keys of the rows that the last change changed.
     """
 
     name: str
@@ -281,26 +283,28 @@ class Model:
     keys: tuple[str, ...]
     past: list[Content] = field(default_factory=list)
     changed_keys: set[tuple] = field(default_factory=set)
-    lately: set[tuple] = field(default_factory=set)
+    last_changed_keys: set[tuple] = field(default_factory=set)
 
     def become(self, content: Content) -> None:
-        """Take new content; a partition that has rows again is there again."""
+        """Take new content. A removed partition that has rows again is there again."""
         if self.partitioning:
             filled = {self.partitioning.key(value) for value in content.column("part")}
             gone = content.gone - filled
-            left = set(self.partitioning.keys) - gone
-            # A partition can differ from others only.
-            stale = content.stale if content.stale in left and len(left) > 1 else None
+            present = set(self.partitioning.keys) - gone
+            # A stale partition differs from others: there must be others.
+            stale = content.stale if content.stale in present and len(present) > 1 else None
             content = replace(content, gone=gone, stale=stale)
         self.past.append(self.content)
         old = _by_key(self.content, self.keys)
         new = _by_key(content, self.keys)
-        self.lately = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
-        self.changed_keys |= self.lately
+        self.last_changed_keys = {
+            key for key in old.keys() | new.keys() if old.get(key) != new.get(key)
+        }
+        self.changed_keys |= self.last_changed_keys
         self.content = content
 
     def parts(self) -> Mapping[str | None, Content]:
-        """The content by partition; one without a name if the model has no partitions."""
+        """The content by partition; by None if the model has no partitions."""
         if self.partitioning is None:
             return {None: self.content}
         column = self.content.column("part")
@@ -312,7 +316,7 @@ class Model:
 
 
 def _by_key(content: Content, keys: Sequence[str]) -> dict[tuple, list[str]]:
-    found: dict[tuple, list[str]] = {}
+    rows_by_key: dict[tuple, list[str]] = {}
     for row, key in zip(content.rows, content.tuples(keys), strict=True):
-        found.setdefault(key, []).append(repr(row.values))
-    return {key: sorted(rows) for key, rows in found.items()}
+        rows_by_key.setdefault(key, []).append(repr(row.values))
+    return {key: sorted(rows) for key, rows in rows_by_key.items()}

@@ -1,4 +1,4 @@
-"""What a data source holds, read from the file that the server keeps."""
+"""The rows and metadata of a published data source, read from the files on the server."""
 
 import re
 from collections import Counter
@@ -10,115 +10,113 @@ from xml.etree import ElementTree
 
 from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline_tests.refresh.stateful.models.tables import published
+from tableau_pipeline_tests.refresh.stateful.models.tables import as_text
 from tableau_sandbox.simulation import Datasource, Simulation
 
-# Whether it still answers is asked once a refresh: that takes as long as a small query.
+# Cached for one refresh: to ask whether hyperd still answers takes as long as a small query.
 hyperd = cache(hyper_process)
 
-# By table, the names of its columns and its rows, sorted: neither has an order in Tableau.
-Published = Mapping[str, Sequence[tuple[str, ...]]]
+# By table: the names of its columns, then its rows, all sorted, as neither has an order in Tableau.
+Rows = Mapping[str, Sequence[tuple[str, ...]]]
 
 
-def held(tableau: Simulation, datasource: Datasource) -> Published:
-    """What a data source holds now."""
+def rows_of(tableau: Simulation, datasource: Datasource) -> Rows:
+    """The rows of a data source now."""
     return _read(tableau.hyper_file(datasource))
 
 
-# Such as ("field", "Extract", "k", "caption"): as the declaration's own values have it.
-Place = tuple[str, ...]
-Shown = dict[Place, str]
+# An item of metadata, such as ("field", "Extract", "k", "caption").
+Item = tuple[str, ...]
+Metadata = dict[Item, str]
 _ATTRIBUTES = {"caption": "caption", "format": "default-format", "aggregation": "aggregation"}
 
 
-def shown(datasource: Datasource) -> Shown:
-    """What people see of a data source, but for its permissions."""
-    found = {("tag", tag): "yes" for tag in datasource.tags if "tableau-pipeline" not in tag}
+def published_metadata(datasource: Datasource) -> Metadata:
+    """The metadata of a data source, without its permissions."""
+    items = {("tag", tag): "yes" for tag in datasource.tags if "tableau-pipeline" not in tag}
     if datasource.description:
-        found["about", "description"] = datasource.description
+        items["about", "description"] = datasource.description
     if datasource.is_certified:
-        found["about", "certified"] = "yes"
+        items["about", "certified"] = "yes"
         if datasource.certification_note:
-            found["about", "certification note"] = datasource.certification_note
+            items["about", "certification note"] = datasource.certification_note
     if datasource.owner_name != "worker":
-        found["about", "owner"] = datasource.owner_name
-    return found | (shown_in(datasource.tds) if datasource.tds else {})
+        items["about", "owner"] = datasource.owner_name
+    return items | (metadata_in(datasource.tds) if datasource.tds else {})
 
 
 @lru_cache(maxsize=64)
-def shown_in(tds: bytes) -> Shown:
-    """What a `.tds` shows of columns, calculated fields and hierarchies."""
-    root, found = ElementTree.fromstring(tds), {}
+def metadata_in(tds: bytes) -> Metadata:
+    """The metadata of columns, calculated fields and hierarchies in a `.tds`."""
+    root, items = ElementTree.fromstring(tds), {}
     records = {
         record.findtext("local-name", ""): record
         for record in root.iterfind("./connection//metadata-record")
     }
     columns = {
-        local: (each.findtext("parent-name", "").strip("[]"), each.findtext("remote-name", ""))
-        for local, each in records.items()
+        local: (record.findtext("parent-name", "").strip("[]"), record.findtext("remote-name", ""))
+        for local, record in records.items()
     }
     folders = {
-        item.get("name"): each.get("name", "")
-        for each in root.iter()
-        if each.tag.endswith("folder")
-        for item in each
+        item.get("name"): element.get("name", "")
+        for element in root.iter()
+        if element.tag.endswith("folder")
+        for item in element
     }
     for path in root.iterfind("./drill-paths/drill-path"):
-        # A folder shows a hierarchy as a whole, which then has no items for its fields.
+        # A folder has one item for a hierarchy, and none for the fields of that hierarchy.
         if path.get("name") in folders:
-            folders = {each.text: folders[path.get("name")] for each in path} | folders
-    fields = {each.get("name", ""): each for each in root.iterfind("column")}
+            folders = {name.text: folders[path.get("name")] for name in path} | folders
+    fields = {column.get("name", ""): column for column in root.iterfind("column")}
     for local in dict.fromkeys([*records, *fields]):
-        field, place = fields.get(local, ElementTree.Element("column")), ("field",)
+        field = fields.get(local, ElementTree.Element("column"))
         calculation = field.find("calculation")
         if calculation is not None:
-            place = ("calculation", field.get("caption", local))
-            found[*place, "formula"] = re.sub(
+            items["calculation", field.get("caption", local), "formula"] = re.sub(
                 r"\[[^]]*\]",
                 lambda name: f"[{'.'.join(columns.get(name[0], (name[0],)))}]",
                 calculation.get("formula", ""),
             )
         elif local in columns:
-            place = ("field", *columns[local])
             parts = {part: field.get(name, "") for part, name in _ATTRIBUTES.items()}
-            parts["description"] = "".join(each.text or "" for each in field.iter("run"))
+            parts["description"] = "".join(run.text or "" for run in field.iter("run"))
             parts["hidden"] = field.get("hidden", "").replace("false", "")
             parts["folder"] = folders.get(local, "")
             type_ = field.get("datatype", records[local].findtext("local-type"))
             usual = "measure" if type_ in ("integer", "real") else "dimension"
             parts["role"] = field.get("role", usual).replace(usual, "")
             if usual == "measure":
-                # A person who chooses what products do by default shows nothing by it.
+                # A user who chooses the default has set nothing.
                 parts["aggregation"] = parts["aggregation"].replace("Sum", "")
-            found |= {(*place, part): value for part, value in parts.items() if value}
-    for each in root.iterfind("./drill-paths/drill-path"):
-        fields_ = [".".join(columns.get(name.text or "", ("?",))) for name in each]
-        found["hierarchy", each.get("name", ""), "fields"] = " > ".join(fields_)
-    return found
+            items |= {("field", *columns[local], part): v for part, v in parts.items() if v}
+    for path in root.iterfind("./drill-paths/drill-path"):
+        names = [".".join(columns.get(name.text or "", ("?",))) for name in path]
+        items["hierarchy", path.get("name", ""), "fields"] = " > ".join(names)
+    return items
 
 
-def rows(columns: Mapping[str, Iterable[Any]]) -> Sequence[tuple[str, ...]]:
-    """Columns of values as sorted rows of text."""
+def sorted_rows(columns: Mapping[str, Iterable[Any]]) -> Sequence[tuple[str, ...]]:
+    """Columns of values as sorted rows of text, after the row of names."""
     names = sorted(columns)
-    found = zip(*([published(value) for value in columns[name]] for name in names), strict=True)
-    return [tuple(names), *sorted(found)]
+    rows = zip(*([as_text(value) for value in columns[name]] for name in names), strict=True)
+    return [tuple(names), *sorted(rows)]
 
 
-def differences(is_: Published, should_be: Published) -> list[str]:
-    """In words, for whoever reads a failed history."""
+def differences(rows: Rows, expected: Rows) -> list[str]:
+    """The missing and the superfluous rows, in words, for the reader of a failed history."""
     lines = []
-    for table in sorted({*is_, *should_be}):
-        mine, its = Counter(is_.get(table, ())), Counter(should_be.get(table, ()))
-        lines += [f"{table} lacks {row}" for row in (its - mine).elements()]
-        lines += [f"{table} should not have {row}" for row in (mine - its).elements()]
+    for table in sorted({*rows, *expected}):
+        actual, wanted = Counter(rows.get(table, ())), Counter(expected.get(table, ()))
+        lines += [f"{table} lacks {row}" for row in (wanted - actual).elements()]
+        lines += [f"{table} should not have {row}" for row in (actual - wanted).elements()]
     return lines
 
 
 @lru_cache(maxsize=64)
-def _read(file: Path) -> Published:
-    """Files of content never change, and no two have the same name."""
+def _read(file: Path) -> Rows:
+    """The rows of a file. It can be cached: the server never changes a file or reuses its name."""
     with open_hyper(file, hyper=hyperd()) as opened:
         return {
-            name.name.unescaped: rows(opened.read(name).to_pydict())
+            name.name.unescaped: sorted_rows(opened.read(name).to_pydict())
             for name in opened.table_names()
         }

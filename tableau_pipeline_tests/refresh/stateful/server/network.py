@@ -1,4 +1,4 @@
-"""The network between refreshes and the server: what they ask for, and what comes between."""
+"""The network between refreshes and the server: it names each call, and injects faults."""
 
 import io
 import re
@@ -15,20 +15,20 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.response import HTTPResponse
 
 from tableau_pipeline.publishing.http import TimedPool
-from tableau_pipeline_tests.refresh.stateful.actors import Actor, NetworkFault
-from tableau_pipeline_tests.refresh.stateful.checks import promise
-from tableau_pipeline_tests.refresh.stateful.server.contents import held
+from tableau_pipeline_tests.refresh.stateful.checks import sending
+from tableau_pipeline_tests.refresh.stateful.refreshes import NetworkFault, Refresh
+from tableau_pipeline_tests.refresh.stateful.server.contents import rows_of
 from tableau_sandbox.simulation import HOST, Exchange, Simulation
 
 URL = f"http://{HOST}"
 
 
-# Carries an exchange out; raises OSError where the connection breaks.
+# Carries out an exchange. It raises OSError if the connection breaks.
 Carrier = Callable[[Exchange], None]
 
 
 class _Connection:
-    """What urllib3 asks of a connection."""
+    """A connection for urllib3 that carries exchanges to the simulated server."""
 
     is_closed = False
     is_verified = True
@@ -73,8 +73,8 @@ class _Connection:
         self._exchange = None
 
 
-class _Pauses:
-    """The module `time`, as what makes calls again uses it."""
+class _Time:
+    """The module `time` for urllib3's retries, with another `sleep`."""
 
     def __init__(self, real: Any, sleep: Callable[[float], None]) -> None:
         self._real, self.sleep = real, sleep
@@ -84,20 +84,20 @@ class _Pauses:
 
 
 @contextmanager
-def wired(carry: Carrier, sleep: Callable[[float], None]) -> Generator[None]:
-    """All plain HTTP of this process goes through `carry`; its pauses are `sleep`."""
+def intercepted(carry: Carrier, sleep: Callable[[float], None]) -> Generator[None]:
+    """Let all plain HTTP of this process go through `carry`, and its retries wait by `sleep`."""
     connection = type("Connection", (_Connection,), {"carry": staticmethod(carry)})
     pools: list[Any] = [HTTPConnectionPool, TimedPool]
-    retry, kept = urllib3.util.retry, [pool.ConnectionCls for pool in pools]
-    time, retry.time = retry.time, _Pauses(retry.time, sleep)  # ty: ignore
+    retry, originals = urllib3.util.retry, [pool.ConnectionCls for pool in pools]
+    time, retry.time = retry.time, _Time(retry.time, sleep)  # ty: ignore
     for pool in pools:
         pool.ConnectionCls = connection
     try:
         yield
     finally:
         retry.time = time
-        for pool, before in zip(pools, kept, strict=True):
-            pool.ConnectionCls = before
+        for pool, original in zip(pools, originals, strict=True):
+            pool.ConnectionCls = original
 
 
 def _bytes(body: Any) -> bytes:
@@ -112,6 +112,7 @@ def _bytes(body: Any) -> bytes:
     return b"".join(body)
 
 
+# The names of calls. They make the names of points: "before look", "after look".
 _NAMES = (
     ("POST", "auth/signin", "sign in"),
     ("POST", "auth/signout", "sign out"),
@@ -147,56 +148,59 @@ _REFUSALS = {401: "401002", 429: "429000", 500: "500000", 503: "503000", 504: "5
 
 @dataclass
 class Network:
-    """Carries the requests of the refresh that runs."""
+    """Carries the calls of the active refresh."""
 
     tableau: Simulation
     chance: Random
     history: Any = None
 
     def carry(self, exchange: Exchange) -> None:
-        """Carry a request there and back, if nothing comes between."""
-        history, (name, ids) = self.history, _meaning(exchange)
-        actor: Actor = history.actors[-1]
+        """Carry a call to the server and its answer back, unless an event prevents it."""
+        history, (name, ids) = self.history, _call(exchange)
+        refresh: Refresh = history.running[-1]
         self.tableau.pass_time(self.chance.choice((0, 0.02, 0.3)))
-        history.point(f"before {name}")
-        if _inject_fault(actor, exchange):
+        history.reach_point(f"before {name}")
+        if _inject_fault(refresh, exchange):
             return
-        if name in _SENDS and not actor.apart:
-            promise.check_may_send(history, actor)
-        actor.changes += name in _CHANGES
+        if name in _SENDS and not refresh.of_other_environment:
+            sending.check_may_send(history, refresh)
+        refresh.change_count += name in _CHANGES
         self.tableau.carry(exchange)
-        if name in _EDITS and not actor.apart:
-            # By the server's `Date`, we may know its second for a second already.
-            now = actor.edited_at = self.tableau.now
-            history.ledger.edits.append((now - timedelta(seconds=2), now))
+        if name in _EDITS and not refresh.of_other_environment:
+            # By the server's `Date`, a refresh knows the time of an edit only by the second.
+            now = refresh.edited_at = self.tableau.now
+            history.requests.edits.append((now - timedelta(seconds=2), now))
         if exchange.status == 200 and name in ("look", "look by name"):
-            self._looked(actor, ids[-1])
-        history.point(f"after {name}")
-        _inject_fault(actor, exchange)
+            self._looked(refresh, ids[-1])
+        history.reach_point(f"after {name}")
+        _inject_fault(refresh, exchange)
 
-    def _looked(self, actor: Actor, luid: str) -> None:
-        self.history.close_edits(actor)
-        actor.looked, actor.saw = self.history.next_moment(), None
-        found = [each for each in self.tableau.datasources() if each.luid == luid]
-        actor.saw = held(self.tableau, found[0]) if found else None
+    def _looked(self, refresh: Refresh, luid: str) -> None:
+        self.history.close_edits(refresh)
+        refresh.looked_at, refresh.seen_rows = self.history.next_moment(), None
+        seen = [d for d in self.tableau.datasources() if d.luid == luid]
+        refresh.seen_rows = rows_of(self.tableau, seen[0]) if seen else None
 
 
-def _meaning(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
-    """What a request asks for, in words, and the ids that it names."""
+def _call(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
+    """The name of a call, and the ids in its path."""
     for method, pattern, name in _PATTERNS:
         if exchange.method == method and (match := pattern.fullmatch(exchange.path)):
             return name, match.groups()
     return f"{exchange.method} {exchange.path}", ()
 
 
-def _inject_fault(actor: Actor, exchange: Exchange) -> bool:
-    """Let a fault replace the answer, if there is any.
+def _inject_fault(refresh: Refresh, exchange: Exchange) -> bool:
+    """Let a fault of the network replace the answer.
+
+    Returns:
+        Whether there is one.
 
     Raises:
         ConnectionResetError: the connection breaks.
     """
     fault: NetworkFault | None
-    fault, actor.fault = actor.fault, None
+    fault, refresh.fault = refresh.fault, None
     if fault is None:
         return False
     if fault.status is None:

@@ -1,4 +1,4 @@
-"""What other people do to the data source, by the calls that all clients have. None takes time."""
+"""What another user does to data sources, by calls of the server's API. No call takes time."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tableauhyperapi import CreateMode, HyperException, Name, TableName
 from urllib3 import encode_multipart_formdata
 
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline_tests.refresh.stateful.server.contents import Shown, hyperd
+from tableau_pipeline_tests.refresh.stateful.server.contents import Metadata, hyperd
 from tableau_sandbox.options import Options, UserSeed
 from tableau_sandbox.simulation import Datasource, Exchange, Simulation
 
@@ -26,19 +26,19 @@ _SIGN_IN = (
     b"</credentials></tsRequest>"
 )
 EVE = UserSeed(name="eve", password="eve-secret")
-# Whom a data source may be given to, by declarations and by people.
+# The owners that declarations and other users set.
 OWNERS = (BOSS.name, EVE.name)
-# Those of all users that declarations, and people, decide.
+# The capabilities of "All Users" that declarations and other users set.
 CAPABILITIES = ("SaveAs", "PulseMetricDefine")
 _BOUNDARY = "a-boundary-that-is-in-no-file"
-# What may become of the rows of a table, and of its columns.
+# The changes of rows, and of columns: see `_sql`.
 ROWS = ("twice", "empty", "null")
 COLUMNS = ("drop", "add")
 
 
 @dataclass
 class OtherUser:
-    """An administrator who is not us.
+    """An administrator who is not the pipeline's user.
 
     Attributes:
         folder: for the files that they send.
@@ -55,12 +55,12 @@ class OtherUser:
         try:
             file = self._changed(target, change, table=table)
         except HyperException:
-            # Of a column that is a part of a key, or that has to have values.
+            # The column is part of a key, or must have values.
             return
         self._publish(target.name, target.project, file, mode=mode)
 
     def publishes_same_name(self, name: str, project: str) -> None:
-        """Publish a data source of their own under this name."""
+        """Publish another data source of this name."""
         file = self._new_file("hyper")
         table = TableName("Extract", "Extract")
         with connect(hyperd(), file, CreateMode.CREATE) as connection:
@@ -69,7 +69,7 @@ class OtherUser:
         self._publish(name, project, file)
 
     def takes(self, target: Datasource, change: str, *, edited: str) -> None:
-        """Delete it, and publish its rows, or others, as a data source of their own."""
+        """Delete the data source, and publish its rows, or others, as their own."""
         file = self._new_file("hyper")
         shutil.copyfile(self.tableau.hyper_file(target), file)
         with suppress(HyperException):
@@ -80,7 +80,11 @@ class OtherUser:
             self.edits(self.tableau.datasources()[-1], edited)
 
     def updates(self, target: Datasource, change: str, *, table: int = 0, at_once: bool) -> None:
-        """Update the rows of a table, now or when the server gets to it."""
+        """Update the rows of a table.
+
+        Args:
+            at_once: the job runs now, not when the server gets to it.
+        """
         try:
             file = self._changed(target, change, table=table)
         except HyperException:
@@ -102,7 +106,7 @@ class OtherUser:
             self.tableau.execute(self.tableau.job(_id(answer, "job id")))
 
     def edits(self, target: Datasource, what: str, table: int = 0) -> None:
-        """Download it, change what people see, in Desktop, and publish it again.
+        """Download the data source, edit its metadata as Desktop does, and publish it again.
 
         Args:
             what: a part of a column of the table, and its name: "caption k"; or "calculation",
@@ -112,30 +116,30 @@ class OtherUser:
         root, (part, _, column) = ElementTree.fromstring(target.tds), what.partition(" ")
         parent = f"[{self._tables(target)[table % len(self._tables(target))]}]"
         records = {
-            each.findtext("remote-name", ""): each
-            for each in root.iterfind("./connection//metadata-record")
-            if each.findtext("parent-name") == parent
+            record.findtext("remote-name", ""): record
+            for record in root.iterfind("./connection//metadata-record")
+            if record.findtext("parent-name") == parent
         }
-        free = [each for name, each in records.items() if name[0] in "ve"]
+        free = [record for name, record in records.items() if name[0] in "ve"]
         record = records.get(column) or [*records.values(), *free][-1]
         local, type_ = record.findtext("local-name", ""), record.findtext("local-type", "")
-        # Digits alone would be found within longer ones.
-        name, at = f"Work_{self._count}_", [each.tag for each in root].index("aliases")
+        # Without the last "_", a search for number 1 would find number 10.
+        name, at = f"Work_{self._count}_", [element.tag for element in root].index("aliases")
         if part == "calculation":
             new = ElementTree.Element("column", caption=name, name=f"[{name}]", datatype="integer")
             ElementTree.SubElement(new, "calculation", formula=f"COUNT({local})")
             root.insert(at + 1, new)
         elif part == "hierarchy":
-            found = root.find("drill-paths")
-            if found is None:
-                found = ElementTree.Element("drill-paths")
-                root.insert(at + 1, found)
-            path = ElementTree.SubElement(found, "drill-path", name=name)
+            paths = root.find("drill-paths")
+            if paths is None:
+                paths = ElementTree.Element("drill-paths")
+                root.insert(at + 1, paths)
+            path = ElementTree.SubElement(paths, "drill-path", name=name)
             ElementTree.SubElement(path, "field").text = local
         elif part == "folder":
-            for each in [*root.iter()]:
-                for item in each.findall(f"folder-item[@name='{local}']"):
-                    each.remove(item)
+            for element in [*root.iter()]:
+                for item in element.findall(f"folder-item[@name='{local}']"):
+                    element.remove(item)
             folder = ElementTree.Element("folder", name=name)
             ElementTree.SubElement(folder, "folder-item", name=local, type="field")
             root.insert(at, folder)
@@ -150,40 +154,40 @@ class OtherUser:
     def _set(self, root: ElementTree.Element, at: int, part: str, local: str, type_: str) -> None:
         """Set a part of a column, or take it away."""
         role = "measure" if type_ in ("integer", "real") else "dimension"
-        found = next((each for each in root.iterfind("column") if each.get("name") == local), None)
-        if found is None:
-            found = ElementTree.Element("column", name=local, datatype=type_, role=role)
-            root.insert(at + 1, found)
+        column = next((c for c in root.iterfind("column") if c.get("name") == local), None)
+        if column is None:
+            column = ElementTree.Element("column", name=local, datatype=type_, role=role)
+            root.insert(at + 1, column)
         number = self._count
         match part:
             case "description":
-                for each in found.findall("desc"):
-                    found.remove(each)
+                for description in column.findall("desc"):
+                    column.remove(description)
                 text = ElementTree.SubElement(
-                    ElementTree.SubElement(found, "desc"), "formatted-text"
+                    ElementTree.SubElement(column, "desc"), "formatted-text"
                 )
                 ElementTree.SubElement(text, "run").text = f"Work_{number}_"
             case "uncaption":
-                found.attrib.pop("caption", None)
+                column.attrib.pop("caption", None)
             case "role":
-                found.set("role", "measure" if found.get("role") == "dimension" else "dimension")
+                column.set("role", "measure" if column.get("role") == "dimension" else "dimension")
             case "hidden":
-                found.set("hidden", "false" if found.get("hidden") == "true" else "true")
+                column.set("hidden", "false" if column.get("hidden") == "true" else "true")
             case _:
                 name, value = {
                     "caption": ("caption", f"Work_{number}_"),
                     "format": ("default-format", f"n{number}.0"),
                     "aggregation": ("aggregation", "Sum" if number % 2 else "Avg"),
                 }[part]
-                found.set(name, value)
+                column.set(name, value)
 
-    def rules(self, target: Datasource) -> Shown:
-        """What all users may do with it, of what somebody decides in a history."""
+    def rules(self, target: Datasource) -> Metadata:
+        """The permissions of "All Users", as far as histories set them."""
         answer = ElementTree.fromstring(self._call("GET", f"datasources/{target.luid}/permissions"))
         return {
-            ("permission", "All Users", each.get("name", "")): each.get("mode", "")
-            for each in answer.iter("{http://tableau.com/api}capability")
-            if each.get("name") in CAPABILITIES
+            ("permission", "All Users", capability.get("name", "")): capability.get("mode", "")
+            for capability in answer.iter("{http://tableau.com/api}capability")
+            if capability.get("name") in CAPABILITIES
         }
 
     def permits(self, target: Datasource, capability: str) -> None:
@@ -213,7 +217,7 @@ class OtherUser:
         self._alter(target, f'<datasource description="Number {self._count}"/>')
 
     def certifies(self, target: Datasource, how: str) -> None:
-        """Certify it with a note of their own, or without; or withdraw that."""
+        """Certify the data source with a note or without, or withdraw the certification."""
         self._count += 1
         note = f"Work_{self._count}_" * (how == "with a note")
         certified = "false" if how == "no longer" else "true"
@@ -234,29 +238,29 @@ class OtherUser:
         self._call("DELETE", f"datasources/{target.luid}")
 
     def cancels(self, chance: Random) -> bool:
-        """Cancel a job that has not ended; False if there is none."""
+        """Cancel an unfinished job. Return whether there was one."""
         unfinished = self.tableau.unfinished()
         if unfinished:
             self._call("PUT", f"jobs/{chance.choice(unfinished).luid}")
         return bool(unfinished)
 
     def project(self, name: str) -> str:
-        """The id of a project, which is made if it is missing."""
-        found = self._call("GET", f"projects?filter=name:eq:{name}")
-        if b"<project " not in found:
+        """The id of a project, which is created if it is missing."""
+        answer = self._call("GET", f"projects?filter=name:eq:{name}")
+        if b"<project " not in answer:
             body = f"<tsRequest><project name={quoteattr(name)}/></tsRequest>"
-            found = self._call("POST", "projects", body.encode())
-        return _id(found, "project id")
+            answer = self._call("POST", "projects", body.encode())
+        return _id(answer, "project id")
 
     def _tables(self, target: Datasource) -> Sequence[str]:
         return sorted(table["name"] for table in json.loads(target.tables))
 
     def _changed(self, target: Datasource, change: str, *, table: int = 0) -> Path:
-        """A copy of what is published, in which a table is another one."""
+        """A copy of the published file in which a table is changed."""
         file = self._new_file("hyper")
         shutil.copyfile(self.tableau.hyper_file(target), file)
-        known = {each["name"]: each for each in json.loads(target.tables)}
-        chosen = known[self._tables(target)[table % len(known)]]
+        tables = {declared["name"]: declared for declared in json.loads(target.tables)}
+        chosen = tables[self._tables(target)[table % len(tables)]]
         with connect(hyperd(), file) as connection:
             connection.execute_command(_sql(chosen, change))
         return file
@@ -278,7 +282,7 @@ class OtherUser:
         self._call("PUT", f"datasources/{target.luid}", body.encode())
 
     def _send(self, method: str, path: str, request: str, file: Path) -> None:
-        """Send a request with a file; it has to succeed, where the site takes such files."""
+        """Send a request with a file. It must succeed, unless the site refuses such files."""
         part = "tableau_file" if "fileUploads" in path else "tableau_datasource"
         parts = {"request_payload": request, part: (file.name, file.read_bytes())}
         body, _ = encode_multipart_formdata(parts, _BOUNDARY)
@@ -286,13 +290,13 @@ class OtherUser:
         answer = self._call(method, path, body, {"Content-Type": kind})
         is_taken = b"<error" not in answer
         refusals = (b'"400011"', b'"409094"')
-        assert is_taken or any(each in answer for each in refusals), answer.decode()
+        assert is_taken or any(code in answer for code in refusals), answer.decode()
         file.unlink()
 
     def _call(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """The answer to a call, which may be a refusal."""
+        """Return the answer to a call, which may be a refusal."""
         api = f"/api/{Options.rest_version}"
         if not self._token:
             signed_in = Exchange("POST", f"{api}/auth/signin", body=_SIGN_IN)
@@ -311,14 +315,14 @@ class OtherUser:
 
 
 def _id(answer: bytes, name: str) -> str:
-    """The first attribute of an answer that is written so."""
-    found = re.search(f'{name}="([^"]+)"', answer.decode())
-    assert found, answer.decode()
-    return found[1]
+    """The value of the first attribute of this name in an answer."""
+    match = re.search(f'{name}="([^"]+)"', answer.decode())
+    assert match, answer.decode()
+    return match[1]
 
 
 def _sql(table: dict, change: str) -> str:
-    """A statement that makes a table another one."""
+    """The statement that changes a table."""
     name, columns = TableName(table["schema"], table["name"]), table["columns"]
     quoted = [str(Name(column["name"])) for column in columns]
     match change:

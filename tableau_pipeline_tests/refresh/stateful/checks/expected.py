@@ -1,4 +1,7 @@
-"""What ought to be published, and what ought not, computed row by row in Python."""
+"""The model: the rows that must be published, computed row by row in Python.
+
+It also says which rows may not be published: those that break a guard, or whose keys do not fit.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -7,23 +10,28 @@ from typing import Any
 
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Guard, Retain, Table
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
-from tableau_pipeline_tests.refresh.stateful.server.contents import Published, rows
+from tableau_pipeline_tests.refresh.stateful.server.contents import Rows, sorted_rows
 
 NUMBERS = ("int", "bigint", "double", "decimal(10,2)", "decimal(22,4)")
-# What each model holds, by its name.
+# The content of each model, by its name.
 Contents = Mapping[str, Content]
 
 
-def wanted(declaration: Declaration, contents: Contents, day: date) -> Published:
+def expected_rows(declaration: Declaration, contents: Contents, day: date) -> Rows:
+    """The rows that must be published, by published table.
+
+    Args:
+        day: the day of the refresh, for rolling windows.
+    """
     return {
         declaration.published_name(table.name): _rows(
-            kept(contents[table.model], table.retain, day)
+            within_window(contents[table.model], table.retain, day)
         )
         for table in declaration.tables
     }
 
 
-def kept(content: Content, retain: Retain | None, day: date) -> Content:
+def within_window(content: Content, retain: Retain | None, day: date) -> Content:
     """The rows of a model that a rolling window leaves."""
     if retain is None:
         return content
@@ -41,33 +49,37 @@ def kept(content: Content, retain: Retain | None, day: date) -> Content:
     return content.where(value is None or value >= start for value in values)
 
 
-def unfit(declaration: Declaration, contents: Contents, day: date) -> dict[str, str]:
-    """Why no row of these models may be published, by table."""
-    found = {}
+def unpublishable(declaration: Declaration, contents: Contents, day: date) -> dict[str, str]:
+    """The tables that may not be published, and why."""
+    problems = {}
     for table in declaration.tables:
         content = contents[table.model]
         if content.stale:
-            found[table.name] = "a partition has other columns"
-        elif problem := _unfit(declaration, table, kept(content, table.retain, day)):
-            found[table.name] = problem
-    return found
+            problems[table.name] = "a partition has other columns"
+        elif problem := _problem(declaration, table, within_window(content, table.retain, day)):
+            problems[table.name] = problem
+    return problems
 
 
-def shrunk(guard: Guard, count: int, before: int | None) -> bool:
-    """Whether a guard is broken; `before` is None where nothing is published yet."""
+def breaks_guard(guard: Guard, count: int, before: int | None) -> bool:
+    """Whether a table breaks its guard.
+
+    Args:
+        before: the number of rows that is published; None if nothing is.
+    """
     if count < guard.min_rows:
         return True
     return lost_too_many(guard, count, before or 0)
 
 
 def lost_too_many(guard: Guard, now: int, before: int) -> bool:
-    """Whether so many rows are gone that a guard stops the refresh."""
+    """Whether more rows are gone than `max_shrink` allows."""
     is_allowed = before - now < before * Fraction(str(guard.max_shrink))
     return now < before and guard.max_shrink < 1 and not is_allowed
 
 
 def schema(declaration: Declaration, contents: Contents) -> dict[tuple[str, str], str]:
-    """Types by table and column; a table itself counts as one."""
+    """Types by table and column. A table itself has an entry, with the column ""."""
     types = {(table.name, ""): "table" for table in declaration.tables}
     for table in declaration.tables:
         for column, type_ in contents[table.model].schema.items():
@@ -78,13 +90,13 @@ def schema(declaration: Declaration, contents: Contents) -> dict[tuple[str, str]
 def schema_refused(
     policy: str, new: Mapping[tuple[str, str], str], old: Mapping[tuple[str, str], str]
 ) -> bool:
-    """Whether a change of columns or tables needs a decision."""
+    """Whether `on_schema_change` refuses a change of columns or tables."""
     if new == old or policy == "publish":
         return False
     return policy == "refuse" or not old.items() <= new.items()
 
 
-def _unfit(declaration: Declaration, table: Table, content: Content) -> str | None:
+def _problem(declaration: Declaration, table: Table, content: Content) -> str | None:
     keys = [edge.key for edge in declaration.relationships if edge.one == table.name]
     columns = [column for key in keys for column in key]
     match table.policy:
@@ -103,4 +115,6 @@ def _unfit(declaration: Declaration, table: Table, content: Content) -> str | No
 
 
 def _rows(content: Content) -> list[tuple[str, ...]]:
-    return list(rows({column.name: content.column(column.name) for column in content.columns}))
+    return list(
+        sorted_rows({column.name: content.column(column.name) for column in content.columns})
+    )

@@ -1,0 +1,34 @@
+"""What hyperd says in English alone, without a code.
+
+A new hyperd may word it otherwise: `tableau_pipeline_tests/hyper/test_messages.py` has it say each.
+"""
+
+from tableauhyperapi import HyperException
+
+# A limit on the size of files has the same effect as a full disk.
+_DISK_FULL = "growing the database file failed"
+_OUT_OF_MEMORY = "memory limit"
+_DAMAGED_PARQUET = ("not a Parquet file", "probably corrupt")
+_NOT_LOADED, _DATABASE_ID = "could not load database: ", ": DatabaseId"
+
+
+def is_out_of_memory(error: HyperException) -> bool:
+    """Whether a query needs more memory than hyperd may take."""
+    return _OUT_OF_MEMORY in str(error)
+
+
+def is_disk_full(error: HyperException) -> bool:
+    """Whether a file could not grow."""
+    return _DISK_FULL in str(error)
+
+
+def may_be_damaged(error: HyperException) -> bool:
+    """Whether a Parquet file may be damaged; it may also hold values that hyperd cannot hold."""
+    return any(words in str(error) for words in _DAMAGED_PARQUET)
+
+
+def reason_not_opened(error: HyperException) -> str:
+    """Return why hyperd could not open a `.hyper` file, without the path and the id."""
+    # 'error opening database "x": could not load database: <the reason>: DatabaseId: ...'
+    message = str(error.main_message)
+    return message.partition(_NOT_LOADED)[2].partition(_DATABASE_ID)[0] or message

@@ -1,0 +1,181 @@
+"""The checks of a refresh at its end: its outcome, and what is published then."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.journal import Claim
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.decide import NoChange, Refuse
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.report import Built, Done, Refreshed
+from tableau_pipeline_tests.refresh.stateful.checks import refusals
+from tableau_pipeline_tests.refresh.stateful.checks.expected import expected_rows
+from tableau_pipeline_tests.refresh.stateful.checks.metadata import check_metadata, check_properties
+from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed, require
+from tableau_pipeline_tests.refresh.stateful.checks.visibility import is_visible
+from tableau_pipeline_tests.refresh.stateful.refreshes import LATER_RELEASE, Killed, Refresh
+from tableau_pipeline_tests.refresh.stateful.server.contents import Rows, differences, rows_of
+
+Outcome = Done | RefreshError | Killed
+
+
+@dataclass(frozen=True)
+class Start:
+    """The state when a refresh began.
+
+    Attributes:
+        versions: the newest version of each model.
+        tags: of the data source.
+        place: its name and its project.
+        luid: its LUID.
+        later: the journal has a record of a later release.
+    """
+
+    versions: dict[str, int]
+    tags: frozenset[str]
+    place: tuple[str, str] | None = None
+    luid: str | None = None
+    later: bool = False
+
+    @classmethod
+    def of(cls, history: Any, refresh: Refresh) -> "Start":
+        versions = {name: history.store.number(name) for name in history.models}
+        datasource = history.data_source()
+        tags = frozenset(datasource.tags) if datasource else frozenset()
+        luid = str(datasource.luid) if datasource else None
+        return cls(versions, tags, _place(history), luid, refresh.journal.later_at is not None)
+
+
+def describe(outcome: Outcome) -> str:
+    """One line for the trace."""
+    match outcome:
+        case Built():
+            return "built only"
+        case Refreshed(plan=plan) | Planned(plan=plan):
+            suspect = outcome.checkpoint.distrust if isinstance(outcome, Refreshed) else None
+            return f"{plan.decision}: {plan.reason}{f' (suspect: {suspect})' if suspect else ''}"
+        case Killed():
+            return "killed"
+        case _:
+            return f"{type(outcome).__name__}: {outcome}"
+
+
+def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome) -> None:
+    """Check the outcome of a refresh.
+
+    A green one must have published the rows of its models. A refused one must have sent nothing,
+    for true reasons. A dry run must have changed nothing.
+
+    Raises:
+        CheckFailed: it is not so.
+    """
+    if refresh.options.dry_run or refresh.options.build_only:
+        require(not refresh.change_count, "a dry run has changed something on the server")
+        require(not refresh.record_count, "a dry run has recorded something")
+    if start.later and not refresh.options.build_only and not isinstance(outcome, Killed):
+        _check_stopped(refresh, outcome)
+    check_properties(history, refresh)
+    match outcome:
+        case RefusedError():
+            took_effect = any(request.took_effect for request in refresh.requests)
+            # If a user interferes with an update, the file that repairs it may be refused.
+            may_be_refused = not took_effect or refresh.users_acted
+            require(may_be_refused, f"refused, but it has sent something: {outcome}")
+            untrue = refusals.untrue_lines(history, refresh, str(outcome), tags=start.tags)
+            require(not untrue, f"refused, but this is not true: {untrue}")
+        case Planned(plan=Refuse() as plan):
+            untrue = refusals.untrue_lines(history, refresh, plan.reason, tags=start.tags)
+            require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
+        case RefreshError():
+            damaged = any(path in str(outcome) for path in history.store.damaged)
+            require(not damaged, f"a damaged file that it need not read stops it: {outcome}")
+        case Refreshed(checkpoint=Checkpoint(distrust=None)):
+            _check_green(history, refresh, start, outcome)
+            check_metadata(history, refresh, outcome)
+            require(not refresh.lost_edits, "green, although it has lost the work of people")
+            _check_place(history, refresh, start, outcome)
+        case _:
+            pass
+
+
+def _check_stopped(refresh: Refresh, outcome: Outcome) -> None:
+    """Check that a refresh that cannot read a record does nothing and names the later release."""
+    named = isinstance(outcome, RefusedError) and LATER_RELEASE in str(outcome)
+    require(named, f"release {LATER_RELEASE} refreshes it, and this is what comes of it: {outcome}")
+    changes = refresh.change_count or refresh.record_count
+    require(not changes, "it changes something beside a later release")
+
+
+def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
+    """Check that the data source holds the rows of the models, unless it could not be known."""
+    checkpoint = report.checkpoint
+    claims = (record.refresh for record in refresh.journal.records if isinstance(record, Claim))
+    if max(claims, default=0) > checkpoint.refresh:
+        # Another refresh began right before this one recorded its checkpoint, and is checked later.
+        return
+    contents = {}
+    for name, table in checkpoint.tables.items():
+        newest = start.versions[table.model]
+        may_be_old = refresh.options.metadata_only
+        require(
+            may_be_old or table.version >= newest,
+            f"{name}: version {table.version}, {newest} was there",
+        )
+        contents[table.model] = history.store.contents[table.model, table.version]
+    published = [d for d in history.tableau.datasources() if d.luid == checkpoint.luid]
+    rows = rows_of(history.tableau, published[0]) if published else None
+    day = refresh.day or history.today
+    wrong = _wrong(rows, expected_rows(refresh.declaration, contents, day))
+    changes = history.requests.user_changes
+    if not wrong:
+        later = [change for change in changes if change.moment > refresh.looked_at]
+        history.requests.user_changes = later
+        _check_rows(history, refresh, report)
+        return
+    earlier = [change for change in changes if change.moment < refresh.looked_at]
+    excused = changes and not any(is_visible(history, change) for change in earlier)
+    if not excused:
+        what = "no change" if isinstance(report.plan, NoChange) else "green"
+        raise CheckFailed("\n  ".join([f"{what}, but it is wrong:", *wrong]))
+    history.note("... which is wrong, and it could not know")
+
+
+def _check_place(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
+    """Check that it is at the declared place unless a user moved it, and that it reports moves."""
+    place, luid = _place(history), str(report.checkpoint.luid)
+    declared = refresh.declaration.name, refresh.declaration.project
+    # After a wipe it is found by its tag alone, and stays where it is.
+    has_records = refresh.wiped == refresh.journal.wiped
+    before = refresh.journal.placed
+    refresh.journal.placed = (luid, *declared) if has_records else None
+    # A name that is free again may lead to another data source than before.
+    if refresh.disturbed or start.place is None or place is None or start.luid != luid:
+        return
+    if before == (luid, *start.place):
+        require(place == declared, f"it is declared as {declared}, and stays {place}")
+    changed = {
+        what
+        for what, was, now in zip(("rename", "move"), start.place, place, strict=True)
+        if was != now
+    }
+    require(changed == set(report.moves), f"it went to {place}, and reports {report.moves}")
+
+
+def _place(history: Any) -> tuple[str, str] | None:
+    datasource = history.data_source()
+    return (datasource.name, datasource.project_name) if datasource else None
+
+
+def _check_rows(history: Any, refresh: Refresh, report: Refreshed) -> None:
+    """Check `min_rows`, even where nothing has changed."""
+    if Accept.SHRINK in refresh.options.accept:
+        return
+    for table in refresh.declaration.tables:
+        rows = report.checkpoint.tables[table.name].content.rows  # ty: ignore
+        require(rows >= table.guard.min_rows, f"{table.name} has {rows} rows: {table.guard}")
+
+
+def _wrong(rows: Rows | None, expected: Rows) -> list[str]:
+    return ["there is no data source"] if rows is None else differences(rows, expected)

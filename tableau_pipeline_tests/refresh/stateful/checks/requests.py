@@ -1,0 +1,150 @@
+"""The record of the requests that our refreshes sent, and of the changes by other users.
+
+It follows all jobs of the server and checks each of ours: when it is queued, and when it is done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from tableau_pipeline_tests.refresh.stateful.checks import expected, metadata, sending
+from tableau_pipeline_tests.refresh.stateful.checks.visibility import (
+    State,
+    UserChange,
+    note_users_change,
+)
+from tableau_pipeline_tests.refresh.stateful.refreshes import Request
+from tableau_pipeline_tests.refresh.stateful.server.contents import Item, Rows
+from tableau_sandbox.simulation import Datasource, Fate, Job, Moment, Simulation
+
+
+@dataclass
+class Requests:
+    """The requests of our refreshes, their effects, and what other users changed.
+
+    An item is one of metadata, such as the caption of a column. The pairs are LUID and item.
+
+    Attributes:
+        luid: of the data source that our last request made or changed.
+        sent: our requests, by the id of their job.
+        rows_left: by LUID, the rows after our last request took effect.
+        rows_expected: by LUID, the rows that this request had to leave.
+        user_changes: changes of data by other users since the data were last seen to be right.
+        edits: from when to when our edits of tags or places may have moved the time stamp.
+        users_acted_at: the moment when another user last did anything.
+        set_by_users: the value that a user set, "" for a removal, and the moment. The value is None
+            if it is not known, or no longer there.
+        settled: the declared value when a refresh last settled the item.
+        set_before_declared: items that a user had set so before they were declared so.
+        row_counts: by table, the numbers of rows that it had at any time.
+        schemas: all schemas that requests had.
+    """
+
+    tableau: Simulation
+    chance: Random
+    history: Any = None
+    luid: str = ""
+    sent: dict[str, Request] = field(default_factory=dict)
+    rows_left: dict[str, Rows | None] = field(default_factory=dict)
+    rows_expected: dict[str, Rows] = field(default_factory=dict)
+    user_changes: list[UserChange] = field(default_factory=list)
+    edits: list[tuple[datetime, datetime]] = field(default_factory=list)
+    users_acted_at: int = 0
+    set_by_users: dict[tuple[str, Item], tuple[str | None, int]] = field(default_factory=dict)
+    settled: dict[tuple[str, Item], str] = field(default_factory=dict)
+    set_before_declared: set[tuple[str, Item]] = field(default_factory=set)
+    row_counts: dict[str, set[int]] = field(default_factory=dict)
+    schemas: list[Any] = field(default_factory=list)
+    _before: State | None = None
+
+    def __post_init__(self) -> None:
+        self.watch()
+
+    def watch(self) -> None:
+        """Follow the jobs of the server from now on, and decide how long they take."""
+        self.tableau.fate, self.tableau.on_job = self._fate, self._on_job
+
+    def data_source(self) -> Datasource | None:
+        """The data source that our last request changed, else the one with the declared name."""
+        declared, elsewhere = self.history.declaration, self.history.luids_elsewhere
+        candidates = [d for d in self.tableau.datasources() if d.luid not in elsewhere]
+        place = declared.name, declared.project
+        named = next((d for d in candidates if _place(d) == place), None)
+        return next((d for d in candidates if d.luid == self.luid), named)
+
+    def note_set_by_users(self, luid: str, values: Mapping[Item, str | None]) -> None:
+        """Note the values that users set in a data source."""
+        moment = self.history.next_moment()
+        self.set_by_users |= {(luid, item): (value, moment) for item, value in values.items()}
+
+    def in_flight(self) -> list[Request]:
+        """Our requests whose jobs have not ended."""
+        unfinished = {job.luid for job in self.tableau.unfinished()}
+        return [request for job, request in self.sent.items() if job in unfinished]
+
+    def target(self, job: Job) -> Datasource | None:
+        """The data source that a job changes; None if there is none yet, or no longer."""
+        target = job.parameters.get("publication") or job.parameters["datasource"]
+        for datasource in self.tableau.datasources():
+            if datasource.luid == target.get("id"):
+                return datasource
+            if (datasource.name, datasource.project) == (target["name"], target.get("project")):
+                return datasource
+        return None
+
+    def _fate(self, job: Job) -> Fate:
+        if self.history.scenario.slow:
+            return Fate(self.chance.choice((0, 5, 100)), self.chance.choice((0, 10, 120)))
+        return Fate(self.chance.choice((0, 0, 1.5)), self.chance.choice((0, 0.4, 3)))
+
+    def _on_job(self, moment: Moment, job: Job) -> None:
+        history, ours = self.history, job.user == self.tableau.user("worker")
+        history.next_moment()
+        if moment == "ending":
+            self._before = State.of(history, self.target(job))
+            return
+        history.note(f"job {job.luid[:4]} of {job.kind} is {moment}{_result(job)}")
+        if moment == "queued" and ours:
+            self._queued(job)
+        if moment == "done" and ours:
+            self._done(job)
+        elif moment == "done" and self._before:
+            note_users_change(history, job.kind, self._before)
+        request = self.sent.get(job.luid)
+        if request and request.refresh in history.running:
+            history.trigger(request.refresh, f"job {moment}")
+
+    def _queued(self, job: Job) -> None:
+        refresh = self.history.running[-1]
+        request = Request(
+            refresh, job.luid, job.kind, refresh.expected, refresh.seen_rows, refresh.looked_at
+        )
+        sending.check_request(self.history, request, self.target(job))
+        self.sent[job.luid] = request
+        refresh.requests.append(request)
+        for table in refresh.declaration.tables:
+            count = len(request.expected[refresh.declaration.published_name(table.name)]) - 1
+            self.row_counts.setdefault(table.name, set()).add(count)
+        self.schemas.append(expected.schema(refresh.declaration, refresh.contents))
+
+    def _done(self, job: Job) -> None:
+        request, target = self.sent[job.luid], self.target(job)
+        if job.status != "Success" or target is None or self._before is None:
+            return
+        self.luid, request.took_effect = target.luid, True
+        after = State.of(self.history, target)
+        sending.check_effect(self.history, request, before=self._before, after=after)
+        metadata.check_edits(self.history, request, self._before, after, job)
+        if after.rows == request.expected:
+            self.user_changes = []
+        self.rows_left[target.luid], self.rows_expected[target.luid] = after.rows, request.expected
+
+
+def _place(datasource: Datasource) -> tuple[str, str]:
+    return datasource.name, datasource.project_name
+
+
+def _result(job: Job) -> str:
+    return f": {job.status} {job.notes or ''}" if job.completed_at else ""

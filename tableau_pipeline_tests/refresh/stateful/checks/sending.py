@@ -1,0 +1,123 @@
+"""The checks of a request: may the refresh send it now, and does it do what it must?"""
+
+from typing import Any
+
+from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline_tests.refresh.stateful import scenarios
+from tableau_pipeline_tests.refresh.stateful.checks import expected
+from tableau_pipeline_tests.refresh.stateful.checks.require import require
+from tableau_pipeline_tests.refresh.stateful.checks.visibility import State, is_visible
+from tableau_pipeline_tests.refresh.stateful.refreshes import Killed, Refresh, Request
+from tableau_pipeline_tests.refresh.stateful.server.contents import differences
+from tableau_sandbox.faults import HideRows, StaleRows
+from tableau_sandbox.simulation import Datasource
+
+
+def check_may_send(history: Any, refresh: Refresh) -> None:
+    """Check that a refresh may send a request now.
+
+    Raises:
+        CheckFailed: it may not.
+        Killed: it could not know; the harness kills it to keep the history going.
+    """
+    later = refresh.journal.later_at
+    if any(
+        since is not None and refresh.read_at < since for since in (refresh.overtaken_at, later)
+    ):
+        # Nothing can stop it between its last look at the journal and the call.
+        history.note(f"{refresh.name} is killed before it sends")
+        refresh.killed = True
+        raise Killed
+    require(later is None, "it sends although it has met a record of a later release")
+    require(not refresh.options.dry_run, "a dry run sends")
+    require(refresh.overtaken_at is None, "it sends although it was overtaken")
+    for other in history.running[:-1]:
+        journal = other.journal
+        claims = other.holds_claim and not other.killed and other.name not in journal.ended
+        wiped = journal.wiped > other.wiped
+        require(
+            not claims or wiped or journal is not refresh.journal, f"{other.name} has the claim"
+        )
+
+
+def check_request(history: Any, request: Request, target: Datasource | None) -> None:
+    """Check a request that the server has just queued.
+
+    Args:
+        target: the data source that it changes, if there is one.
+
+    Raises:
+        CheckFailed: the refresh should not have sent it.
+    """
+    refresh, before = request.refresh, State.of(history, target)
+    for other in history.requests.in_flight():
+        require(False, f"it sends beside job {other.job[:4]} of {other.refresh.name}")
+    if target:
+        _check_owner(history, refresh, target)
+    _check_guards(history, request, before)
+    _check_keys(request, before)
+
+
+def check_effect(history: Any, request: Request, *, before: State, after: State) -> None:
+    """Check that a request that took effect left the expected rows.
+
+    Raises:
+        CheckFailed: other rows are there.
+    """
+    datasource = after.datasource
+    assert datasource is not None
+    assert after.rows is not None
+    is_publish = request.kind == "publish_datasource"
+    split = request.refresh.declaration.on_oversize == "split"
+    known_base = before.rows == request.base == history.requests.rows_left.get(datasource.luid)
+    hidden = not all(is_visible(history, change) for change in history.requests.user_changes)
+    if is_publish or (known_base and not split and not hidden):
+        wrong = differences(after.rows, request.expected)
+        require(not wrong, f"{request.kind} of {request.refresh.name} made it: {wrong}")
+
+
+def _check_owner(history: Any, refresh: Refresh, target: Datasource) -> None:
+    """Check that the data source is not one of another deployment or declaration."""
+    if Accept.TAKEOVER in refresh.options.accept:
+        return
+    journals, tags = history.journals.values(), target.tags
+    owners = {j.instance for j in journals if f"{INSTANCE_TAG_PREFIX}{j.instance}" in tags}
+    require(not owners or refresh.journal.instance in owners, f"it sends to what {owners} publish")
+    keys = {journal.key for journal in journals if f"{TAG_PREFIX}{journal.key}" in tags}
+    require(not keys or refresh.journal.key in keys, f"it sends to what is published as {keys}")
+
+
+def _check_guards(history: Any, request: Request, before: State) -> None:
+    """Check that no guard was skipped, even if records were lost."""
+    refresh = request.refresh
+    if Accept.SHRINK in refresh.options.accept or _counts_wrong(history, refresh):
+        return
+    requests, luid = history.requests, before.datasource.luid if before.datasource else ""
+    # They differ if another user's rows were there when our request took effect.
+    ours = requests.rows_left.get(luid), requests.rows_expected.get(luid)
+    for table in refresh.declaration.tables:
+        name = refresh.declaration.published_name(table.name)
+        rows = len(request.expected[name]) - 1
+        earlier = [tables for tables in (before.rows, *ours) if tables and name in tables]
+        counts = {len(tables[name]) - 1 for tables in earlier} or {0}
+        due = all(expected.breaks_guard(table.guard, rows, count) for count in counts)
+        require(not due, f"it sends {rows} rows of {name}, not {counts}: {table.guard}")
+
+
+def _counts_wrong(history: Any, refresh: Refresh) -> bool:
+    """Whether the refresh can only ask the server for the rows, which counts them wrongly now."""
+    rule = refresh.declaration.reconcile
+    if rule is None or rule.max_bytes > scenarios.LARGE.max_bytes:
+        return False
+    return any(history.tableau.control.is_armed(kind) for kind in (HideRows, StaleRows))
+
+
+def _check_keys(request: Request, before: State) -> None:
+    """Check that the request changes no table that may not be published."""
+    refresh, rows = request.refresh, before.rows or {}
+    day = refresh.day or refresh.clock().date()
+    for name, problem in expected.unpublishable(refresh.declaration, refresh.contents, day).items():
+        published = refresh.declaration.published_name(name)
+        changes = rows.get(published) != request.expected[published]
+        require(not changes, f"it sends {name}, of which {problem}")

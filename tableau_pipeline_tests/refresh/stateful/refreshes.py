@@ -1,0 +1,272 @@
+"""One refresh as a history runs it: its records, its requests, and the events that happen to it."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from fnmatch import fnmatchcase
+from random import Random
+from typing import Any
+
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.journal import FORMAT, ClaimRelease, Owner, Record, needed, read_record
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline_tests.refresh.stateful.checks.expected import expected_rows
+from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
+from tableau_pipeline_tests.refresh.stateful.models.tables import Content
+from tableau_pipeline_tests.refresh.stateful.server.contents import Item, Rows
+from tableau_pipeline_tests.refresh.support.asked import Asked
+
+LATER_RELEASE = "99.1"
+# A record of a release whose format this one does not know.
+_LATER_RECORD = {"format": FORMAT + 1, "release": LATER_RELEASE, "kind": "claim", "lease": 60}
+
+
+@dataclass
+class StoredJournal:
+    """The records of one declaration in one instance of Dagster.
+
+    Attributes:
+        name: of the publisher: a key of `history.PUBLISHERS`.
+        short: reading returns the records that a journal must return, and no more.
+        ended: the run ids that Dagster reports as ended.
+        wiped: how often a user wiped the asset.
+        placed: LUID, declared name and declared project at the end of the last green refresh.
+        later_at: the moment when a later release stored a record, while that record is there.
+    """
+
+    name: str
+    instance: str
+    key: str
+    short: bool
+    chance: Random
+    records: list[Record] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    wiped: int = 0
+    placed: tuple[str, str, str] | None = None
+    later_at: int | None = None
+
+    def visible(self) -> list[Record]:
+        """The records that a refresh reads, in no order.
+
+        Raises:
+            RefusedError: a later release wrote one of them.
+        """
+        if self.later_at is not None:
+            read_record(_LATER_RECORD, repair="Restore a backup")
+        records = needed(self.records) if self.short else list(self.records)
+        self.chance.shuffle(records)
+        return records
+
+    def wipe(self) -> None:
+        self.records.clear()
+        self.placed = None
+        self.wiped += 1
+
+
+# Called with the name of each point that a refresh reaches. It may raise, and may run others first.
+Point = Callable[[str], None]
+
+
+@dataclass
+class SimulatedJournal:
+    """Implements `Journal` for one refresh.
+
+    While a record is being stored, no refresh reads it, and others may store theirs first.
+    """
+
+    refresh: "Refresh"
+    point: Point
+
+    @property
+    def owner(self) -> Owner:
+        return self.refresh.owner
+
+    @property
+    def instance(self) -> str:
+        return self.refresh.journal.instance
+
+    def records(self) -> Sequence[Record]:
+        """All records, also those of other refreshes."""
+        self.point("read the journal")
+        return self.refresh.journal.visible()
+
+    def append(self, record: Record) -> None:
+        kind = f"{record.kind} with a checkpoint" if _has_checkpoint(record) else record.kind
+        self.point(f"append {kind}")
+        self.point(f"appending {kind}")
+        self.refresh.journal.records.append(record)
+        self.refresh.record_count += 1
+        self.point(f"appended {kind}")
+
+    def has_ended(self, owner: Owner) -> bool:
+        return owner.run_id in self.refresh.journal.ended
+
+    def lock(self, timeout: float) -> AbstractContextManager[None]:
+        """No lock: the claims alone must keep refreshes apart."""
+        return nullcontext()
+
+
+def _has_checkpoint(record: Record) -> bool:
+    return isinstance(record, ClaimRelease) and record.checkpoint is not None
+
+
+class Killed(BaseException):
+    """The process of a refresh was killed."""
+
+
+@dataclass(frozen=True)
+class TimedEvent:
+    """An event, and the point of a refresh at which it happens.
+
+    Attributes:
+        at: a pattern for the names of points.
+        nth: the event happens at the nth point that matches, counted from 1.
+        event: takes the history and the refresh.
+    """
+
+    at: str
+    nth: int
+    event: Callable[[Any, Any], None]
+
+    def __str__(self) -> str:
+        return f"{self.event} at {self.at!r} number {self.nth}"
+
+
+@dataclass(frozen=True)
+class NetworkFault:
+    """What the network does to a call: the answer has this status, or the connection breaks."""
+
+    status: int | None = None
+
+
+@dataclass
+class Request:
+    """A publish or an update that a refresh sent: a job of the server.
+
+    Attributes:
+        job: its id.
+        kind: of the job.
+        expected: the rows that the data source must hold once the refresh is done.
+        base: the rows at the last look of the refresh; None if there was no data source.
+        looked_at: the moment of that look.
+        took_effect: the job succeeded.
+    """
+
+    refresh: "Refresh"
+    job: str
+    kind: str
+    expected: Rows
+    base: Rows | None
+    looked_at: int
+    took_effect: bool = False
+
+
+@dataclass
+class Refresh:
+    """A refresh that runs, is paused or has ended. It reads snapshots through this.
+
+    Attributes:
+        owner: its run, as claims name it.
+        events: what happens to it, and where.
+        of_other_environment: it belongs to another environment; its requests are not recorded.
+        killed: its process is gone; from then on nothing that it does has an effect.
+        fault: the network fault of its present call; `had_fault`: there was one at some time.
+        point_count: the points that it has reached.
+        change_count: its calls that may have changed something on the server.
+        record_count: the records that it has appended.
+        wiped: how often the asset had been wiped when it began.
+        looked_at: the moment of its last look at the data source; `seen_rows`: the rows then.
+        edited_at: when it changed tags, the name or the project, if it has not looked since.
+        read_at: the moment when it last read the journal.
+        holds_claim: its claim is stored and not closed; `has_claimed`: it ever held one.
+        overtaken_at: the moment when another refresh went on, as Dagster reported this one ended.
+        users_acted: another user changed the data source while it ran.
+        touched_by_users: the items of metadata that such users set.
+        disturbed: any of its events happened.
+        replaced: items set by users that it replaced, as its declaration allows.
+        lost_edits: it took over a data source, and the server dropped users' edits.
+        decisions: its decisions and reasons; it decides again after a change by another user.
+        versions: the versions of models that it builds on.
+        day: the day from which its windows count.
+    """
+
+    owner: Owner
+    journal: StoredJournal
+    declaration: Declaration
+    store: Store
+    clock: Callable[[], datetime]
+    events: list[TimedEvent]
+    options: Asked = field(default_factory=Asked)
+    of_other_environment: bool = False
+    killed: bool = False
+    fault: NetworkFault | None = None
+    had_fault: bool = False
+    point_count: int = 0
+    change_count: int = 0
+    record_count: int = 0
+    wiped: int = 0
+    looked_at: int = 0
+    seen_rows: Rows | None = None
+    edited_at: datetime | None = None
+    read_at: int = 0
+    holds_claim: bool = False
+    has_claimed: bool = False
+    overtaken_at: int | None = None
+    requests: list[Request] = field(default_factory=list)
+    users_acted: bool = False
+    touched_by_users: set[Item] = field(default_factory=set)
+    disturbed: bool = False
+    replaced: list[Item] = field(default_factory=list)
+    lost_edits: bool = False
+    decisions: list[tuple[str, str]] = field(default_factory=list)
+    versions: dict[str, int] = field(default_factory=dict)
+    day: date | None = None
+    _matches: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.owner.run_id
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        """The contents of the models: of the versions that it has read, else of the newest."""
+        return {
+            table.model: self.store.contents[
+                table.model, self.versions.get(table.model) or self.store.number(table.model)
+            ]
+            for table in self.declaration.tables
+        }
+
+    @property
+    def expected(self) -> Rows:
+        """The rows that it must publish."""
+        return expected_rows(self.declaration, self.contents, self.day or self.clock().date())
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model. The refresh builds on it from then on."""
+        self.versions[asset_key] = self.store.number(asset_key)
+        return self.store.newest(asset_key)
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model. With `metadata_only`, the refresh publishes this one again."""
+        if self.options.metadata_only:
+            self.versions[asset_key] = number
+        return self.store.version(asset_key, number)
+
+    def now(self) -> datetime:
+        """The time by its own clock. The first call fixes the day of its windows."""
+        now = self.clock()
+        self.day = self.day or now.date()
+        return now
+
+    def due(self, point: str) -> list[TimedEvent]:
+        """The events that happen at this point. Each happens once."""
+        events = []
+        for number, event in enumerate(self.events):
+            if fnmatchcase(point, event.at):
+                self._matches[number] = self._matches.get(number, 0) + 1
+                if self._matches[number] == event.nth:
+                    events.append(event)
+        self.disturbed |= bool(events)
+        return events
