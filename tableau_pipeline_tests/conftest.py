@@ -17,7 +17,7 @@ from dagster.components.core import load_defs
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, NullPool, create_engine, event
 
-from tableau_pipeline.publishing.http import SafeRetry
+from tableau_pipeline.publishing.retries import SafeRetry
 from tableau_pipeline.snapshots.spark import spark_session
 from tableau_sandbox.testing import Sandbox, running_sandbox
 

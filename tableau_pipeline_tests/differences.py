@@ -15,12 +15,12 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.metadata.document import LARGEST
-from tableau_pipeline.publishing.package_stream import tds_of
+from tableau_pipeline.publishing.package_stream import read_tds
 
 
 def tds_in(file: Path) -> bytes:
     """Return the `.tds` in a downloaded file."""
-    return tds_of(iter([file.read_bytes()]), limit=LARGEST)
+    return read_tds(iter([file.read_bytes()]), limit=LARGEST)
 
 
 def differences(

@@ -17,7 +17,7 @@ import dagster as dg
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
-from tableau_pipeline.components.loading import evaluated, specs_of
+from tableau_pipeline.components.loading import evaluate_definitions, specs_of
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.dagster_internals import (
@@ -179,7 +179,7 @@ def _definitions(module: str) -> tuple[dg.Definitions, Path]:
         for value in vars(loaded).values():
             if isinstance(value, LazyDefinitions | dg.Definitions):
                 folder = Path(str(loaded.__file__)).parent
-                return evaluated(value, folder), folder
+                return evaluate_definitions(value, folder), folder
     raise RefusedError(f"The module {module} has no dg.Definitions", code=Code.PROJECT)
 
 

@@ -24,7 +24,7 @@ from tableau_pipeline.command_line.output import (
 )
 from tableau_pipeline.components.assessing import JOB_DAYS, Limits
 from tableau_pipeline.components.assessing import assess as look
-from tableau_pipeline.components.assessment import Assessed, Assessment, DatasourceKind
+from tableau_pipeline.components.assessment import AssessedDatasource, Assessment, DatasourceKind
 from tableau_pipeline.components.naming import Names, Tokens
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.rendering import markdown_text
@@ -177,12 +177,12 @@ def _data(found: Assessment) -> dict[str, Any]:
     return data
 
 
-def _obstacles(found: Assessment, each: Assessed) -> list[dict[str, str]]:
+def _obstacles(found: Assessment, each: AssessedDatasource) -> list[dict[str, str]]:
     listed = each.obstacles(takes_updates=found.takes_updates)
     return [asdict(obstacle) for obstacle in listed]
 
 
-def _table_row(each: Assessed) -> Sequence[str | int | None]:
+def _table_row(each: AssessedDatasource) -> Sequence[str | int | None]:
     kind = each.kind if each.kind in (DatasourceKind.HYPER, DatasourceKind.UNKNOWN) else ""
     source_kind = f"{each.kind} of {', '.join(each.sources) or _NOT_KNOWN}"
     may_have_rows = each.kind is not DatasourceKind.LIVE
@@ -228,7 +228,7 @@ def _grouped(pairs: Iterable[tuple[tuple[str, str], str]]) -> list[_Group]:
     return [_Group(text, members, remedy) for (text, remedy), members in most_first]
 
 
-def _labelled_datasources(found: Assessment) -> Iterator[tuple[str, Assessed]]:
+def _labelled_datasources(found: Assessment) -> Iterator[tuple[str, AssessedDatasource]]:
     """Yield the data sources with their names, and with their projects if a name is not unique."""
     counts = Counter(datasource.name for datasource in found.datasources)
     for datasource in found.datasources:

@@ -21,15 +21,20 @@ from tableauhyperapi import CreateMode
 
 from tableau_pipeline.command_line import CodeLocation, open_project, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
-from tableau_pipeline.command_line.trial import tried_out
+from tableau_pipeline.command_line.trial import run_trial
 from tableau_pipeline.components.journal import newest_records
 from tableau_pipeline.components.status import statuses
-from tableau_pipeline.core.declaration import below
+from tableau_pipeline.core.declaration import in_environment
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.dagster_internals import name_of_storage
 from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline.publishing import access_checks
-from tableau_pipeline.publishing.access_checks import AccessCheck, judged, look, looking
+from tableau_pipeline.publishing.access_checks import (
+    AccessCheck,
+    add_checks,
+    check_result,
+    collecting_errors,
+)
 from tableau_pipeline.refresh.setup import sites_folder
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline.rendering import megabytes
@@ -75,7 +80,7 @@ def doctor(
     Exit code: 0 nothing is wrong, 1 something is; of a trial: 0 it is finished, 1 it is not.
     """
     if trial is not None:
-        return tried_out(trial, wait=wait, resume=resume, output=output)
+        return run_trial(trial, wait=wait, resume=resume, output=output)
     if resume:
         raise click.UsageError("--resume goes with --trial PROJECT")
     checks = list[AccessCheck]()
@@ -83,21 +88,21 @@ def doctor(
     root = prepare().root
     checks.extend([*_host(), *_variables(root, environment)])
     with ExitStack() as stack:
-        with looking(checks, "project"):
+        with collecting_errors(checks, "project"):
             project = stack.enter_context(open_project(module))
             checks.extend(_instance(project))
-        look(checks, "disk", _disk())
-        with looking(checks, "resources", remedy="correct the variables"):
+        add_checks(checks, "disk", _disk())
+        with collecting_errors(checks, "resources", remedy="correct the variables"):
             overrides = project.definitions.resources if project else None
             available = resources_from_env() | dict(overrides or {})
             needed = {name: available[name] for name in ("spark", "hyper", "tableau")}
             resources = stack.enter_context(dg.build_resources(needed))
         if resources:
             output.progress("Starting hyperd" + ("" if no_spark else " and Spark"))
-            look(checks, "hyperd", _hyperd(resources.hyper))
-            look(checks, "spark", () if no_spark else _spark(resources.spark))
+            add_checks(checks, "hyperd", _hyperd(resources.hyper))
+            add_checks(checks, "spark", () if no_spark else _spark(resources.spark))
             output.progress("Asking the server")
-            with looking(checks, "server"):
+            with collecting_errors(checks, "server"):
                 _check_server(checks, resources.tableau, project, output, upload=upload)
     signs = [check.sign for check in checks]
     rows = [(e.sign, e.topic, e.text + f"\n-> {e.remedy}" * bool(e.remedy)) for e in checks]
@@ -109,7 +114,7 @@ def doctor(
 
 def _host() -> Iterator[AccessCheck]:
     text = f"{platform.python_version()}, {sys.executable}"
-    yield judged("python", text, is_fine=sys.version_info >= (3, 11))
+    yield check_result("python", text, is_fine=sys.version_info >= (3, 11))
     if os.environ.get("SPARK_REMOTE"):
         return
     home = os.environ.get("JAVA_HOME")
@@ -119,7 +124,9 @@ def _host() -> Iterator[AccessCheck]:
     version = re.search(r'"((\d+)[^"]*)"', result.stderr if result else "")
     text = f"{version[1]}, {java}" if version else "there is none"
     remedy = f"install Java {_OLDEST_JAVA} or newer, or let JAVA_HOME name one"
-    yield judged("java", text, is_fine=version and int(version[2]) >= _OLDEST_JAVA, remedy=remedy)
+    yield check_result(
+        "java", text, is_fine=version and int(version[2]) >= _OLDEST_JAVA, remedy=remedy
+    )
 
 
 def _variables(root: Path, before: Mapping[str, str]) -> Iterator[AccessCheck]:
@@ -157,7 +164,7 @@ def _disk() -> Iterator[AccessCheck]:
             f"{folder} can be written, {megabytes(free)} free",
             "make room for an extract",
         )
-        yield judged(topic, text, is_fine=free >= _LEAST_FREE, sign="!", remedy=remedy)
+        yield check_result(topic, text, is_fine=free >= _LEAST_FREE, sign="!", remedy=remedy)
 
 
 def _hyperd(hyper: Any) -> Iterator[AccessCheck]:
@@ -181,7 +188,7 @@ def _spark(spark: Any) -> Iterator[AccessCheck]:
         arrived = [*Path(folder, "rows").glob("part-*.parquet")]
     text = f"{'write to' if arrived else 'do not write where this host reads:'} {data_dir()}"
     remedy = "let PIPELINE_DATA_DIR name a folder that all of them share, or an object store"
-    yield judged("executors", text, is_fine=arrived, remedy=remedy)
+    yield check_result("executors", text, is_fine=arrived, remedy=remedy)
 
 
 def _site_facts(facts: SiteFacts) -> Iterator[AccessCheck]:
@@ -210,20 +217,20 @@ def _check_server(
         tableau_project_root(),
         any(datasource.needs_counts for datasource in declared.values()),
     )
-    places = [below(datasource, root) for datasource in declared.values()]
+    places = [in_environment(datasource, root) for datasource in declared.values()]
     with tableau.session(output.waits(), counts=counts) as site:
         found.extend(access_checks.on_site(site))
-        look(
+        add_checks(
             found,
             "site",
             _site_facts(record_of(site, sites_folder(shared_place("kept"))).facts),
             "!",
         )
-        look(found, "token", access_checks.on_token(site, tableau.token_name or ""), "!")
-        look(
+        add_checks(found, "token", access_checks.on_token(site, tableau.token_name or ""), "!")
+        add_checks(
             found, "upload", access_checks.on_upload(site) if upload and site.payload_limit else ()
         )
-        look(found, "projects", access_checks.on_projects(site, places))
+        add_checks(found, "projects", access_checks.on_projects(site, places))
         # Of each project, check the first data source that is published.
         recorded = [
             (datasource.project_path, records[key].checkpoint)

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, reports, signed
-from tableau_pipeline.components.git_revision import Look, declared_otherwise, revision
+from tableau_pipeline.components.git_revision import PreviewOf, previews_of_changes, revision
 from tableau_pipeline.components.journal import newest_records
-from tableau_pipeline.components.loading import misspelled
+from tableau_pipeline.components.loading import misspelled_models
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.outcome import Code, Status
 from tableau_pipeline.refresh.preview import Note, Preview, preview
@@ -68,7 +68,7 @@ def plan(
         former = revision(base, project.definitions) if base else None
         with _previewing(project, output, offline=offline) as look:
             if former:
-                previews = list(declared_otherwise(former, declared, look, every=not names))
+                previews = list(previews_of_changes(former, declared, look, every=not names))
                 left_out = former.left_out(declared)
             else:
                 previews = [look(datasource) for datasource in declared.values()]
@@ -99,7 +99,7 @@ def plan(
 
 
 @contextmanager
-def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Generator[Look]:
+def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Generator[PreviewOf]:
     """Yield a function that previews the refresh of a data source; all previews share a session."""
     needs_counts = any(declared.needs_counts for declared in project.datasources.values())
     with project.resources() as resources, ExitStack() as stack:
@@ -118,7 +118,9 @@ def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Gene
                 lacks_snapshot = any(
                     refusal.code is Code.NO_SNAPSHOT for refusal in previewed.refusals
                 )
-                models = misspelled(project.definitions, datasource) if lacks_snapshot else ()
+                models = (
+                    misspelled_models(project.definitions, datasource) if lacks_snapshot else ()
+                )
                 guesses = (Note("model", text) for text in models)
                 # Users know the data source by its key without the environment.
                 return replace(previewed, key=datasource.key, notes=(*previewed.notes, *guesses))

@@ -13,13 +13,13 @@ from rich.text import Text
 from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
 from tableau_pipeline.components.audit import undeclared
-from tableau_pipeline.components.automation import next_refreshes
+from tableau_pipeline.components.automation import describe_next_refresh
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.status import (
     DatasourceStatus,
-    Ended,
     Month,
+    PastRefresh,
     history,
     savings,
     statuses,
@@ -66,7 +66,7 @@ def status(
         lines = with_rejected(project.instance, now.values(), models, project.rejected)
         if not names:
             lines += statuses_of_files(project.instance).values()
-        next_refresh = next_refreshes(project.definitions, project.instance)
+        next_refresh = describe_next_refresh(project.definitions, project.instance)
         next_times = {key: next_refresh(datasource) for key, datasource in declared.items()}
         if not offline:
             try:
@@ -165,7 +165,7 @@ def _with_drift(line: DatasourceStatus, remote: RemoteDatasource | None) -> Data
 def _sections(
     lines: Sequence[DatasourceStatus],
     others: Sequence[Mapping[str, str]],
-    past: Mapping[str, Sequence[Ended]],
+    past: Mapping[str, Sequence[PastRefresh]],
     then: Mapping[str, str],
 ) -> list[RenderableType]:
     heads = ("", "DATA SOURCE", "STATE", "LAST REFRESH", "DECISION", ">ROWS", ">SENT")
@@ -215,7 +215,7 @@ def _status_row(line: DatasourceStatus) -> tuple[str | int | None, ...]:
     return *head, when, last.decision, last.rows, _size(last.bytes_sent), compared
 
 
-def _history_row(each: Ended) -> tuple[str | int | None, ...]:
+def _history_row(each: PastRefresh) -> tuple[str | int | None, ...]:
     parts = [f"{name} {took:.1f}" for name, took in each.seconds.items() if name != "total"]
     durations = ", ".join(part for part in parts if not part.endswith(" 0.0"))
     seconds = f"{each.seconds['total']:.1f}: {durations}" if "total" in each.seconds else None

@@ -18,7 +18,7 @@ _SIGNS = {Verdict.AS_ASSUMED: "ok", Verdict.OTHERWISE: "!", Verdict.UNKNOWN: "-"
 _ORDER = (Verdict.OTHERWISE, Verdict.UNKNOWN, Verdict.AS_ASSUMED)
 
 
-def tried_out(project: str, *, wait: float, resume: bool, output: Output) -> int:
+def run_trial(project: str, *, wait: float, resume: bool, output: Output) -> int:
     """Try out the site in a project, and show how it behaves; return the exit code."""
     prepare()
     available = resources_from_env()

@@ -19,7 +19,7 @@ from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableInfo, open_hyper
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, spark_type
-from tableau_pipeline.metadata.document import Metadata, work_in
+from tableau_pipeline.metadata.document import Metadata, edits_phrase
 from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite
@@ -258,7 +258,11 @@ def _adoption_notes(
     schemas = (info.name.schema_name for info in tables.values())
     if others := {schema.name.unescaped if schema else "" for schema in schemas} - {EXTRACT_SCHEMA}:
         changes = [f'its schema "{min(others)}" would be "{EXTRACT_SCHEMA}"', *changes]
-    work = work_in(metadata) if metadata.work else "its metadata, in which nobody has made anything"
+    work = (
+        edits_phrase(metadata)
+        if metadata.work
+        else "its metadata, in which nobody has made anything"
+    )
     if changes:
         reasons = "; ".join(changes)
         yield f"an adoption cannot keep {work}, because {reasons}: it needs accept: [overwrite]"

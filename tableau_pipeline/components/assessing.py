@@ -10,7 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from tableau_pipeline.components.assessment import Assessed, Assessment, Compared, DatasourceKind
+from tableau_pipeline.components.assessment import (
+    AssessedDatasource,
+    Assessment,
+    DatasourceKind,
+    RevisionComparison,
+)
 from tableau_pipeline.components.naming import Names
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd
@@ -42,7 +47,7 @@ _MEGABYTE = 2**20
 _FORBIDDEN = re.compile(r"failed: 403\d{3}\b")
 
 # Called with the current step, and the share that is done; None if the share is unknown.
-Tell = Callable[[str, float | None], None]
+ShowProgress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +134,11 @@ class _Look:
     no_counts: str = ""
     revisions: dict[str, Sequence[RevisionInfo]] = field(default_factory=dict)
 
-    def at(self, listed: ListedDatasource, *, project: str, owner: str) -> Assessed:
+    def at(self, listed: ListedDatasource, *, project: str, owner: str) -> AssessedDatasource:
         """Assess a data source, without a comparison of revisions."""
         remote, facts = listed.remote, _Facts(self.names, self.failures)
         luid, link = self.names.place(remote)
-        assessed = Assessed(
+        assessed = AssessedDatasource(
             luid=luid,
             name=self.names.datasource(remote),
             project=project,
@@ -150,7 +155,9 @@ class _Look:
         assessed = self._with_details(assessed, listed, facts)
         return replace(assessed, unknown=facts.unknown, is_complete=facts.is_complete)
 
-    def _tasks(self, found: Assessed, luid: str, facts: _Facts) -> Sequence[RefreshTask] | None:
+    def _tasks(
+        self, found: AssessedDatasource, luid: str, facts: _Facts
+    ) -> Sequence[RefreshTask] | None:
         if self.tasks is None:
             return None
         own = self.tasks.get(luid, ())
@@ -167,7 +174,9 @@ class _Look:
             return None
         return self.jobs.get(name.casefold(), JobTimes(0, 0.0))
 
-    def _with_details(self, found: Assessed, listed: ListedDatasource, facts: _Facts) -> Assessed:
+    def _with_details(
+        self, found: AssessedDatasource, listed: ListedDatasource, facts: _Facts
+    ) -> AssessedDatasource:
         """Add the facts that take requests for each data source: kind, revisions and rows."""
         luid, kind = listed.remote.luid, DatasourceKind.HYPER
         sources, has_password = set[str](), False
@@ -204,7 +213,9 @@ class _Look:
         counted = facts.ask("rows", count)
         return None if counted is None else self.names.rows(counted)
 
-    def not_compared(self, found: Assessed, revisions: Sequence[RevisionInfo] | None) -> str:
+    def not_compared(
+        self, found: AssessedDatasource, revisions: Sequence[RevisionInfo] | None
+    ) -> str:
         """Explain why the revisions of a data source cannot be compared; "" if they can."""
         if found.kind is DatasourceKind.LIVE:
             return "it has no extract"
@@ -218,12 +229,14 @@ class _Look:
             return f"it has {found.megabytes:,} MB, more than --max-mb {self.limits.megabytes}"
         return ""
 
-    def compared(self, found: Assessed, luid: str, hyper: Callable[[], Hyperd]) -> Assessed:
+    def compared(
+        self, found: AssessedDatasource, luid: str, hyper: Callable[[], Hyperd]
+    ) -> AssessedDatasource:
         """Download and compare the last two revisions of a data source."""
         earlier, facts = self.revisions[luid][-2], _Facts(self.names, self.failures)
         refused: list[str] = []
 
-        def compare() -> Compared:
+        def compare() -> RevisionComparison:
             # As for any download: sizes are rounded, and may be of packed or unpacked files.
             limit = 2 * ((found.megabytes or 0) + 1) * _MEGABYTE
             try:
@@ -235,7 +248,7 @@ class _Look:
                 raise
             if not changes.rows:
                 raise IncomparableError("it has no rows")
-            return Compared(changes, earlier.number, earlier.at, found.updated_at)
+            return RevisionComparison(changes, earlier.number, earlier.at, found.updated_at)
 
         result = facts.ask("compared", compare)
         unknown = {**found.unknown, **facts.unknown}
@@ -252,7 +265,7 @@ def assess(
     project: str | None,
     limits: Limits,
     names: Names,
-    tell: Tell,
+    tell: ShowProgress,
 ) -> Assessment:
     """Assess the data sources of a site, or of a project and the projects below it.
 
@@ -272,7 +285,7 @@ def assess(
     )
     whole = _Facts(names, Counter())
     look = _site_look(site, limits, everywhere, whole, sees_all_tasks="Administrator" in role)
-    owner, assessed = _owner_names(site, whole), list[Assessed]()
+    owner, assessed = _owner_names(site, whole), list[AssessedDatasource]()
     for number, datasource in enumerate(listed):
         tell(names.datasource(datasource.remote), number / len(listed))
         luid = datasource.remote.project_id
@@ -363,10 +376,10 @@ def _in_project(
 
 def _with_comparisons(
     look: _Look,
-    assessed: Iterator[tuple[Assessed, str]],
+    assessed: Iterator[tuple[AssessedDatasource, str]],
     hyper: Callable[[], Hyperd],
-    tell: Tell,
-) -> Iterator[Assessed]:
+    tell: ShowProgress,
+) -> Iterator[AssessedDatasource]:
     """Yield the data sources; compare revisions until `limits.sample` comparisons succeeded."""
     compared, most = 0, look.limits.sample
     for datasource, luid in assessed:

@@ -21,7 +21,7 @@ class DatasourceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RevisionComparison:
     """The comparison of an earlier revision of a data source with its current data.
 
     Attributes:
@@ -50,7 +50,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
-class Assessed:
+class AssessedDatasource:
     """A published data source.
 
     Attributes:
@@ -82,7 +82,7 @@ class Assessed:
     tasks: Sequence[RefreshTask] | None = None
     jobs: JobTimes | None = None
     revisions: int | None = None
-    compared: Compared | None = None
+    compared: RevisionComparison | None = None
     pipelines: tuple[str, ...] = ()
     has_password: bool = False
     is_encrypted: bool = False
@@ -170,7 +170,7 @@ class Assessment:
         may_publish: whether the role of this user may publish; true if the role is unknown.
         takes_updates: whether the server accepts updates of data.
         datasources: the largest first.
-        unknown: why an attribute of `Assessed` is unknown for all data sources, by its name.
+        unknown: why an attribute of `AssessedDatasource` is unknown for all of them, by its name.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 
@@ -181,6 +181,6 @@ class Assessment:
     role: str
     may_publish: bool
     takes_updates: bool
-    datasources: Sequence[Assessed]
+    datasources: Sequence[AssessedDatasource]
     unknown: Mapping[str, str] = field(default_factory=dict)
     is_complete: bool = True

@@ -35,10 +35,12 @@ class _Due(AssetSelectionByGraph):
 
     def chosen(self, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
         """Return the keys of the assets."""
-        return {key for datasource in self.datasources for key in due(datasource, graph)}
+        return {
+            key for datasource in self.datasources for key in scheduled_assets(datasource, graph)
+        }
 
 
-def due(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
+def scheduled_assets(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
     """Return the keys of the assets that the schedule of a data source runs.
 
     Raises:
@@ -117,7 +119,7 @@ def _schedule(
                 f'The schedule {schedule_name(at_once[0])} runs the models of "{datasource.name}" '
                 "at the same time, so its run refreshes both"
             )
-        keys = {key for item in at_once for key in due(item, location.asset_graph)}
+        keys = {key for item in at_once for key in scheduled_assets(item, location.asset_graph)}
         return dg.RunRequest(asset_selection=sorted(keys))
 
     return at_fixed_times
@@ -197,7 +199,7 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     )
 
 
-def next_refreshes(
+def describe_next_refresh(
     definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> Callable[[PublishedDatasource], str]:
     """Return a function that describes the next refresh of a data source: its time or trigger."""

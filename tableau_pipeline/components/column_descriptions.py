@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from tableau_pipeline.components.dbt import DbtTrigger, columns_of, nodes_beside
+from tableau_pipeline.components.dbt import DbtTrigger, manifest_nodes, node_columns
 from tableau_pipeline.components.triggers import Trigger
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.fields import FieldMetadata, Inherited
@@ -47,13 +47,13 @@ def _sources(
             parents = [graph.get(parent).metadata for parent in sorted(graph.get(key).parent_keys)]
             yield from ((model, _columns(item)) for item in parents if _MANIFEST in item)
     if isinstance(trigger, DbtTrigger):
-        nodes = nodes_beside(trigger.dbt)
+        nodes = manifest_nodes(trigger.dbt)
         for model in declaration.models:
             # Without names, all models of the dbt project feed it, but column names recur there:
             # take only the dbt model that is named like the model.
             for name in trigger.models or (model.split("/")[-1],):
                 for node in (id_ for id_ in nodes if name in (id_, nodes[id_].get("name"))):
-                    yield model, columns_of(nodes, node)
+                    yield model, node_columns(nodes, node)
 
 
 def _columns(metadata: Mapping[str, Any]) -> Iterator[tuple[str, FieldMetadata]]:
@@ -64,7 +64,7 @@ def _columns(metadata: Mapping[str, Any]) -> Iterator[tuple[str, FieldMetadata]]
     columns = schema.columns if isinstance(schema, dg.TableSchema) else ()
     described = {column.name: column.description or "" for column in columns}
     in_dbt = metadata[_MANIFEST].manifest["nodes"] if _MANIFEST in metadata else {}
-    tableau = dict(columns_of(in_dbt, metadata[_NODE])) if in_dbt else {}
+    tableau = dict(node_columns(in_dbt, metadata[_NODE])) if in_dbt else {}
     for name in described | tableau:
         field = tableau.get(name, FieldMetadata())
         yield name, replace(field, description=field.description or described.get(name, ""))

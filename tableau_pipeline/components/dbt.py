@@ -200,7 +200,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
     return after_dbt
 
 
-def nodes_beside(run_results: str) -> Mapping[str, Any]:
+def manifest_nodes(run_results: str) -> Mapping[str, Any]:
     """Return the nodes of the manifest in the folder of a run_results.json; none without one.
 
     Raises:
@@ -217,7 +217,7 @@ def nodes_beside(run_results: str) -> Mapping[str, Any]:
         ) from error
 
 
-def columns_of(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, FieldMetadata]]:
+def node_columns(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, FieldMetadata]]:
     """Yield the columns of a node of the manifest: their names and metadata.
 
     Raises:

@@ -11,10 +11,10 @@ import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
 from tableau_pipeline.components.instigators import default_status
-from tableau_pipeline.components.publish_file import FROM_FILES, PublishFileConfig, publish_files
+from tableau_pipeline.components.publish_file import FILES_TAG, PublishFileConfig, publish_files
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import FilesError
-from tableau_pipeline.ingest.options import is_passed_over
+from tableau_pipeline.ingest.options import is_skipped
 from tableau_pipeline.yaml_keys import keyed
 
 # A file is complete after this many unchanged looks in a row: while a program writes it, its size
@@ -63,7 +63,7 @@ class FileDrop(YamlComponent):
         @dg.job(
             name=f"{self.sensor}_publish_file",
             description=f"Publishes a file that was dropped into {self.folder}.",
-            tags=FROM_FILES,
+            tags=FILES_TAG,
         )
         def publish_dropped() -> None:
             publish_files()
@@ -79,9 +79,9 @@ class FileDrop(YamlComponent):
             folder = Path(self.folder)
             if not folder.is_dir():
                 return dg.SkipReason(f"{folder} is not a folder")
-            if names := passed_over(folder, self.pattern):
+            if names := unfinished_files(folder, self.pattern):
                 context.log.info("Passed over %s: such names are those of unfinished files", names)
-            matching = look(folder, self.pattern, json.loads(context.cursor or "{}"))
+            matching = unchanged_looks(folder, self.pattern, json.loads(context.cursor or "{}"))
             groups = self._groups_with_one_name(matching)
             left_out = {*chain(*groups)}
             # A file that is not in the cursor is counted from zero, once it is alone in its group.
@@ -134,7 +134,7 @@ def _problem(alike: Sequence[Sequence[str]]) -> str:
     )
 
 
-def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
+def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
     """Return, for each matching file, its stamp and how many looks in a row found it unchanged.
 
     Files are named by their paths within the folder.
@@ -146,7 +146,7 @@ def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]
     for file in sorted(folder.glob(pattern)):
         name = file.relative_to(folder).as_posix()
         # Programs that copy files give such names to incomplete files.
-        if file.is_file() and not is_passed_over(file.name):
+        if file.is_file() and not is_skipped(file.name):
             stat = file.stat()
             # A copy may keep the modification time of the original (mtime), but not the time of
             # its own last change (ctime).
@@ -158,7 +158,7 @@ def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]
     return files
 
 
-def passed_over(folder: Path, pattern: str) -> str:
+def unfinished_files(folder: Path, pattern: str) -> str:
     """Return the names of matching files that are not published; "" for none."""
     names = (file.name for file in folder.glob(pattern) if file.is_file())
-    return ", ".join(sorted(filter(is_passed_over, names)))
+    return ", ".join(sorted(filter(is_skipped, names)))

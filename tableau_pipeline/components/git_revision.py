@@ -102,7 +102,7 @@ _FORMER = (
 
 
 # Returns a preview of the refresh of a data source.
-Look = Callable[[PublishedDatasource], Preview]
+PreviewOf = Callable[[PublishedDatasource], Preview]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
     return Revision(datasources, now, unread)
 
 
-def declared_otherwise(
-    past: Revision, declared: Mapping[str, PublishedDatasource], look: Look, *, every: bool
+def previews_of_changes(
+    past: Revision, declared: Mapping[str, PublishedDatasource], look: PreviewOf, *, every: bool
 ) -> Iterator[Preview]:
     """Yield a preview of each data source whose declaration differs from that of a revision.
 
@@ -213,7 +213,9 @@ def declared_otherwise(
         yield Preview(key, removed.name, Status.REMOVED, Status.REMOVED, _STAYS, notes=notes)
 
 
-def _preview_changed(before: PublishedDatasource, now: PublishedDatasource, look: Look) -> Preview:
+def _preview_changed(
+    before: PublishedDatasource, now: PublishedDatasource, look: PreviewOf
+) -> Preview:
     """Preview a changed declaration, with notes about the changes and the former preview."""
     notes = [Note(topic, text) for topic, text in declaration_differences(before, now)]
     preview, former = look(now), look(before)

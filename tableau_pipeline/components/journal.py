@@ -20,7 +20,7 @@ from uuid import uuid4
 import dagster as dg
 from filelock import FileLock
 
-from tableau_pipeline.core.declaration import Declaration, below
+from tableau_pipeline.core.declaration import Declaration, in_environment
 from tableau_pipeline.core.fields import NOT_INHERITED, Inherited
 from tableau_pipeline.core.identity import file_name, key_below
 from tableau_pipeline.core.journal import (
@@ -31,7 +31,7 @@ from tableau_pipeline.core.journal import (
     Owner,
     Record,
     Recovered,
-    held,
+    holding_lock,
     is_claim,
     is_complete,
     read_history,
@@ -44,7 +44,7 @@ from tableau_pipeline.dagster_internals import (
     step_key,
 )
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.metadata.written import WrittenValues
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
@@ -179,7 +179,7 @@ class DagsterJournal:
         if not self._is_temporary:
             return nullcontext()
         lock = FileLock(data_dir() / "locks" / f"{file_name(self.key)}.lock")
-        return held(lock, by=f"Another refresh of {self.key}", timeout=timeout)
+        return holding_lock(lock, by=f"Another refresh of {self.key}", timeout=timeout)
 
     @property
     def _is_temporary(self) -> bool:
@@ -322,7 +322,7 @@ def setup_of(
     """
     web, log = os.environ.get("PIPELINE_WEB_URL"), journal.log
     return Setup(
-        declaration=below(declaration, tableau_project_root()),
+        declaration=in_environment(declaration, tableau_project_root()),
         snapshots=snapshots,
         journal=journal,
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.
@@ -365,7 +365,7 @@ def collect_snapshots(
         versions = {version for history in histories for version in history.versions}
         removed = collect(store, keep_days=snapshots.keep_days, referenced=versions)
         names = {name for history in histories for name in history.written}
-        removed_files = Written(shared_place("metadata")).collect(names, before)
+        removed_files = WrittenValues(shared_place("metadata")).collect(names, before)
     except Exception as error:  # noqa: BLE001 - no error may fail the refresh
         context.log.warning("Old snapshots were not removed: %s", error)
     else:

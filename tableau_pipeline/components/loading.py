@@ -20,7 +20,7 @@ import yaml
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.components.asset_names import asset_keys
-from tableau_pipeline.components.automation import due, runs_models
+from tableau_pipeline.components.automation import runs_models, scheduled_assets
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
@@ -182,7 +182,7 @@ def _upstream_problems(
     for datasource in datasources:
         try:
             if runs_models(datasource.component):
-                due(datasource.component, definitions.resolve_asset_graph())
+                scheduled_assets(datasource.component, definitions.resolve_asset_graph())
         except DeclarationError as error:
             yield f"{datasource.at('trigger', 'upstream')}: {error}"
 
@@ -213,7 +213,7 @@ def _skipped_assets(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
                 )
 
 
-def misspelled(definitions: dg.Definitions, declared: PublishedDatasource) -> Iterator[str]:
+def misspelled_models(definitions: dg.Definitions, declared: PublishedDatasource) -> Iterator[str]:
     """Report models that no asset makes, although the name of an asset is similar."""
     assets = _other_assets(definitions)
     for model in declared.models:
@@ -406,7 +406,9 @@ def _is_yaml(reference: _Reference) -> bool:
     )
 
 
-def evaluated(definitions: dg.Definitions | LazyDefinitions, folder: Path) -> dg.Definitions:
+def evaluate_definitions(
+    definitions: dg.Definitions | LazyDefinitions, folder: Path
+) -> dg.Definitions:
     """Evaluate definitions, even those of a module that does not call `load_definitions`.
 
     Args:

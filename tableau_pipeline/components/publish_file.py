@@ -20,7 +20,7 @@ from tableau_pipeline.core.declaration import (
     Partitions,
     ReplaceAll,
     Table,
-    below,
+    in_environment,
 )
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.journal import read_history
@@ -134,7 +134,7 @@ class PublishFileConfig(RefreshConfig):
         """Return the declaration of the data source, with a key that no YAML or code declares."""
         # The hash separates names that differ only in special characters or in the project.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
-        key, policy = f"{FILES}{asset_key_of(self.name)}_{place}", ReplaceAll()
+        key, policy = f"{KEY_PREFIX}{asset_key_of(self.name)}_{place}", ReplaceAll()
         if self.key:
             policy = Diff(tuple(self.key))
         elif self.file_column:
@@ -151,9 +151,9 @@ class PublishFileConfig(RefreshConfig):
 
 
 # Marks the runs that publish files: only their config declares the data source.
-FROM_FILES = {"tableau/from": "files"}
+FILES_TAG = {"tableau/from": "files"}
 # The name of the step, and the prefix of the keys of such data sources.
-STEP, FILES = "publish_files", "files/"
+STEP, KEY_PREFIX = "publish_files", "files/"
 
 
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, tuple[Declaration, dg.RunRecord]]:
@@ -162,7 +162,7 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, tuple[Declarat
     Each comes with the newest such run.
     """
     published: dict[str, tuple[Declaration, dg.RunRecord]] = {}
-    for record in instance.get_run_records(dg.RunsFilter(tags=FROM_FILES), limit=_MAX_RUNS):
+    for record in instance.get_run_records(dg.RunsFilter(tags=FILES_TAG), limit=_MAX_RUNS):
         # A user may have entered an invalid config in the launchpad.
         with suppress(LookupError, TypeError, ValidationError):
             run_config: Any = record.dagster_run.run_config
@@ -241,7 +241,7 @@ def _report(
 
 
 # The launchpad opens with the two keys that every run has to set.
-@dg.job(config={"ops": {STEP: {"config": {"name": "", "path": ""}}}}, tags=FROM_FILES)
+@dg.job(config={"ops": {STEP: {"config": {"name": "", "path": ""}}}}, tags=FILES_TAG)
 def publish_file() -> None:
     """Publish CSV, JSON or Parquet files. See the run config for options."""
     publish_files()
@@ -285,7 +285,7 @@ def _published_version(
     version = read_history(journal.records()).published_version(model)
     # A build does not sign in to the server, so its file may lack the rows of earlier files.
     if version is None and not config.build_only:
-        target = below(declaration, tableau_project_root())
+        target = in_environment(declaration, tableau_project_root())
         with tableau.session(context.log) as server:
             project = server.find_project(target.project)
             if project and (remote := server.find_by_name(target.name, project_id=project)):

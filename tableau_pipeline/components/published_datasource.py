@@ -32,7 +32,7 @@ from tableau_pipeline.components.reporting import (
 )
 from tableau_pipeline.components.triggers import Trigger, automation_conditions
 from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
-from tableau_pipeline.core.declaration import Declaration, below
+from tableau_pipeline.core.declaration import Declaration, in_environment
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.dagster_internals import AssetGraph, ComponentLoaderDecl
@@ -233,7 +233,7 @@ def _specs(
     group = safe_name(declaration.key)
     extract, published = asset_keys(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
-    project = below(declaration, tableau_project_root()).project_path
+    project = in_environment(declaration, tableau_project_root()).project_path
     tables = ", ".join(table.name for table in declaration.tables)
     after_models, together = automation_conditions(trigger, models)
     return [

@@ -12,7 +12,7 @@ from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.reporting import evaluation
 from tableau_pipeline.components.status import statuses
-from tableau_pipeline.core.declaration import below
+from tableau_pipeline.core.declaration import in_environment
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.dagster_internals import newest_results
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -95,7 +95,7 @@ def _set_warnings(
         try:
             record = read_history(DagsterJournal(instance, key).records()).recovered.record
             if record and record.luid:
-                tag = below(watched[key], tableau_project_root()).tag
+                tag = in_environment(watched[key], tableau_project_root()).tag
                 set_warning(site, record.luid, tag, texts[key] or None)
         except (RefusedError, SignInError) as error:
             # For example, the site has no license for warnings.

@@ -52,7 +52,7 @@ def rejected_models(
     return rejections
 
 
-def rejected_since(
+def newest_row_times(
     instance: dg.DagsterInstance, rejected: Mapping[str, Sequence[str]]
 ) -> Mapping[str, float]:
     """Return when the newest rows of each model were written, in seconds since 1970.

@@ -9,9 +9,9 @@ import dagster as dg
 
 from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.journal import DagsterJournal, newest_records
-from tableau_pipeline.components.publish_file import FILES, STEP, published_files
+from tableau_pipeline.components.publish_file import KEY_PREFIX, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.rejected import rejected_since
+from tableau_pipeline.components.rejected import newest_row_times
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
@@ -23,7 +23,7 @@ from tableau_pipeline.resources.services import REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class PastRefresh:
     """A refresh that has ended, as Dagster recorded it.
 
     Attributes:
@@ -61,7 +61,7 @@ class Ended:
         return self.taken_at or self.at
 
 
-def ended(event: dg.EventLogEntry | None) -> Ended | None:
+def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
     """Return the refresh that `published_result` recorded; None without a materialization."""
     materialization = event.asset_materialization if event else None
     if event is None or materialization is None:
@@ -72,7 +72,7 @@ def ended(event: dg.EventLogEntry | None) -> Ended | None:
     details = metadata.get("details", {})
     sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
     taken_at = details.get("rows taken at")
-    return Ended(
+    return PastRefresh(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
         # "unknown" if it was materialized by hand or by other code.
@@ -110,7 +110,7 @@ class DatasourceStatus:
 
     key: str
     name: str
-    last: Ended | None
+    last: PastRefresh | None
     checkpoint: Checkpoint | None
     state: Status = Status.FRESH
     why: str = ""
@@ -160,7 +160,7 @@ def statuses(
     for datasource in datasources:
         asset, journal = assets[datasource.key], DagsterJournal(instance, datasource.key)
         claim, request = newest.get(journal.key, (None, None))
-        last = ended(entries[asset].last_materialization) if asset in entries else None
+        last = past_refresh(entries[asset].last_materialization) if asset in entries else None
         status = DatasourceStatus(
             datasource.key, datasource.name, last, _certain_checkpoint(journal, request)
         )
@@ -190,7 +190,7 @@ def with_rejected(
         models: of each data source, by asset key.
         rejected: the checks that rejected the newest rows of a model, by model.
     """
-    written = rejected_since(instance, rejected)
+    written = newest_row_times(instance, rejected)
     result = []
     for status in statuses:
         # Rejected rows that the last refresh has taken were accepted.
@@ -218,7 +218,7 @@ def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceSt
     for key, (declaration, run) in published.items():
         journal = DagsterJournal(instance, key)
         claim, request = newest.get(journal.key, (None, None))
-        last = ended(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
+        last = past_refresh(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
         checkpoint = _certain_checkpoint(journal, request)
         status = DatasourceStatus(key, declaration.name, last, checkpoint, of_files=True)
         if not (last and run.dagster_run.run_id == last.run_id):
@@ -236,10 +236,10 @@ def _certain_checkpoint(journal: DagsterJournal, request: Record | None) -> Chec
     return None if is_open else recorded.checkpoint
 
 
-def history(instance: dg.DagsterInstance, key: str) -> Sequence[Ended]:
+def history(instance: dg.DagsterInstance, key: str) -> Sequence[PastRefresh]:
     """Return the last refreshes of a data source, the newest first."""
     events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=_MAX_LISTED)
-    refreshed = filter(None, (ended(record.event_log_entry) for record in events.records))
+    refreshed = filter(None, (past_refresh(record.event_log_entry) for record in events.records))
     stopped_runs = _stopped_runs(instance, key, limit=_MAX_LISTED)
     refreshes = [*refreshed, *(_stopped_refresh(instance, key, run) for run in stopped_runs)]
     return sorted(refreshes, key=lambda refresh: refresh.at, reverse=True)[:_MAX_LISTED]
@@ -268,13 +268,13 @@ class Month:
 def savings(instance: dg.DagsterInstance, key: str) -> Sequence[Month]:
     """Return what the newest thousand refreshes of a data source have saved, by month."""
     events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=1000)
-    months: dict[str, list[Ended]] = {}
-    refreshed = filter(None, (ended(record.event_log_entry) for record in events.records))
+    months: dict[str, list[PastRefresh]] = {}
+    refreshed = filter(None, (past_refresh(record.event_log_entry) for record in events.records))
     for latest in reversed([*refreshed]):
         months.setdefault(f"{latest.at:%Y-%m}", []).append(latest)
     full = [refresh for group in months.values() for refresh in group if refresh.is_full]
 
-    def saved(group: Sequence[Ended], phase: str) -> float | None:
+    def saved(group: Sequence[PastRefresh], phase: str) -> float | None:
         seconds = [refresh.seconds.get(phase, 0.0) for refresh in full]
         mean = sum(seconds) / len(full) if full else None
         differences = [
@@ -331,10 +331,10 @@ def _with_newest_run(
     return status
 
 
-def _stopped_refresh(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> Ended:
+def _stopped_refresh(instance: dg.DagsterInstance, key: str, run: dg.RunRecord) -> PastRefresh:
     run_id, when = run.dagster_run.run_id, run.end_time or run.start_time
     failure = failure_of(instance, run_id, key)
-    return Ended(
+    return PastRefresh(
         at=datetime.fromtimestamp(when, UTC) if when else run.create_timestamp,
         run_id=run_id,
         decision=run.dagster_run.tags.get(run_tag(key)) or Status.FAILED,
@@ -364,7 +364,7 @@ class StepFailure:
 
 def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> StepFailure:
     """Return why a run did not refresh a data source."""
-    step = STEP if key.startswith(FILES) else step_name(key)
+    step = STEP if key.startswith(KEY_PREFIX) else step_name(key)
     log = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [record.event_log_entry.dagster_event for record in log.records]
     failed = {str(event.step_key): event.step_failure_data for event in events if event}

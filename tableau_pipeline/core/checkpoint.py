@@ -93,7 +93,7 @@ class NoUpdates(Frozen):
     version: str
 
 
-class Held(Frozen):
+class ServerTds(Frozen):
     """The `.tds` that was last read from the server.
 
     Attributes:
@@ -104,7 +104,7 @@ class Held(Frozen):
     source: str | None = None
 
 
-class SavedWork(Frozen):
+class SavedEdits(Frozen):
     """Users' edits of a column or calculation that was removed.
 
     Attributes:
@@ -162,11 +162,11 @@ class Checkpoint(Frozen):
     declaration: str
     tables: dict[str, TableContent]
     metadata: str | None = None
-    held: Held | None = None
+    held: ServerTds | None = None
     adopted: str | None = None
     owner: str | None = None
     written: tuple[str, ...] = ()
-    saved: tuple[SavedWork, ...] = ()
+    saved: tuple[SavedEdits, ...] = ()
     late_window: tuple[datetime, datetime] | None = None
     updates: int = 0
     size: int | None = None

@@ -536,7 +536,7 @@ def project_path(project: Project) -> str:
     return project if isinstance(project, str) else "/".join(project)
 
 
-def below(declaration: Declaration, root: str) -> Declaration:
+def in_environment(declaration: Declaration, root: str) -> Declaration:
     """Return the declaration for the environment below a root project; "" is no root."""
     if not root:
         return declaration

@@ -271,10 +271,12 @@ def read_record(stored: object, *, repair: str) -> Record:
     try:
         return _RECORD.validate_json(text)
     except ValidationError as error:
-        raise RefusedError(not_understood(text, error, repair=repair), code=Code.RECORD) from error
+        raise RefusedError(
+            unreadable_reason(text, error, repair=repair), code=Code.RECORD
+        ) from error
 
 
-def not_understood(text: str | bytes, error: ValidationError, *, repair: str) -> str:
+def unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str) -> str:
     """Return why a record, or a file of records, cannot be read, and the remedy."""
     stored: object = None
     with suppress(ValueError):
@@ -301,7 +303,7 @@ def not_understood(text: str | bytes, error: ValidationError, *, repair: str) ->
 # refreshes store no further claims once they see it.
 CLAIMS = 50
 # A paused process may store an old checkpoint after newer ones, but never after this many.
-LATE = 25
+MOST_LATE_RECORDS = 25
 
 # Outcomes after which the rows may be published. Unknown ones count: if the server took the rows,
 # their snapshots are still needed.
@@ -397,17 +399,17 @@ def is_complete(requests: Sequence[Record]) -> bool:
     Args:
         requests: records other than claims, newest first.
     """
-    return any(not isinstance(record, Intent) for record in requests[:-LATE])
+    return any(not isinstance(record, Intent) for record in requests[:-MOST_LATE_RECORDS])
 
 
-def needed(records: Sequence[Record]) -> list[Record]:
+def relevant_records(records: Sequence[Record]) -> list[Record]:
     """Return the records that may still matter, in their order: oldest first."""
     recovered = newest_recovered(records)
     claims = [record for record in records if is_claim(record)][-CLAIMS:]
     states = [
         record for record in records if not is_claim(record) and not isinstance(record, Intent)
     ]
-    kept = {id(record) for record in (*claims, *states[-LATE:])}
+    kept = {id(record) for record in (*claims, *states[-MOST_LATE_RECORDS:])}
     return [
         record
         for record in records
@@ -462,7 +464,7 @@ class Journal(Protocol):
 
 
 @contextmanager
-def held(lock: FileLock, *, by: str, timeout: float) -> Generator[None]:
+def holding_lock(lock: FileLock, *, by: str, timeout: float) -> Generator[None]:
     """Hold a lock file during the block, as `Journal.lock` specifies.
 
     Args:

@@ -6,7 +6,7 @@ import sys
 import dagster as dg
 
 from tableau_pipeline.demo.sandbox_process import local_sandbox
-from tableau_pipeline.demo.story import CHAPTERS, Line, from_the_start, refresh, table
+from tableau_pipeline.demo.story import CHAPTERS, Line, delete_published, refresh, table
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
             _write("Loading the code location, which takes some seconds\n")
             # The web UI of `make dev` shows the runs in this DAGSTER_HOME.
             definitions, instance = defs(), dg.DagsterInstance.get()
-            from_the_start()
+            delete_published()
             lines: list[Line] = []
             for chapter in CHAPTERS:
                 _write(f"As of {chapter.as_of} ({chapter.title})")

@@ -12,7 +12,7 @@ from tableau_pipeline.command_line.output import LogLines, Output
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import DagsterJournal, setup_of
 from tableau_pipeline.components.published_datasource import snapshots_of
-from tableau_pipeline.components.status import Ended, statuses
+from tableau_pipeline.components.status import PastRefresh, statuses
 from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline.resources import resources_from_env
 
@@ -68,11 +68,11 @@ class Line:
 
     chapter: Chapter
     datasource: str
-    ended: Ended
+    ended: PastRefresh
     differences: Sequence[str]
 
 
-def from_the_start() -> None:
+def delete_published() -> None:
     """Delete what an earlier demo published; otherwise the first publish would be an update."""
     with dg.build_resources(resources_from_env()) as resources, resources.tableau.session() as site:
         names = {datasource.name for datasource in datasources()}

@@ -78,7 +78,7 @@ class _Block(NamedTuple):
             line += _line_ends(match.group())
 
 
-def ahead(items: Iterator[_T]) -> Iterator[_T]:
+def prefetched(items: Iterator[_T]) -> Iterator[_T]:
     """Yield the items; while the caller uses an item, a thread makes the next."""
 
     def following() -> _T | None:
@@ -139,7 +139,7 @@ def csv_chunks(path: Path, options: ReadOptions, width: int) -> Iterator[Chunk]:
     names, header = [str(number) for number in range(width)], options.header
     declared = _declared_separator(path, options)
     options = declared or options
-    for block in ahead(_blocks(path, options, skip_line=declared is not None)):
+    for block in prefetched(_blocks(path, options, skip_line=declared is not None)):
         counts: dict[int, int] = {}
         read_options = pa_csv.ReadOptions(column_names=names, use_threads=False)
         columns = _split(block.text, options, names, read_options, counts)

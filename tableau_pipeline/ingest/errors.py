@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import Files, digests
-from tableau_pipeline.ingest.values import STRINGS, TIMES, do
+from tableau_pipeline.ingest.values import STRINGS, TIMES, call_arrow
 
 # The driver raises PySparkException, and a task Py4JJavaError.
 READ_ERRORS = (PySparkException, Py4JJavaError)
@@ -64,8 +64,11 @@ class BadRows:
         Args:
             wrong: by column, whether the value of each row does not fit.
         """
-        is_bad = reduce(partial(do, "or_"), wrong)
-        is_good, rows = do("invert", is_bad), do("indices_nonzero", is_bad).to_pylist()
+        is_bad = reduce(partial(call_arrow, "or_"), wrong)
+        is_good, rows = (
+            call_arrow("invert", is_bad),
+            call_arrow("indices_nonzero", is_bad).to_pylist(),
+        )
         self.total += len(chunk.problems) + len(rows)
         if free := _MOST_ROWS - len(self.examples):
             places = chunk.places() if rows else []

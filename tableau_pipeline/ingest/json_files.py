@@ -68,7 +68,7 @@ def json_chunks(
         yield Chunk(columns, problems, lambda objects=objects: [place for place, _ in objects])
 
 
-def check_seen(seen: set[str], columns: Sequence[str]) -> None:
+def check_names_seen(seen: set[str], columns: Sequence[str]) -> None:
     """Refuse objects if a column is in none of them, or in two spellings: values would be lost.
 
     Raises:

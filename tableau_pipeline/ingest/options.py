@@ -157,7 +157,7 @@ def matching_files(pattern: str) -> tuple[Path, ...]:
     files = [item.absolute() for item in matches if item.is_file()]
     # Hidden files are read if the pattern begins as their names do.
     skipped = [
-        file for file in files if is_passed_over(file.name) and (is_folder or file.name[0] != start)
+        file for file in files if is_skipped(file.name) and (is_folder or file.name[0] != start)
     ]
     if skipped:
         listed = ", ".join(file.name for file in skipped[:_MOST_NAMES])
@@ -170,7 +170,7 @@ def matching_files(pattern: str) -> tuple[Path, ...]:
     raise FilesError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
 
 
-def is_passed_over(name: str) -> bool:
+def is_skipped(name: str) -> bool:
     """Whether a folder or a pattern leaves out a file: one with a hidden name, or a marker."""
     return name[0] in "._"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.errors import FilesError, RefusedError
-from tableau_pipeline.ingest.options import is_passed_over
+from tableau_pipeline.ingest.options import is_skipped
 from tableau_pipeline.ingest.values import check_names
 
 # The codecs that Spark reads without further libraries.
@@ -30,7 +30,7 @@ _LIST_TYPES = (
 _MOST_DIGITS = 38
 
 
-def readable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
+def copy_if_unreadable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
     """Return the columns of a Parquet file, and whether it was copied so that Spark can read it.
 
     Args:
@@ -54,7 +54,7 @@ def readable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise FilesError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
-    if is_named_by_us := is_passed_over(path.name) or ":" in path.name:
+    if is_named_by_us := is_skipped(path.name) or ":" in path.name:
         target.parent.mkdir(parents=True)
         shutil.copyfile(path, target)
     return columns.schema, is_named_by_us

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from tableau_pipeline.errors import FilesError
-from tableau_pipeline.ingest.csv_files import ahead, csv_chunks, csv_names
+from tableau_pipeline.ingest.csv_files import csv_chunks, csv_names, prefetched
 from tableau_pipeline.ingest.errors import BadRows, Chunk, Reading
-from tableau_pipeline.ingest.json_files import check_seen, json_chunks, json_schema
+from tableau_pipeline.ingest.json_files import check_names_seen, json_chunks, json_schema
 from tableau_pipeline.ingest.options import (
     Files,
     Format,
@@ -30,15 +30,15 @@ from tableau_pipeline.ingest.options import (
     matching_files,
     text_options,
 )
-from tableau_pipeline.ingest.parquet_files import readable
+from tableau_pipeline.ingest.parquet_files import copy_if_unreadable
 from tableau_pipeline.ingest.values import (
     STRINGS,
     Guess,
     arrow_type,
+    call_arrow,
     check_names,
     converted,
-    declared,
-    do,
+    declared_schema,
     without_nulls,
 )
 from tableau_pipeline.snapshots.write import exact_path
@@ -129,7 +129,7 @@ def as_parquet(files: Files, folder: Path) -> tuple[Mapping[Path, Path], BadRows
     """Write the good rows of text files as Parquet files; return these, and the bad rows."""
     tabs = all(ending(path) == ".tsv" for path in files.paths)
     options = text_options(files.reader, files.format, tabs=tabs)
-    columns = declared(files.columns) if files.columns else None
+    columns = declared_schema(files.columns) if files.columns else None
     if files.format == "csv":
         schema = _csv_schema(files, options, columns)
     else:
@@ -149,7 +149,7 @@ def as_parquet(files: Files, folder: Path) -> tuple[Mapping[Path, Path], BadRows
             chunks = json_chunks(path, options, schema, seen)
         _write_rows(path, chunks, target, options=options, bad=bad)
     # Any object may omit a name, so all names are known only after the last file.
-    check_seen(seen, schema.names)
+    check_names_seen(seen, schema.names)
     return copies, bad
 
 
@@ -164,14 +164,14 @@ def _write_rows(
         if bad.files.format == "csv":
             texts = without_nulls(texts, field.dataType, options)
         values = converted(texts, field.dataType, options)
-        return values, do("and_", texts.is_valid(), values.is_null())
+        return values, call_arrow("and_", texts.is_valid(), values.is_null())
 
     # Only Spark reads the file, once and as a whole.
     parquet = pq.ParquetWriter(target, schema, write_statistics=False, use_dictionary=False)
     with parquet as writer, ThreadPoolExecutor() as pool:
         # While a chunk is converted, other threads split the next chunk and write the last one.
         written = pool.submit(lambda: None)
-        for chunk in ahead(chunks):
+        for chunk in prefetched(chunks):
             arrays, wrong = zip(*pool.map(column, chunk.columns, fields), strict=True)
             rows = pa.RecordBatch.from_arrays([*arrays], schema=schema)
             if chunk.problems or any(misfits.true_count for misfits in wrong):
@@ -181,7 +181,9 @@ def _write_rows(
         written.result()
 
 
-def _csv_schema(files: Files, options: ReadOptions, declared: T.StructType | None) -> T.StructType:
+def _csv_schema(
+    files: Files, options: ReadOptions, declared_schema: T.StructType | None
+) -> T.StructType:
     """Return the columns of CSV files.
 
     Raises:
@@ -189,7 +191,9 @@ def _csv_schema(files: Files, options: ReadOptions, declared: T.StructType | Non
     """
     check_sep = "sep" not in map(str.lower, files.reader)
     headers = [csv_names(path, options, check_sep=check_sep) for path in files.paths]
-    names, where = (declared.names, "columns") if declared else (headers[0], files.paths[0].name)
+    names, where = (
+        (declared_schema.names, "columns") if declared_schema else (headers[0], files.paths[0].name)
+    )
     for path, header in zip(files.paths, headers, strict=True):
         is_bare = not options.header and len(header) == len(names)
         if not is_bare and [*map(str.casefold, header)] != [*map(str.casefold, names)]:
@@ -199,8 +203,8 @@ def _csv_schema(files: Files, options: ReadOptions, declared: T.StructType | Non
                 f"{', '.join(names)}: declare all columns, in the order of the file, and publish "
                 "files with other columns one by one",
             )
-    if declared is not None:
-        return declared
+    if declared_schema is not None:
+        return declared_schema
     check_names(names, where)
     guesses = [Guess(options) for _ in names]
     for path in files.paths:
@@ -222,7 +226,7 @@ def _load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
     file_digests, copies, names = digests(files.paths), _copy_paths(files, folder), {}
     schemas, paths = [], []
     for path, target in copies.items():
-        schema, is_copied = readable(path, target)
+        schema, is_copied = copy_if_unreadable(path, target)
         schemas.append(schema)
         if is_copied:
             names[target.parent.name] = path.name

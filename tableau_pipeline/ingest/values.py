@@ -58,7 +58,7 @@ _EXACT = Context(prec=MAX_PREC)
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|(.)", re.DOTALL)
 
 
-def declared(columns: str) -> T.StructType:
+def declared_schema(columns: str) -> T.StructType:
     """Parse columns such as "id bigint, day date".
 
     Raises:
@@ -100,7 +100,9 @@ def without_nulls(texts: pa.Array, type_: T.DataType, options: ReadOptions) -> p
     nulls += [options.null_value] if options.null_value else []
     if not nulls:
         return texts
-    return _null_unless(do("invert", do("is_in", texts, value_set=pa.array(nulls))), texts)
+    return _null_unless(
+        call_arrow("invert", call_arrow("is_in", texts, value_set=pa.array(nulls))), texts
+    )
 
 
 def converted(
@@ -115,15 +117,19 @@ def converted(
         case T.StringType():
             return texts
         case T.CharType() | T.VarcharType():
-            return _null_unless(do("less_equal", do("utf8_length", texts), type_.length), texts)
+            return _null_unless(
+                call_arrow("less_equal", call_arrow("utf8_length", texts), type_.length), texts
+            )
         case T.BooleanType():
-            lower = do("utf8_lower", texts)
-            is_true = do("equal", lower, "true")
-            return _null_unless(do("or_", is_true, do("equal", lower, "false")), is_true)
+            lower = call_arrow("utf8_lower", texts)
+            is_true = call_arrow("equal", lower, "true")
+            return _null_unless(
+                call_arrow("or_", is_true, call_arrow("equal", lower, "false")), is_true
+            )
         case T.DateType():
             if options.date_format:
                 midnight = _matching(_as_iso(texts, options.date_format), _DAY + "T00:00:00.0+")
-                texts = do("utf8_slice_codeunits", midnight, start=0, stop=10)
+                texts = call_arrow("utf8_slice_codeunits", midnight, start=0, stop=10)
             return _matching(texts, _DAY).cast(pa.date32())
         case T.TimestampType() | T.TimestampNTZType():
             if options.timestamp_format:
@@ -160,19 +166,19 @@ class Guess:
         return T.StringType() if self._empty else self._left[0]
 
 
-def do(function: str, *arguments: Any, **options: Any) -> Any:
+def call_arrow(function: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of Arrow for which Arrow declares no types."""
     return getattr(pc, function)(*arguments, **options)
 
 
 def _null_unless(mask: pa.Array, values: pa.Array) -> pa.Array:
     """Return the values where the mask is true, NULL elsewhere."""
-    return do("if_else", mask, values, pa.scalar(None, values.type))
+    return call_arrow("if_else", mask, values, pa.scalar(None, values.type))
 
 
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     """Return the texts that a pattern matches as a whole, NULL for the others."""
-    return _null_unless(do("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
+    return _null_unless(call_arrow("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
 
 
 def _numbers(
@@ -193,20 +199,22 @@ def _numbers(
         pattern += "|[+-]?(?i:nan|inf|infinity)"
     plain = _matching(texts, pattern)
     if options.thousands:
-        plain = do("replace_substring", plain, options.thousands, "")
+        plain = call_arrow("replace_substring", plain, options.thousands, "")
     if options.decimal != ".":
-        plain = do("replace_substring", plain, options.decimal, ".")
-    plain = do("utf8_ltrim", plain, "+")
+        plain = call_arrow("replace_substring", plain, options.decimal, ".")
+    plain = call_arrow("utf8_ltrim", plain, "+")
     if isinstance(type_, T.DecimalType):
         # With an exponent, or with more digits than these, Arrow overflows without an error.
-        is_risky = do("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
+        is_risky = call_arrow("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
         written_out = [
             f"{Decimal(number).normalize(_EXACT):f}"
             for number in plain.filter(is_risky).to_pylist()
         ]
-        plain = do("replace_with_mask", plain, is_risky, pa.array(written_out, pa.string()))
-        digits = do("replace_substring", do("utf8_ltrim", plain, "-"), ".", "")
-        plain = _null_unless(do("less_equal", do("binary_length", digits), 38), plain)
+        plain = call_arrow("replace_with_mask", plain, is_risky, pa.array(written_out, pa.string()))
+        digits = call_arrow("replace_substring", call_arrow("utf8_ltrim", plain, "-"), ".", "")
+        plain = _null_unless(
+            call_arrow("less_equal", call_arrow("binary_length", digits), 38), plain
+        )
     target = cast("pa.DataType", arrow_type(type_))
     try:
         values = plain.cast(target)
@@ -223,7 +231,7 @@ def _fit(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
     if isinstance(type_, pa.Decimal128Type):
         whole, scale = type_.precision - type_.scale, type_.scale
         pattern = rf"\A-?0*[0-9]{{0,{whole}}}(?:\.[0-9]{{0,{scale}}}0*)?\z"
-        return do("match_substring_regex", numbers, pattern)
+        return call_arrow("match_substring_regex", numbers, pattern)
     limit = 2 ** (type_.bit_width - 1)
     texts = numbers.to_pylist()
     return pa.array([text is not None and -limit <= Decimal(text) < limit for text in texts])
@@ -246,12 +254,12 @@ def _are_exact(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
         length = len("".join(map(str, number.as_tuple().digits)).rstrip("0"))
         return Decimal(f"{value:.{max(length - 1, 0)}e}") == number
 
-    are_exact = do("match_substring_regex", texts, rf"\A[0-9.-]{{1,{digits}}}\z")
-    is_unsure = do("invert", are_exact).fill_null(False)
+    are_exact = call_arrow("match_substring_regex", texts, rf"\A[0-9.-]{{1,{digits}}}\z")
+    is_unsure = call_arrow("invert", are_exact).fill_null(False)
     checked = map(
         is_exact, texts.filter(is_unsure).to_pylist(), values.filter(is_unsure).to_pylist()
     )
-    return do("replace_with_mask", are_exact, is_unsure, pa.array(checked, pa.bool_()))
+    return call_arrow("replace_with_mask", are_exact, is_unsure, pa.array(checked, pa.bool_()))
 
 
 def _wall_clock(texts: pa.Array) -> pa.Array:
@@ -265,35 +273,39 @@ def _instants(texts: pa.Array) -> pa.Array:
         return values
     with_offset = _matching(texts, f"{_DAY}{_TIME}(?:{_OFFSET})").cast(_UTC)
     # An offset may lead to a year that Python does not have.
-    year = do("year", with_offset.cast(_LOCAL))
-    is_known = do("and_", do("greater", year, 0), do("less", year, 10_000))
-    return do("coalesce", values, _null_unless(is_known, with_offset))
+    year = call_arrow("year", with_offset.cast(_LOCAL))
+    is_known = call_arrow("and_", call_arrow("greater", year, 0), call_arrow("less", year, 10_000))
+    return call_arrow("coalesce", values, _null_unless(is_known, with_offset))
 
 
 def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
     """Convert texts in a pattern of Java's DateTimeFormatter to ISO 8601; others become NULL."""
     expression, letters = _time_pattern(pattern)
-    groups = do("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
+    groups = call_arrow("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
     parts = dict(zip(letters, groups.flatten(), strict=True))
 
     def part(letter: str, otherwise: str) -> pa.Array:
         given = parts.get(letter, pa.scalar(otherwise))
-        return do("utf8_lpad", given, width=2, padding="0")
+        return call_arrow("utf8_lpad", given, width=2, padding="0")
 
     if "MMM" in letters.get("M", ""):
-        name = do("utf8_lower", do("utf8_slice_codeunits", parts["M"], start=0, stop=3))
-        month = do("index_in", name, value_set=pa.array(_SHORT_MONTHS))
-        parts["M"] = do("add", month, 1).cast(pa.string())
+        name = call_arrow(
+            "utf8_lower", call_arrow("utf8_slice_codeunits", parts["M"], start=0, stop=3)
+        )
+        month = call_arrow("index_in", name, value_set=pa.array(_SHORT_MONTHS))
+        parts["M"] = call_arrow("add", month, 1).cast(pa.string())
     if "a" in letters:
-        half = do("index_in", do("utf8_lower", parts["a"]), value_set=pa.array(["am", "pm"]))
+        half = call_arrow(
+            "index_in", call_arrow("utf8_lower", parts["a"]), value_set=pa.array(["am", "pm"])
+        )
         hour = parts["h"].cast(pa.int32())
-        hour = do("if_else", do("equal", hour, 12), 0, hour)
-        parts["H"] = do("add", hour, do("multiply", half, 12)).cast(pa.string())
+        hour = call_arrow("if_else", call_arrow("equal", hour, 12), 0, hour)
+        parts["H"] = call_arrow("add", hour, call_arrow("multiply", half, 12)).cast(pa.string())
     # As in Java, two digits mean a year of this century.
     day = ["20" * (letters["y"] == "yy"), parts["y"], "-", part("M", "01"), "-", part("d", "01")]
     time = ["T", part("H", "00"), ":", part("m", "00"), ":", part("s", "00"), "."]
     rest = [parts.get("S", "0"), parts.get("X", "")]
-    return do("binary_join_element_wise", *day, *time, *rest, "")
+    return call_arrow("binary_join_element_wise", *day, *time, *rest, "")
 
 
 def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:

@@ -21,7 +21,7 @@ from tableau_pipeline.lake.files import (
     name_below_table,
     partition_text,
 )
-from tableau_pipeline.objects.errors import described
+from tableau_pipeline.objects.errors import describe_failure
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, is_url
 
@@ -120,7 +120,7 @@ def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
     except OSError as error:
         if is_url(path, setting="source"):
             # The original error holds the whole request, and with it perhaps a signature.
-            raise StoreError(described(error, "Reading", path)) from None
+            raise StoreError(describe_failure(error, "Reading", path)) from None
         raise LakeError(f"{_title(path)} cannot be read: {error}") from error
 
 

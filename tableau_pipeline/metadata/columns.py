@@ -46,7 +46,7 @@ _TABLE_PARTS = frozenset({"parent-name", "family", "object-id"})
 _TYPE_PARTS = frozenset({"precision", "scale", "width", "collation", "attributes"})
 
 
-class Following(Document):
+class ColumnAdjustment(Document):
     """A `.tds` whose columns are adjusted to those of a file, in every list of columns."""
 
     def __init__(self, root: Element) -> None:

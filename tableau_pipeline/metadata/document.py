@@ -165,7 +165,7 @@ def tag_of(element: Element) -> str:
     return FEATURE.sub("", tag) if tag.startswith("_") else tag
 
 
-def is_off(element: Element) -> bool:
+def is_for_old_products(element: Element) -> bool:
     """Whether an element is only for older products."""
     match = FEATURE.match(element.tag) if isinstance(element.tag, str) else None
     return match is not None and match[1] == "false"
@@ -174,7 +174,7 @@ def is_off(element: Element) -> bool:
 def resolve(root: Element) -> None:
     """Convert a document to the form of current servers, without prefixes of features."""
     for element in [*root.iter()]:
-        if is_off(element) and (parent := element.getparent()) is not None:
+        if is_for_old_products(element) and (parent := element.getparent()) is not None:
             parent.remove(element)
             continue
         element.tag = tag_of(element)
@@ -185,14 +185,14 @@ def resolve(root: Element) -> None:
                     element.set(key[match.end() :], value)
 
 
-def label(element: Element) -> str:
+def visible_name(element: Element) -> str:
     """Return the visible name of a field, folder or hierarchy."""
     return element.get("caption") or unbracketed(element.get("name", ""))
 
 
 def texts_of(record: Element) -> dict[str, str]:
     """Return the texts in the record of a column, by tag."""
-    return {tag_of(child): child.text or "" for child in record if not is_off(child)}
+    return {tag_of(child): child.text or "" for child in record if not is_for_old_products(child)}
 
 
 def local_name(calculation: str) -> str:
@@ -253,7 +253,11 @@ class Document:
         self.paths: dict[str, list[Element]] = defaultdict(list)
         for child in root:
             kind, name = tag_of(child), child.get("name", "")
-            if kind == "column" and not is_off(child) and not name.startswith(TABLE_COLUMN):
+            if (
+                kind == "column"
+                and not is_for_old_products(child)
+                and not name.startswith(TABLE_COLUMN)
+            ):
                 self.columns[name] = child
             for item in child.iter() if kind in ("folder", "folders-common") else ():
                 if tag_of(item) == "folder-item":
@@ -290,7 +294,11 @@ class Document:
     @property
     def groups(self) -> Mapping[str, Element]:
         """The elements of groups and sets that users made, by local name."""
-        groups = (child for child in self.root if tag_of(child) == "group" and not is_off(child))
+        groups = (
+            child
+            for child in self.root
+            if tag_of(child) == "group" and not is_for_old_products(child)
+        )
         return {group.get("name", ""): group for group in groups if not is_automatic(group)}
 
     def shown(self) -> Mapping[str, str]:
@@ -303,7 +311,7 @@ class Document:
                 or tag_of(element) == "group"
                 or element.find("calculation") is not None
             ):
-                names[local] = label(element)
+                names[local] = visible_name(element)
         return names
 
     def add(self, local: str, datatype: str) -> Element:
@@ -349,7 +357,7 @@ class Document:
 
 def folder_of(items: Iterable[Element]) -> str:
     """Return the folder that contains one of the items; "" if none, or only for older products."""
-    visible = (item for item in items if not any(map(is_off, item.iterancestors())))
+    visible = (item for item in items if not any(map(is_for_old_products, item.iterancestors())))
     return next((attributes_of(item.getparent()).get("name", "") for item in visible), "")
 
 
@@ -490,12 +498,12 @@ def _work(document: Document) -> dict[str, tuple[str, ...]]:
     work: dict[str, list[str]] = defaultdict(list)
     for column in document.columns.values():
         for kind in _kinds(column):
-            work[kind].append(label(column))
+            work[kind].append(visible_name(column))
     for element in document.root.iterdescendants():
         parent = element.getparent()
         kind = None if parent is None else _NAMED.get((parent.tag, element.tag))
         if kind and not is_automatic(element):
-            work[kind].append(label(element))
+            work[kind].append(visible_name(element))
     return {kind: tuple(names) for kind, names in work.items()}
 
 
@@ -549,7 +557,7 @@ def _source(root: Element) -> str | None:
     return next((name for name in names if name not in (None, "federated", "hyper")), None)
 
 
-def work_in(metadata: Metadata | None) -> str:
+def edits_phrase(metadata: Metadata | None) -> str:
     """Return a phrase that lists what users made in a data source, as far as it has names."""
     if metadata is None or not metadata.work:
         return "whatever calculated fields, captions, folders and formats people made in it"

@@ -22,10 +22,10 @@ OnConflict = Literal["keep", "replace", "refuse"]
 # "accept" keeps a user's value, and does not report it again.
 ConflictPolicy = OnConflict | Literal["accept"]
 # Prefix of the path of a written value: a user had set it before it was declared.
-THEIRS = "theirs"
+SET_BY_USER = "theirs"
 # Prefix of the path of a value: the digest of a declared and a found value that a run accepted.
 ACCEPTED = "accepted"
-MARKS = frozenset({THEIRS, ACCEPTED})
+MARKS = frozenset({SET_BY_USER, ACCEPTED})
 # Suffix of the path of a calculation or caption: another user's field has the same name.
 TAKEN = "taken"
 
@@ -106,7 +106,7 @@ def merge(
         want, here, *before = (side.get(unit, {}) for side in parts)
         differing = _differences(want, here)
         taken = (*unit, TAKEN) in found
-        was_users = any((THEIRS, *path) in newest for path in here)
+        was_users = any((SET_BY_USER, *path) in newest for path in here)
         if here == want and not taken:
             record |= want | _user_marks(want, written)
         elif here in before and not taken and (want or not was_users):
@@ -182,14 +182,16 @@ def _user_marks(values: Values, written: Sequence[Values]) -> Values:
     """Return marks for those of the found values that we have not written."""
 
     def is_ours(path: FieldPath, value: str) -> bool:
-        return any(side.get(path) == value and (THEIRS, *path) not in side for side in written)
+        return any(side.get(path) == value and (SET_BY_USER, *path) not in side for side in written)
 
-    return {(THEIRS, *path): "yes" for path, value in values.items() if not is_ours(path, value)}
+    return {
+        (SET_BY_USER, *path): "yes" for path, value in values.items() if not is_ours(path, value)
+    }
 
 
 def _marks(values: Values, before: Values) -> Values:
     """Return the marks that the values had before."""
-    marks = ((THEIRS, *path) for path in values)
+    marks = ((SET_BY_USER, *path) for path in values)
     return {mark: before[mark] for mark in marks if mark in before}
 
 

@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from lxml import etree
 from lxml.etree import _Element as Element
 
-from tableau_pipeline.metadata.columns import Following, TypesByTable
+from tableau_pipeline.metadata.columns import ColumnAdjustment, TypesByTable
 from tableau_pipeline.metadata.document import (
     AGGREGATIONS,
     Document,
@@ -24,14 +24,14 @@ from tableau_pipeline.metadata.document import (
     insert,
     insert_at,
     is_automatic,
-    is_off,
-    label,
+    is_for_old_products,
     local_name,
     names_field,
     parsed,
     set_type,
     tag_of,
     unbracketed,
+    visible_name,
     with_fields,
 )
 from tableau_pipeline.metadata.merge import TAKEN, ConflictPolicy, FieldPath, Merge, Values, merge
@@ -90,8 +90,8 @@ class Tds(Document):
         """
         root = parsed(self.content)
         before = etree.tostring(root.getroottree())
-        Following(root).follow(tables)
-        Editing(root, changes).apply()
+        ColumnAdjustment(root).follow(tables)
+        TdsEdit(root, changes).apply()
         if etree.tostring(root.getroottree()) == before:
             return self.content
         return etree.tostring(root.getroottree(), xml_declaration=True, encoding="utf-8")
@@ -192,7 +192,7 @@ class Tds(Document):
             yield from self._field(path, local_name(name), datatype)
             return
         for other, column in self.columns.items():
-            if label(column) == name:
+            if visible_name(column) == name:
                 formula = attributes_of(column.find("calculation")).get("formula", other)
                 yield (*path, "formula"), shown(formula), ""
                 yield (*path, TAKEN), other, ""
@@ -235,7 +235,7 @@ def _description(column: Element | None) -> str:
     return "".join(run.text or "" for run in runs).replace(f"{_LINE_END}\n", "\n").strip()
 
 
-class Editing(Document):
+class TdsEdit(Document):
     """Applies changes to a parsed `.tds` in place."""
 
     def __init__(self, root: Element, changes: Mapping[FieldPath, str | None]) -> None:
@@ -246,7 +246,7 @@ class Editing(Document):
         self._named |= {name: local_name(name) for name in ours}
         self._types = {record.local: record.type for record in self.records}
         self._folders: dict[str | None, str] = {}
-        tags = {tag_of(child) for child in root if not is_off(child)}
+        tags = {tag_of(child) for child in root if not is_for_old_products(child)}
         self._has_old_folders = "folder" in tags and "folders-common" not in tags
 
     def apply(self) -> None:
@@ -390,7 +390,11 @@ class Editing(Document):
 
     def _section(self, tag: str, feature: str | None = None) -> Element:
         """Return a section of the data source; create it if it is missing."""
-        parts = (part for part in reversed(self.root) if tag_of(part) == tag and not is_off(part))
+        parts = (
+            part
+            for part in reversed(self.root)
+            if tag_of(part) == tag and not is_for_old_products(part)
+        )
         section = next(parts, None)
         if section is None:
             prefix = self._prefix(feature) if feature else ""
@@ -449,14 +453,14 @@ def _dependents(document: Document, local: str, but: frozenset[FieldPath]) -> It
     changed = {local_name(path[1]) for path in but if _is_formula(path)}
     for element in document.root:
         inner = element.find("calculation")
-        if is_off(element) or is_automatic(element):
+        if is_for_old_products(element) or is_automatic(element):
             continue
         kind, name = tag_of(element), element.get("name", "")
         if kind == "column" and inner is not None and name not in {*changed, local}:
             if local in fields_in(inner.get("formula", "")) or names_field(inner, local):
-                yield f'calculated field "{label(element)}"'
+                yield f'calculated field "{visible_name(element)}"'
         elif kind == "group" and names_field(element, local):
-            yield f'group or set "{label(element)}"'
+            yield f'group or set "{visible_name(element)}"'
         elif kind == "filter" and names_field(element, local):
             yield "a filter"
     for name, hierarchy in document.hierarchies.items():

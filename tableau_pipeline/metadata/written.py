@@ -15,7 +15,7 @@ from tableau_pipeline.objects.stores import store_at, store_errors
 NO_VALUES = "nothing"
 
 
-class Written:
+class WrittenValues:
     """Files of values, each named by a digest of its content.
 
     Args:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from obstore.store import ObjectStore, from_url
 
-from tableau_pipeline.objects.errors import ObjectStoreTaskError, translated
+from tableau_pipeline.objects.errors import ObjectStoreTaskError, translate_errors
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -214,7 +214,7 @@ def _open_in_task(url: str) -> ObjectStore:
 
 
 def _task_errors(doing: str, url: str) -> AbstractContextManager[None]:
-    return translated(doing, url, kind=ObjectStoreTaskError)
+    return translate_errors(doing, url, kind=ObjectStoreTaskError)
 
 
 def _nullable_type(type_: pa.DataType) -> pa.DataType:

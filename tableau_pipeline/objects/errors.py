@@ -120,7 +120,7 @@ class ObjectStoreTaskError(Exception):
 
 
 @contextmanager
-def translated(
+def translate_errors(
     doing: str, url: str, *, kind: type[Exception], may_lack: bool = False
 ) -> Generator[None]:
     """Turn errors of the store into another kind, whose message is one line.
@@ -145,10 +145,10 @@ def translated(
         ):
             raise FileNotFoundError(ENOENT, "there is no such object", url) from None
         # The original error holds the whole request, and with it perhaps a signature.
-        raise kind(described(error, doing, url)) from None
+        raise kind(describe_failure(error, doing, url)) from None
 
 
-def described(error: Exception, doing: str, url: str) -> str:
+def describe_failure(error: Exception, doing: str, url: str) -> str:
     """Return one line: what failed, the cause, the answer of the store, and the remedy."""
     text, scheme = str(error), url.partition(":")[0]
     if "://" not in url:

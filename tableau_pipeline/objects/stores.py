@@ -14,7 +14,7 @@ from obstore.store import LocalStore, ObjectStore
 
 from tableau_pipeline.errors import RefreshError, SettingError
 from tableau_pipeline.objects.arrow_files import open_store
-from tableau_pipeline.objects.errors import translated
+from tableau_pipeline.objects.errors import translate_errors
 from tableau_pipeline.objects.local_files import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
@@ -41,7 +41,7 @@ def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractCon
     Raises:
         StoreError: names the URL, the cause and the remedy.
     """
-    return translated(doing, canonical(url), kind=StoreError, may_lack=may_lack)
+    return translate_errors(doing, canonical(url), kind=StoreError, may_lack=may_lack)
 
 
 def is_url(location: str, *, setting: str) -> bool:

@@ -31,7 +31,7 @@ class AccessCheck:
     remedy: str = ""
 
 
-def judged(
+def check_result(
     topic: str, text: str, *, is_fine: object, sign: str = "x", remedy: str = ""
 ) -> AccessCheck:
     """Return a check with "ok" if it is fine, else with this sign and remedy."""
@@ -39,7 +39,7 @@ def judged(
 
 
 @contextmanager
-def looking(
+def collecting_errors(
     found: list[AccessCheck], topic: str, sign: str = "x", remedy: str = ""
 ) -> Generator[None]:
     """Add an error of the block to the results, so that the other checks still run."""
@@ -50,11 +50,11 @@ def looking(
         found.append(AccessCheck(sign, topic, describe_error(error), remedy))
 
 
-def look(
+def add_checks(
     found: list[AccessCheck], topic: str, findings: Iterable[AccessCheck], sign: str = "x"
 ) -> None:
     """Add the results of a check; if it fails, add the error."""
-    with looking(found, topic, sign):
+    with collecting_errors(found, topic, sign):
         found.extend(findings)
 
 
@@ -65,23 +65,25 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
     if not re.match(r"http://(127\.|localhost|\[::1\])", site.url):
         is_safe = site.url.startswith("https")
         text = "its certificate is valid" if is_safe else "the connection is not encrypted"
-        yield judged("TLS", text, is_fine=is_safe, sign="!", remedy="use https://")
+        yield check_result("TLS", text, is_fine=is_safe, sign="!", remedy="use https://")
     skew = abs((datetime.now(UTC) - site.now()).total_seconds())
     text, remedy = f"{skew:.0f} s from that of the server", "set the clock: connected apps need it"
-    yield judged("clock", text, is_fine=skew <= _SKEW_SECONDS, sign="!", remedy=remedy)
+    yield check_result("clock", text, is_fine=skew <= _SKEW_SECONDS, sign="!", remedy=remedy)
     name, role = site.user()
     may, remedy = (
         PUBLISHERS.fullmatch(role or "Creator"),
         "give it the role Creator or ExplorerCanPublish",
     )
-    yield judged("user", f"{name}, {role or 'its role is not told'}", is_fine=may, remedy=remedy)
+    yield check_result(
+        "user", f"{name}, {role or 'its role is not told'}", is_fine=may, remedy=remedy
+    )
     limit = site.payload_limit
     text = f"up to {megabytes(limit)}" if limit else "none: every refresh publishes the full file"
-    yield judged("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
+    yield check_result("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
     may = site.may_read_jobs()
     text = "this user may ask for them" if may else "this user may not ask for them"
     remedy = "use a site administrator: others see only from the data source what a job did"
-    yield judged("jobs", text, is_fine=may, sign="!", remedy=remedy)
+    yield check_result("jobs", text, is_fine=may, sign="!", remedy=remedy)
 
 
 def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
@@ -90,7 +92,7 @@ def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
     if name and (ends := site.token_ends().get(name)):
         days, remedy = (ends - site.now()).days, "make a new one under My Account Settings"
         text = f"{name} ends in {days} days, at {ends:%Y-%m-%d}; before, if 15 days are without use"
-        yield judged("token", text, is_fine=days >= _LAST_DAYS, sign="!", remedy=remedy)
+        yield check_result("token", text, is_fine=days >= _LAST_DAYS, sign="!", remedy=remedy)
 
 
 def on_upload(site: TableauSite) -> Iterator[AccessCheck]:
@@ -111,18 +113,18 @@ def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[
         if luid is None:
             text = "to be created" if declaration.create_project else "is not there"
             remedy = "create it, or set create_project: true"
-            yield judged(topic, text, is_fine=declaration.create_project, remedy=remedy)
+            yield check_result(topic, text, is_fine=declaration.create_project, remedy=remedy)
             continue
         may = rights.get(luid)
         unless_denied = "may publish" if may else "the server does not tell who may publish"
         text = "this user may not publish to it" if may is False else unless_denied
-        yield judged(topic, text, is_fine=may is not False, remedy="give it Publish there")
+        yield check_result(topic, text, is_fine=may is not False, remedy="give it Publish there")
 
 
 def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkpoint) -> None:
     """Check what this user may do with a published data source."""
     name, luid = checkpoint.name, checkpoint.luid or ""
-    with looking(found, f"read {name}"):
+    with collecting_errors(found, f"read {name}"):
         remote = site.find_by_luid(luid)
         if remote is None:
             found.append(AccessCheck("!", f"read {name}", "it is no longer there", "refresh it"))
@@ -132,8 +134,10 @@ def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkp
         owner = "it is its owner, from which follows that it may overwrite, update and tag it"
         other = "another user owns it: overwriting needs Overwrite, which only a refresh tries"
         text = owner if is_owner else other
-        found.append(judged(f"read {name}", text, is_fine=is_owner, sign="!"))
-    with looking(found, f"count {name}", "!", "give it API Access; until then files are read back"):
+        found.append(check_result(f"read {name}", text, is_fine=is_owner, sign="!"))
+    with collecting_errors(
+        found, f"count {name}", "!", "give it API Access; until then files are read back"
+    ):
         tables = (str(checkpoint.target(table).name.unescaped) for table in checkpoint.tables)
         rows = sum(site.count(luid, dict.fromkeys(tables)).values())
         found.append(AccessCheck("ok", f"count {name}", f"the server counts {rows:,} rows"))

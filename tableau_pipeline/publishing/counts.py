@@ -15,7 +15,8 @@ import tableauserverclient as TSC
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.metadata.document import bracketed
 from tableau_pipeline.publishing.errors import SESSION_GONE
-from tableau_pipeline.publishing.http import CountedRetry, WireAdapter
+from tableau_pipeline.publishing.http import WireAdapter
+from tableau_pipeline.publishing.retries import CountedRetry
 
 # The service has its own paths, errors and version. It does not report its version: a request that
 # needs a newer one fails with `NotUnderstoodError`. It uses the session of the REST API.

@@ -28,7 +28,8 @@ from tableau_pipeline.errors import (
 )
 from tableau_pipeline.outcome import Accept, Code, Refusal
 from tableau_pipeline.publishing.connections import connection_problem
-from tableau_pipeline.publishing.http import IS_IT_RIGHT, BadAnswerError, TooLargeError
+from tableau_pipeline.publishing.deadlines import BadAnswerError, TooLargeError
+from tableau_pipeline.publishing.http import IS_IT_RIGHT
 
 SIGN_IN_REFUSED = "401001"
 # A refused upload has the same code as a refused update, but another remedy.

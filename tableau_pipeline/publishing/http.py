@@ -1,25 +1,16 @@
-"""Requests: where they may go, how long each may take, and which of them are repeated.
-
-* 429, or 503 with Retry-After, means that a request was not carried out. Any such request is
-  repeated, as is one that never reached the server.
-* After a broken connection, 502, 504 and a bare 503, it is not known whether the request arrived.
-  Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
-  server carries out once. A publish is never repeated.
-"""
+"""HTTP sessions with one server: where requests may go, and what counts as an answer."""
 
 import html
-import io
 import logging
 import re
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from http.client import HTTPResponse
+from http import HTTPStatus
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import ParseError
 
@@ -27,24 +18,29 @@ import defusedxml.ElementTree
 import requests
 from defusedxml.common import DefusedXmlException
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import LocationParseError, MaxRetryError, ReadTimeoutError, ResponseError
+from urllib3.exceptions import LocationParseError, ReadTimeoutError
 from urllib3.util import Retry, parse_url
 
-from tableau_pipeline.errors import BudgetSpentError, SettingError
+from tableau_pipeline.errors import SettingError
 from tableau_pipeline.objects.stores import scheme_and_host
-from tableau_pipeline.rendering import megabytes
+from tableau_pipeline.publishing.deadlines import (
+    POOLS,
+    BadAnswerError,
+    LimitedBody,
+    TooLargeError,
+    largest_body,
+    too_late,
+)
+from tableau_pipeline.publishing.retries import (
+    GATEWAY_FAILED,
+    SAFE_TWICE,
+    UPDATE,
+    RequestBudget,
+    RetryTimes,
+    SafeRetry,
+)
 
 IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy in between?"
-
-
-class BadAnswerError(requests.RequestException):
-    """The server does not answer as it should; the message goes on from its address."""
-
-
-class TooLargeError(BadAnswerError):
-    """A request was refused because of its size, and not carried out."""
 
 
 def server_address(url: str) -> str:
@@ -79,46 +75,6 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return scheme, parts.host, parts.port or _PORTS.get(scheme)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryTimes:
-    """Pauses and time limits of requests, in seconds.
-
-    Attributes:
-        backoff: the pause before the first retry; each later pause is twice as long.
-        read: the time limit of the answer to a request that only reads, or signs in; and of the
-            request itself.
-        write: the time limits of any other, and of a download. A server may need long to join many
-            gigabytes of blocks before it answers.
-    """
-
-    backoff: float = 0.5
-    read: float = 300
-    write: float = 3600
-
-
-@dataclass(slots=True)
-class RequestBudget:
-    """The requests of a session: each attempt counts.
-
-    Attributes:
-        sent: how many were sent.
-        most: how many may be; None for any number. One of them is kept to sign out.
-    """
-
-    sent: int = 0
-    most: int | None = None
-
-    def take(self, *, to_sign_out: bool = False) -> None:
-        """Count a request that is about to be sent.
-
-        Raises:
-            BudgetSpentError: it may not be sent any more.
-        """
-        if self.most is not None and self.sent >= self.most - (not to_sign_out):
-            raise BudgetSpentError(f"the budget of {self.most:,} requests is used up")
-        self.sent += 1
-
-
 # Values in something that came instead of an answer: the session of a proxy, or a new token.
 _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
@@ -136,7 +92,7 @@ class Wire:
     """
 
     url: str
-    times: RetryTimes = RetryTimes()
+    times: RetryTimes = field(default_factory=RetryTimes)
     secrets: set[str] = field(default_factory=set, repr=False)
     budget: RequestBudget = field(default_factory=RequestBudget)
 
@@ -183,190 +139,6 @@ class Wire:
         return repr(shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}...")
 
 
-class _InTime(io.RawIOBase):
-    """What a socket receives. All of an answer has the time that a socket gives to each piece."""
-
-    def __init__(self, received: io.RawIOBase, sock: Any) -> None:
-        self._received, self._sock = received, sock
-        self._end = monotonic() + sock.gettimeout()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = self._end - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._sock.settimeout(left)
-        return self._received.readinto(buffer)
-
-    def close(self) -> None:
-        self._received.close()
-        super().close()
-
-
-class _Response(HTTPResponse):
-    def __init__(self, sock: Any, *args: Any, **settings: Any) -> None:
-        super().__init__(sock, *args, **settings)
-        self.fp: Any = io.BufferedReader(_InTime(self.fp.detach(), sock))
-
-
-class _Timed(HTTPConnection):
-    response_class = _Response
-
-    def connect(self) -> None:
-        seconds, self.timeout = self.timeout, _CONNECT_SECONDS
-        super().connect()
-        # From here on, it is the time for a body to be sent.
-        connected: Any = self.sock
-        connected.settimeout(seconds)
-        self.timeout = seconds
-
-    def getresponse(self) -> Any:
-        response = super().getresponse()
-        # Before another attempt, urllib3 would read an answer to its end, which may never come.
-        response.drain_conn = response.close
-        return response
-
-
-class _TimedTLS(_Timed, HTTPSConnection):
-    pass
-
-
-class TimedPool(HTTPConnectionPool):
-    """Connections whose answers have a time limit as a whole."""
-
-    ConnectionCls: Any = _Timed
-
-
-class _TLSPool(HTTPSConnectionPool):
-    ConnectionCls: Any = _TimedTLS
-
-
-_POOLS: Any = {"http": TimedPool, "https": _TLSPool}
-
-_CONNECT_SECONDS = 30
-# Bytes of an answer: a page of 1,000 data sources has less than two million.
-_ANSWER = 8 * 10**6
-_DOWNLOAD: ContextVar[int] = ContextVar("download", default=_ANSWER)
-
-
-@contextmanager
-def downloads_up_to(size: int) -> Generator[None]:
-    """Let files of so many bytes be downloaded."""
-    token = _DOWNLOAD.set(size)
-    try:
-        yield
-    finally:
-        _DOWNLOAD.reset(token)
-
-
-class _Body:
-    """The body of an answer; what it does not define is urllib3's."""
-
-    def __init__(self, raw: Any, *, limit: int, seconds: float) -> None:
-        self._raw, self._limit, self._seconds = raw, limit, seconds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._raw, name)
-
-    def stream(self, amount: int, **settings: Any) -> Iterator[bytes]:
-        """Yield the body piece by piece."""
-        announced = self._raw.headers.get("Content-Length", "")
-        self._check(int(announced) if announced.isdecimal() else 0)
-        seen = 0
-        try:
-            for piece in self._raw.stream(amount, **settings):
-                seen += len(piece)
-                self._check(seen)
-                yield piece
-        except ReadTimeoutError as error:
-            raise _late(self._seconds) from error
-
-    def _check(self, size: int) -> None:
-        if size > self._limit:
-            self._raw.close()
-            most = megabytes(self._limit)
-            raise BadAnswerError(f"does not answer as it should: the answer is larger than {most}.")
-
-
-def _late(seconds: float) -> BadAnswerError:
-    return BadAnswerError(f"does not answer as it should: it was not done within {seconds:g} s.")
-
-
-_TOO_LARGE, _TOO_MANY, _UNAVAILABLE, _PROXY_ASKS = 413, 429, 503, 407
-_GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
-# The pipeline uses PATCH only for data updates, which have a RequestID.
-_UPDATE = "PATCH"
-_SAFE_TWICE = frozenset({"GET", _UPDATE})
-_LONGEST_WAIT = 300
-
-
-class CountedRetry(Retry):
-    """Counts each attempt after the first one."""
-
-    def __init__(self, *args: Any, budget: RequestBudget, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._budget = budget
-
-    def new(self, **settings: Any) -> Self:
-        """Return a copy with other retry counts."""
-        # urllib3 makes such a copy after each attempt, and does not know what was added.
-        return super().new(budget=self._budget, **settings)
-
-    def sleep(self, response: Any = None) -> None:
-        """Wait before the next attempt.
-
-        Raises:
-            BudgetSpentError: there may be none.
-        """
-        self._budget.take()
-        super().sleep(response)
-
-
-class SafeRetry(CountedRetry):
-    """Applies the rules of this module."""
-
-    def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._log = log
-
-    def new(self, **settings: Any) -> Self:
-        """Return a copy with other retry counts."""
-        return super().new(log=self._log, **settings)
-
-    def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
-        """Whether a request is repeated after this answer."""
-        if status_code == _TOO_MANY or (status_code == _UNAVAILABLE and has_retry_after):
-            return True
-        return method in _SAFE_TWICE and status_code in _GATEWAY_FAILED
-
-    def increment(
-        self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
-    ) -> "SafeRetry":
-        """Count one more retry; fail if the server asks for too long a wait."""
-        if response is not None and self._asked_to_wait(response) > _LONGEST_WAIT:
-            raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
-        return super().increment(method, url, response, *args, **more)
-
-    def sleep(self, response: Any = None) -> None:
-        """Wait as long as the server asks, or a little longer with each retry."""
-        last = self.history[-1]
-        seconds = self._asked_to_wait(response) or self.get_backoff_time()
-        self._log.warning(
-            "%s %s: %s; trying again%s",
-            last.method,
-            (last.url or "").partition("?")[0],
-            f"the server answered {last.status}" if last.status else "no answer",
-            f" in {seconds:.0f} s" if seconds >= 1 else "",
-            extra={"status": last.status, "seconds": seconds},
-        )
-        super().sleep(response)
-
-    def _asked_to_wait(self, response: Any) -> float:
-        return (response and self.get_retry_after(response)) or 0
-
-
 # An error as Tableau words it, with a code of its own.
 _TABLEAU_ERROR = re.compile(rb"""<(\w+:)?error\b[^>]*\bcode=["'][0-9]{6}["']""")
 # What answers must hold. The client library takes what is missing for an empty list, or fails.
@@ -406,14 +178,14 @@ class WireAdapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **settings: Any) -> None:
         """Use connections that do not wait for ever."""
         super().init_poolmanager(*args, **settings)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = POOLS
 
     def proxy_manager_for(self, proxy: str, **settings: Any) -> Any:
         """Use such connections to a proxy, too."""
         manager = super().proxy_manager_for(proxy, **settings)
         # SOCKS has connections of its own.
         if proxy.lower().startswith("http"):
-            manager.pool_classes_by_scheme = _POOLS
+            manager.pool_classes_by_scheme = POOLS
         return manager
 
     def close(self) -> None:
@@ -448,11 +220,11 @@ class WireAdapter(HTTPAdapter):
             cause: Any = error.args[0] if error.args else None
             # After several attempts, urllib3 tells why the last one failed.
             if isinstance(getattr(cause, "reason", cause), ReadTimeoutError):
-                raise _late(seconds) from error
+                raise too_late(seconds) from error
             raise
         is_file = streams and response.ok and not response.is_redirect
-        limit = _DOWNLOAD.get() if is_file else _ANSWER
-        response.raw = _Body(response.raw, limit=limit, seconds=seconds)
+        limit = largest_body(is_file=is_file)
+        response.raw = LimitedBody(response.raw, limit=limit, seconds=seconds)
         try:
             if is_file:
                 self._check_file(response)
@@ -474,27 +246,27 @@ class WireAdapter(HTTPAdapter):
     def _check_answer(self, response: requests.Response) -> None:
         request, status = response.request, response.status_code
         # Proxies answer this in formats of their own, whose status TSC does not keep.
-        if status == _TOO_LARGE:
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise TooLargeError(
                 "lets no requests of this size through, or a proxy in front of it does not. Raise "
                 "the limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
             )
-        if status == _PROXY_ASKS:
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             raise requests.exceptions.ProxyError("407 Proxy Authentication Required")
         # Whether an earlier attempt was left unanswered, or answered only by a gateway.
         may_have_arrived = any(
-            past.error is not None or past.status in _GATEWAY_FAILED
+            past.error is not None or past.status in GATEWAY_FAILED
             for past in response.raw.retries.history
         )
         refused = 400 <= status < 500
-        if request.method == _UPDATE and refused and may_have_arrived:
+        if request.method == UPDATE and refused and may_have_arrived:
             raise BadAnswerError(
                 f"did not answer, and answered {status} when asked again. It may have received the "
                 "first request; the next run finds out what it did."
             )
         # Gateways answer these in HTML or JSON; of the second, TSC drops also Tableau's own words.
-        if status == _UNAVAILABLE or (
-            status == _TOO_MANY and not _TABLEAU_ERROR.search(response.content)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE or (
+            status == HTTPStatus.TOO_MANY_REQUESTS and not _TABLEAU_ERROR.search(response.content)
         ):
             unknown = "" if request.method == "GET" else ". The next run finds out what it did"
             raise BadAnswerError(
@@ -536,7 +308,7 @@ def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -
         read=3,
         status=4,
         other=0,
-        allowed_methods=_SAFE_TWICE,
+        allowed_methods=SAFE_TWICE,
         backoff_factor=wire.times.backoff,
         # The last answer goes on to TSC, which reads Tableau's error code from it.
         raise_on_status=False,

@@ -98,7 +98,7 @@ def datasources(site: TableauSite) -> Sequence[ListedDatasource]:
     def listed() -> Sequence[ListedDatasource]:
         # Lists include sizes only if all fields are requested. If the site changes meanwhile, an
         # item may be on two pages.
-        items = rest.every(site.tsc.datasources, rest.all_fields())
+        items = rest.iterate(site.tsc.datasources, rest.all_fields())
         return [_listed(site, item) for item in {str(item.id): item for item in items}.values()]
 
     return site.ask("Listing the data sources", listed)
@@ -118,7 +118,7 @@ def _listed(site: TableauSite, item: TSC.DatasourceItem) -> ListedDatasource:
 
 def projects(site: TableauSite) -> Mapping[str, ProjectItem]:
     """Return the projects that this user may see, by LUID."""
-    items = site.ask("Listing the projects", lambda: list(rest.every(site.tsc.projects)))
+    items = site.ask("Listing the projects", lambda: list(rest.iterate(site.tsc.projects)))
     by_luid = {str(item.id): item for item in items}
 
     def project(luid: str) -> ProjectItem:
@@ -197,7 +197,7 @@ def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
     listed = None
     # To a connected app that may not list jobs, the server says that its session has ended.
     with suppress(RefusedError, SignInError):
-        ask = partial(job_list.listed, site.tsc, since, most=_MOST_JOBS)
+        ask = partial(job_list.list_jobs, site.tsc, since, most=_MOST_JOBS)
         listed = site.ask("Listing the jobs of the site", ask)
     if listed is None:
         raise NotListableError("only administrators may list jobs")

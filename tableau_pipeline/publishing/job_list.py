@@ -25,7 +25,7 @@ KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasour
 _OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
 
 
-def listed(
+def list_jobs(
     tsc: TSC.Server, since: datetime, *, most: int | None = None
 ) -> Sequence[TSC.BackgroundJobItem] | None:
     """Return at most `most` jobs created since a time; None if this user may not list jobs."""
@@ -33,14 +33,14 @@ def listed(
     field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
     options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
     try:
-        return list(islice(rest.every(tsc.jobs, options), most))
+        return list(islice(rest.iterate(tsc.jobs, options), most))
     except TSC.ServerResponseError as error:
         if error.code.startswith("403"):
             return None
         raise
 
 
-def may_be_of(
+def jobs_possibly_of(
     name: str, items: Sequence[TSC.BackgroundJobItem], words: Mapping[str, JobKind]
 ) -> Sequence[Job] | None:
     """Return the jobs that publish or update data sources with this name, or may do so.

@@ -15,7 +15,7 @@ _IN_EXTRA, _ZIP64 = 0xFFFFFFFF, 1
 _PIECE = 2**16
 
 
-def tds_of(pieces: Iterator[bytes], *, limit: int) -> bytes:
+def read_tds(pieces: Iterator[bytes], *, limit: int) -> bytes:
     """Return the `.tds` from a package that arrives in pieces; read nothing after it.
 
     The `zipfile` module first needs the end of a package, which may come after gigabytes of rows.

@@ -15,8 +15,8 @@ import tableauserverclient as TSC
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.objects.local_files import scratch
-from tableau_pipeline.publishing.http import downloads_up_to
-from tableau_pipeline.publishing.rest import named
+from tableau_pipeline.publishing.deadlines import downloads_up_to
+from tableau_pipeline.publishing.rest import items_named
 from tableau_pipeline.rendering import megabytes
 
 # Bytes of a package apart from its extract: the `.tds`, and images that users added.
@@ -29,7 +29,7 @@ _PACKAGE = b"PK\x03\x04"
 
 
 @contextmanager
-def content(
+def open_content(
     server: TSC.Server,
     luid: str,
     *,
@@ -57,7 +57,7 @@ def content(
 
 
 def save_content(answer: requests.Response, file: Path) -> Path:
-    """Write what `content` opened to a file; return its path, with the suffix of its format."""
+    """Write an opened content to a file; return its path, with the suffix of its format."""
     with file.open("wb") as opened:
         for piece in answer.iter_content(_PIECE):
             opened.write(piece)
@@ -102,7 +102,7 @@ def megabytes_of(server: TSC.Server, luid: str) -> int | None:
     if item.size is not None:
         return item.size
     # Tableau documents the size only for lists.
-    matches = named(server.datasources, str(item.name), in_full=True)
+    matches = items_named(server.datasources, str(item.name), in_full=True)
     return next((listed.size for listed in matches if str(listed.id) == luid), None)
 
 

@@ -33,7 +33,7 @@ from tableau_pipeline.publishing.site import TableauSite
 # "Allow" or "Deny", by the LUID of a group and the capability.
 Rules = Mapping[tuple[str, str], str]
 # The desired values; None stands for a value that must be absent.
-Aim = Mapping[FieldPath, str | None]
+DesiredValues = Mapping[FieldPath, str | None]
 # The server has no warning for this data source, which is no error when we read them.
 _NO_WARNINGS = "404030"
 _CHANGE_REMEDIES = {
@@ -121,7 +121,7 @@ class PropertiesOnServer:
         return values
 
     def set(
-        self, remote: RemoteDatasource, aim: Aim, *, is_new: bool
+        self, remote: RemoteDatasource, aim: DesiredValues, *, is_new: bool
     ) -> tuple[int, Mapping[FieldPath, str]]:
         """Set the values that are or were declared to those of `aim`.
 
@@ -148,7 +148,7 @@ class PropertiesOnServer:
                 failed |= dict.fromkeys(paths, str(error))
         return len(changes), failed
 
-    def dropped(self, remote: RemoteDatasource, aim: Aim) -> Mapping[FieldPath, str]:
+    def dropped(self, remote: RemoteDatasource, aim: DesiredValues) -> Mapping[FieldPath, str]:
         """Explain, by path, which values the server accepted without an error, but did not keep.
 
         Args:
@@ -166,10 +166,10 @@ class PropertiesOnServer:
         }
 
     def _requests(
-        self, luid: str, changes: Aim, aim: Aim, before: Values
+        self, luid: str, changes: DesiredValues, aim: DesiredValues, before: Values
     ) -> Iterator[tuple[Collection[FieldPath], Callable[[], None]]]:
         """Yield the requests that make the changes, each with the paths that it sets."""
-        site, change = self.site, partial(describe, self.site, luid)
+        site, change = self.site, partial(set_properties, self.site, luid)
         for is_added, call in ((True, site.tag), (False, site.untag)):
             if tags := [p for p in changes if p[0] == "tag" and bool(changes[p]) == is_added]:
                 yield tags, partial(call, luid, [tag for _, tag in tags])
@@ -218,10 +218,10 @@ def find_named(site: TableauSite, kind: str, name: str) -> str | None:
 
     def find() -> Sequence[Any]:
         domain, _, rest_of_name = name.partition("\\")
-        matches = rest.alike(endpoint, name)
+        matches = rest.principals_named(endpoint, name)
         if matches or not rest_of_name:
             return matches
-        alike = rest.alike(endpoint, rest_of_name)
+        alike = rest.principals_named(endpoint, rest_of_name)
         return [item for item in alike if rest.same_name(item.domain_name, domain)]
 
     items = site.ask(f'Looking for the {kind} "{name}"', find, remedies=_LIST_REMEDIES)
@@ -235,7 +235,9 @@ def find_named(site: TableauSite, kind: str, name: str) -> str | None:
     return str(items[0].id) if items else None
 
 
-def describe(site: TableauSite, luid: str, *, owner: str | None = None, **values: str) -> None:
+def set_properties(
+    site: TableauSite, luid: str, *, owner: str | None = None, **values: str
+) -> None:
     """Change properties of a data source; the server keeps all others.
 
     Args:

@@ -17,7 +17,7 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.publishing.http import BadAnswerError
+from tableau_pipeline.publishing.deadlines import BadAnswerError
 from tableau_pipeline.rendering import megabytes
 
 # The most items on a page that Tableau returns.
@@ -30,7 +30,7 @@ _TAG_SEPARATORS = re.compile(r"[\s,]")
 _NOT_IN_FILTERS = frozenset(",&:[]")
 
 
-def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[Any]:
+def iterate(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[Any]:
     """Yield the items of a TSC endpoint, page by page.
 
     TSC's own `filter()` and `all()` treat most errors as the end of the list. With them, a data
@@ -60,7 +60,7 @@ def all_fields() -> TSC.RequestOptions:
     return options
 
 
-def named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
+def items_named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
     """Yield the items of a TSC endpoint with this name; an item may occur twice.
 
     Items that match the server's filter come first, then those of the whole list: names that differ
@@ -73,7 +73,7 @@ def named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
         yield from (item for item in items if same_name(item.name, name))
 
 
-def alike(endpoint: Any, name: str) -> Sequence[Any]:
+def principals_named(endpoint: Any, name: str) -> Sequence[Any]:
     """Return the groups or users with this name, one for each domain that has it.
 
     If the name matches exactly, names that differ in case are left out.
@@ -89,8 +89,8 @@ def _lists(endpoint: Any, name: str, *, in_full: bool) -> Iterator[Iterator[Any]
     if not _NOT_IN_FILTERS & set(name):
         filtered, field = options(), TSC.RequestOptions.Field.Name
         filtered.filter.add(TSC.Filter(field, TSC.RequestOptions.Operator.Equals, name))
-        yield every(endpoint, filtered)
-    yield every(endpoint, options())
+        yield iterate(endpoint, filtered)
+    yield iterate(endpoint, options())
 
 
 def same_name(one: str | None, other: str | None) -> bool:
@@ -165,7 +165,7 @@ def list_revisions(server: TSC.Server, luid: str) -> Sequence[Any]:
         items = TSC.RevisionItem.from_response(answer, names, TSC.DatasourceItem())
         return items, TSC.PaginationItem.from_response(answer, names)
 
-    revisions = list(every(page))
+    revisions = list(iterate(page))
     revisions.sort(key=lambda revision: (bool(revision.current), revision_number(revision)))
     return revisions
 
@@ -203,7 +203,7 @@ def job(server: TSC.Server, job_id: str) -> Job:
     notes = [*element.iterfind("{*}statusNotes/{*}statusNote")]
     texts = [child.text for child in element.iterfind(".//{*}notes")]
     texts += [note.get("text") or note.get("value") for note in notes]
-    code, completed_at = element.get("finishCode"), moment(element.get("completedAt"))
+    code, completed_at = element.get("finishCode"), parse_time(element.get("completedAt"))
     # Some servers report a finish code before the job has ended. Tableau's Migration SDK considers
     # only the progress.
     is_over = completed_at is not None or (code and element.get("progress") == "100")
@@ -216,14 +216,14 @@ def job(server: TSC.Server, job_id: str) -> Job:
         id=job_id,
         outcome=outcome,
         notes=" ".join(filter(None, texts)),
-        created_at=moment(element.get("createdAt")),
-        started_at=moment(element.get("startedAt")),
+        created_at=parse_time(element.get("createdAt")),
+        started_at=parse_time(element.get("startedAt")),
         completed_at=completed_at,
         datasource=datasource.get("id") if datasource is not None else None,
     )
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     """Parse a time as Tableau writes it; return None if it is not a valid time with a zone."""
     try:
         time_stamp = datetime.fromisoformat(text or "")
@@ -385,15 +385,15 @@ def block_size(size: int) -> int:
     return int(asked) * _CLIENT_MEGABYTE
 
 
-def one_datasource(tsc: TSC.Server) -> object:
+def probe(tsc: TSC.Server) -> object:
     """Send a request that any session may make: list one data source."""
     return tsc.datasources.get(TSC.RequestOptions(pagesize=1))
 
 
-def reads(tsc: TSC.Server) -> bool:
+def session_is_alive(tsc: TSC.Server) -> bool:
     """Return whether the session is alive: to some requests, servers say wrongly that it ended."""
     try:
-        one_datasource(tsc)
+        probe(tsc)
     except TSC.FailedSignInError:
         return False
     return True

@@ -55,7 +55,7 @@ def changed_rows(
     with TemporaryDirectory(prefix="revisions ", dir=scratch()) as folder:
         newer = _file(site, luid, Path(folder) / _NEWER, revision=None, limit=limit)
         older = _file(site, luid, Path(folder) / _OLDER, revision=revision, limit=limit)
-        return compared_files(hyper, older, newer)
+        return compare_files(hyper, older, newer)
 
 
 def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, limit: int) -> Path:
@@ -63,7 +63,7 @@ def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, l
     phrase = f"its revision {revision}" if revision else "it"
 
     def download() -> Path:
-        with packages.content(site.tsc, luid, limit=limit, revision=revision) as answer:
+        with packages.open_content(site.tsc, luid, limit=limit, revision=revision) as answer:
             return packages.save_content(answer, folder / "content")
 
     package = site.ask(f"Downloading {phrase}", download, remedies=DOWNLOAD_REMEDIES)
@@ -73,7 +73,7 @@ def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, l
         package.unlink()
 
 
-def compared_files(hyper: Hyperd, older: Path, newer: Path) -> ChangedRows:
+def compare_files(hyper: Hyperd, older: Path, newer: Path) -> ChangedRows:
     """Compare the rows of two `.hyper` files as whole rows, table by table.
 
     Raises:

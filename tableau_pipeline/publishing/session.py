@@ -1,6 +1,6 @@
 """Sign in to Tableau, by a personal access token, a password or a connected app.
 
-In the three classes of credentials, `described` says who signs in, and `remedy` what to check if
+In the three classes of credentials, `sign_in_phrase` says who signs in, `remedy` what to check if
 the server rejects them. Their repr never shows a secret.
 """
 
@@ -28,13 +28,8 @@ from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.connections import check_bundle
 from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, translate_errors
-from tableau_pipeline.publishing.http import (
-    RetryTimes,
-    ServerClock,
-    Wire,
-    rest_session,
-    server_address,
-)
+from tableau_pipeline.publishing.http import ServerClock, Wire, rest_session, server_address
+from tableau_pipeline.publishing.retries import RetryTimes
 from tableau_pipeline.publishing.site import TableauSite
 
 # The scopes that our calls need, from Tableau's "Access Scopes for Connected Apps". A wildcard is
@@ -65,7 +60,7 @@ class PersonalAccessToken:
         "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE; a token ends after 15 days without use, "
         "and a year after it was made: make a new one under My Account Settings"
     )
-    described: ClassVar = 'with the token "{0.name}"'
+    sign_in_phrase: ClassVar = 'with the token "{0.name}"'
 
     def for_site(self, site: str) -> TSC.PersonalAccessTokenAuth:
         """Return TSC's credentials."""
@@ -82,7 +77,7 @@ class Password:
         "Check TABLEAU_USERNAME and TABLEAU_PASSWORD; a user with multi-factor authentication "
         "needs a token instead"
     )
-    described: ClassVar = 'as "{0.username}" with a password'
+    sign_in_phrase: ClassVar = 'as "{0.username}" with a password'
 
     def for_site(self, site: str) -> TSC.TableauAuth:
         """Return TSC's credentials."""
@@ -108,7 +103,7 @@ class ConnectedApp:
         "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
         "connected app is enabled, and the clock of this host"
     )
-    described: ClassVar = 'as "{0.username}" by the connected app {0.client_id}'
+    sign_in_phrase: ClassVar = 'as "{0.username}" by the connected app {0.client_id}'
 
     def for_site(self, site: str) -> TSC.JWTAuth:
         """Return TSC's credentials."""
@@ -267,7 +262,7 @@ def _session(
     wire: Wire, credentials: Credentials, site: str, ca_bundle: Path | None, log: logging.Logger
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
-    doing = f'Signing in to site "{site}" of {url} {credentials.described.format(credentials)}'
+    doing = f'Signing in to site "{site}" of {url} {credentials.sign_in_phrase.format(credentials)}'
     # The server does not say what is wrong.
     hint = (
         f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '

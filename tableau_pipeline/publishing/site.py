@@ -41,8 +41,9 @@ from tableau_pipeline.publishing.errors import (
     translate_errors,
     update_refused,
 )
-from tableau_pipeline.publishing.http import RequestBudget, ServerClock
-from tableau_pipeline.publishing.package_stream import tds_of
+from tableau_pipeline.publishing.http import ServerClock
+from tableau_pipeline.publishing.package_stream import read_tds
+from tableau_pipeline.publishing.retries import RequestBudget
 from tableau_pipeline.rendering import megabytes
 
 _T = TypeVar("_T")
@@ -145,7 +146,7 @@ class TableauSite:
             root = defusedxml.ElementTree.fromstring(answer.content, forbid_dtd=True)
             tokens = root.iterfind(".//{*}personalAccessToken")
             ends = (
-                (token.get("tokenName", ""), rest.moment(token.get("expiresAt")))
+                (token.get("tokenName", ""), rest.parse_time(token.get("expiresAt")))
                 for token in tokens
             )
             return {name: end for name, end in ends if end}
@@ -154,7 +155,7 @@ class TableauSite:
     @_server_call("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
         """Return whether this user may publish to each project, by id; None if not reported."""
-        projects = rest.every(self.tsc.projects, rest.all_fields())
+        projects = rest.iterate(self.tsc.projects, rest.all_fields())
         return {str(project.id): project.writeable for project in projects}
 
     @property
@@ -202,7 +203,7 @@ class TableauSite:
         parent: str | None = None
         names = project if isinstance(project, tuple) else [*map(str.strip, project.split("/"))]
         for depth, name in enumerate(names):
-            matches = rest.named(self.tsc.projects, name)
+            matches = rest.items_named(self.tsc.projects, name)
             item = next((match for match in matches if (match.parent_id or None) == parent), None)
             if item is None and not create:
                 where = f'in "{"/".join(names[:depth])}"' if depth else "on the site"
@@ -252,7 +253,7 @@ class TableauSite:
     @_server_call('Looking for data source "{name}"')
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
         """Return the data source with this name, ignoring case; None if there is none."""
-        for item in rest.named(self.tsc.datasources, name):
+        for item in rest.items_named(self.tsc.datasources, name):
             if item.project_id == project_id:
                 return rest.remote_datasource(self.tsc, item)
         return None
@@ -266,7 +267,7 @@ class TableauSite:
         """
         # Server filters match whole tags only, and ":" separates their parts: compare tags here.
         # If the site changes meanwhile, an item may be on two pages.
-        items = {str(item.id): item for item in rest.every(self.tsc.datasources)}
+        items = {str(item.id): item for item in rest.iterate(self.tsc.datasources)}
         return [
             rest.remote_datasource(self.tsc, item, revision=revisions)
             for item in items.values()
@@ -277,7 +278,7 @@ class TableauSite:
     def in_project(self, project_id: str) -> Sequence[RemoteDatasource]:
         """Return the data sources in a project that this user may see, sorted by name."""
         # Lists include sizes only if all fields are requested.
-        everywhere = rest.every(self.tsc.datasources, rest.all_fields())
+        everywhere = rest.iterate(self.tsc.datasources, rest.all_fields())
         items = {str(item.id): item for item in everywhere if item.project_id == project_id}
         listed = (rest.remote_datasource(self.tsc, item, revision=False) for item in items.values())
         return sorted(listed, key=lambda remote: (remote.name.casefold(), remote.luid))
@@ -404,7 +405,7 @@ class TableauSite:
             return self._job(job_id)
         except SignInError:
             # Servers before 2025.1 say so to connected apps; this raises if the session has ended.
-            self.ask("Looking for data sources", partial(rest.one_datasource, self.tsc))
+            self.ask("Looking for data sources", partial(rest.probe, self.tsc))
             return NoJob.HIDDEN
 
     @_server_call("Asking for job {job_id}")
@@ -430,14 +431,14 @@ class TableauSite:
         """Return the jobs that may publish or update data sources with this name, in any project.
 
         Return None if that is unknown: this user may not list the jobs of the site (usually, only
-        administrators may), or a job may be of any name (see `job_list.may_be_of`).
+        administrators may), or a job may be of any name (see `job_list.jobs_possibly_of`).
 
         Args:
             since: by the server's clock; jobs created earlier are left out.
             words: the kind of job for each word that this site has been seen to use.
         """
         items = self._listed_jobs(since)
-        return None if items is None else job_list.may_be_of(name, items, words)
+        return None if items is None else job_list.jobs_possibly_of(name, items, words)
 
     def words_of_jobs(self, *, since: datetime) -> Mapping[str, str] | None:
         """Return the server's words for the kinds of jobs, by id; None if we may not list jobs."""
@@ -448,7 +449,7 @@ class TableauSite:
         """Return the jobs of the site; None if this user may not list them."""
         # Servers before 2025.3 never list jobs for connected apps, even in a new session.
         with suppress(SignInError):
-            list_jobs = partial(job_list.listed, self.tsc, since)
+            list_jobs = partial(job_list.list_jobs, self.tsc, since)
             return self.ask("Listing the jobs of the site", list_jobs)
         return None
 
@@ -514,7 +515,7 @@ class TableauSite:
             size = packages.megabytes_of(self.tsc, luid)
             # The size is rounded, and it may be that of the packed or of the unpacked file.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
-        with packages.content(self.tsc, luid, limit=limit) as answer:
+        with packages.open_content(self.tsc, luid, limit=limit) as answer:
             return packages.save_content(answer, folder / "content")
 
     @_server_call("Asking for the size of data source {luid}")
@@ -536,8 +537,8 @@ class TableauSite:
         """Download and read the data source's `.tds`, and stop there."""
         try:
             # Even with extract=False, servers send a package, perhaps with data: accept any size.
-            with packages.content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
-                tds = tds_of(answer.iter_content(_PIECE), limit=LARGEST)
+            with packages.open_content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
+                tds = read_tds(answer.iter_content(_PIECE), limit=LARGEST)
             return read_metadata(tds)
         except ValueError as error:
             raise UnreadableError(
@@ -586,7 +587,7 @@ class TableauSite:
             try:
                 return call()
             except TSC.FailedSignInError as error:
-                if error.code not in SESSION_GONE or rest.reads(self.tsc):
+                if error.code not in SESSION_GONE or rest.session_is_alive(self.tsc):
                     raise
                 self.log.warning(
                     'The session on site "%s" has ended: signing in again. If this happens often, '

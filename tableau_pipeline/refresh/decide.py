@@ -15,7 +15,7 @@ from tableau_pipeline.core.declaration import Declaration, Guard
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.metadata.document import work_in
+from tableau_pipeline.metadata.document import edits_phrase
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_words
 from tableau_pipeline.refresh.observe import Base
@@ -175,7 +175,7 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
             f"full publish: {_new_content(changed)}; by its metadata, which was kept, it is an "
             f"extract of {base.metadata.source}, which takes no updates. To let it take them, run "
             "once with full: true and accept: [overwrite], which drops "
-            f"{work_in(base.metadata)}"
+            f"{edits_phrase(base.metadata)}"
         )
         return Publish(PublishMode.REPLACE, reason)
     return Changed(changed, checkpoint)
@@ -218,7 +218,7 @@ def _takeover(facts: Facts, options: Options) -> Publish:
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
     """Return the reasons to do nothing, the most important first; None if there are none."""
     declaration, base = facts.declaration, facts.base
-    if refusal := not_ours(declaration, base, options):
+    if refusal := ownership_refusal(declaration, base, options):
         return Refuse((refusal,))
     checks: list[Refusal] = []
     if Accept.CHECKS not in options.accept:
@@ -255,7 +255,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     return Refuse(tuple(problems))
 
 
-def not_ours(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
+def ownership_refusal(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
     """Return why the data source must not be changed; None if it may be."""
     if base.ownership is None:
         return None
@@ -284,7 +284,7 @@ def _dropped(facts: Facts) -> list[Refusal]:
         reason = "no record shows what its metadata was when we left it"
     text = (
         f'"{name}" must be overwritten, because {", ".join(changes)}, but {reason}. An '
-        f"overwrite drops {work_in(base.metadata)}. {_HOW_TO_OVERWRITE}"
+        f"overwrite drops {edits_phrase(base.metadata)}. {_HOW_TO_OVERWRITE}"
     )
     return [Refusal(text, Code.WORK_WOULD_GO, Accept.OVERWRITE)]
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import obstore
 
-from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, SavedWork, TableContent
+from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, SavedEdits, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.fields import FieldMetadata, Inherited
@@ -21,7 +21,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.content import Models
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.metadata.columns import TypesByTable, datatype_of
-from tableau_pipeline.metadata.document import Metadata, read_metadata, work_in
+from tableau_pipeline.metadata.document import Metadata, edits_phrase, read_metadata
 from tableau_pipeline.metadata.formats import misfit
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,
@@ -39,7 +39,7 @@ from tableau_pipeline.metadata.merge import (
     shown_field,
 )
 from tableau_pipeline.metadata.tds import Tds, merged_into
-from tableau_pipeline.metadata.written import NO_VALUES, Written
+from tableau_pipeline.metadata.written import NO_VALUES, WrittenValues
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.objects.stores import store_at, store_errors
 from tableau_pipeline.outcome import Code, Distrust, Doubt
@@ -75,7 +75,7 @@ class DeclaredMetadata:
     checkpoint: Checkpoint | None
     models: Models
     inherited: Inherited
-    stored: Written
+    stored: WrittenValues
     link: str | None
     accepts: bool = False
     held: Metadata | None = None
@@ -258,11 +258,11 @@ class DeclaredMetadata:
         properties = {path: value for path, value in self.last_written.items() if is_property(path)}
         return self.stored.store({**values, **properties})
 
-    def still_lost(self, saved: Iterable[SavedWork]) -> tuple[SavedWork, ...]:
+    def still_lost(self, saved: Iterable[SavedEdits]) -> tuple[SavedEdits, ...]:
         """Return the saved edits of columns and calculations that have not come back."""
         return tuple(work for work in saved if not self.has(work.path))
 
-    def returned_work(self, saved: Iterable[SavedWork]) -> tuple[str, ...]:
+    def returned_work(self, saved: Iterable[SavedEdits]) -> tuple[str, ...]:
         """Return which saved edits belong to columns and calculations that are back."""
         return tuple(
             f"{shown_field(work.path)} is back. What people had made of it before it went "
@@ -411,7 +411,7 @@ def check_kept(
         return
     raise RefreshError(
         f'"{remote.name}" was taken over by a publish in mode Replace, which should keep the '
-        f"metadata, but the server changed it. It held {work_in(before)}. The data source as "
+        f"metadata, but the server changed it. It held {edits_phrase(before)}. The data source as "
         f"it was before is in {saved}: copy that work back with Tableau Desktop. Its rows "
         "are those of the models now, and the next run goes on from there"
     )

@@ -14,7 +14,7 @@ from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.written import NO_VALUES
 from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.refresh.decide import NoChange, Publish, UpdateTables
-from tableau_pipeline.refresh.in_place import give_to, move, tag
+from tableau_pipeline.refresh.in_place import change_owner, move, tag
 from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
@@ -218,7 +218,7 @@ class Delivery:
         if sent.remote.owner_id == owner:
             return sent
         try:
-            remote, distrust = give_to(server, sent.remote, owner)
+            remote, distrust = change_owner(server, sent.remote, owner)
         except RefreshError as error:
             warning = f'"{before.name}" is no longer owned by {owner}, its owner before: {error}'
             return sent.warned(warning)

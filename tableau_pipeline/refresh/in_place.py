@@ -11,7 +11,7 @@ from tableau_pipeline.core.drift import Change, RemoteDatasource, Window
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.errors import DriftError, RefreshError
 from tableau_pipeline.outcome import Distrust, Doubt
-from tableau_pipeline.publishing.properties import describe
+from tableau_pipeline.publishing.properties import set_properties
 from tableau_pipeline.publishing.site import TableauSite
 
 
@@ -55,7 +55,7 @@ def move(
     return remote
 
 
-def give_to(
+def change_owner(
     server: TableauSite, remote: RemoteDatasource, owner: str
 ) -> tuple[RemoteDatasource, Distrust | None]:
     """Give a data source to this owner, a LUID; return what `changed_since` does.
@@ -64,7 +64,7 @@ def give_to(
         RefreshError: the owner could not be changed.
     """
     began = server.now()
-    describe(server, remote.luid, owner=owner)
+    set_properties(server, remote.luid, owner=owner)
     try:
         return changed_since(server, remote, began)
     except RefreshError as error:
@@ -91,7 +91,7 @@ def changed_since(
     return changed, change.unexplained
 
 
-def there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
+def require_found(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
     """Return a data source that was found by its name or LUID.
 
     Raises:
@@ -106,5 +106,5 @@ def there(remote: RemoteDatasource | None, what: str) -> RemoteDatasource:
 
 
 def look_up(server: TableauSite, luid: str) -> RemoteDatasource:
-    """Return the data source with this LUID; raise what `there` raises."""
-    return there(server.find_by_luid(luid), f"Data source {luid}")
+    """Return the data source with this LUID; raise what `require_found` raises."""
+    return require_found(server.find_by_luid(luid), f"Data source {luid}")

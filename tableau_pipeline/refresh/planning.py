@@ -15,7 +15,7 @@ from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts, counts, remove, total
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import Merge, Values, is_property
-from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.metadata.written import WrittenValues
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.properties import PropertiesOnServer
 from tableau_pipeline.publishing.site import TableauSite
@@ -32,7 +32,7 @@ from tableau_pipeline.refresh.decide import (
     decide,
     in_full,
     lost_credentials,
-    not_ours,
+    ownership_refusal,
 )
 from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata
 from tableau_pipeline.refresh.effects import Effects
@@ -302,7 +302,7 @@ class Planner:
             checkpoint=base.checkpoint if base.exists else None,
             models=builder.models,
             inherited=setup.inherited,
-            stored=Written(setup.written),
+            stored=WrittenValues(setup.written),
             link=setup.link,
             accepts=Accept.METADATA in self.options.accept,
             held=base.metadata,
@@ -310,7 +310,11 @@ class Planner:
         )
         declared = metadata.declared_properties(certified=True)
         concerns_server = any(map(is_property, [*declared, *metadata.last_written]))
-        if not concerns_server or self.site is None or not_ours(declaration, base, self.options):
+        if (
+            not concerns_server
+            or self.site is None
+            or ownership_refusal(declaration, base, self.options)
+        ):
             return metadata
         on_server = PropertiesOnServer(self.site, base.remote, declared, metadata.last_written)
         return replace(metadata, on_server=on_server)
@@ -318,7 +322,11 @@ class Planner:
     def _layout_differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
         """How the tables of a data source that we take over differ from ours, as phrases."""
         declaration = self.setup.declaration
-        if base.remote is None or base.is_ours or not_ours(declaration, base, self.options):
+        if (
+            base.remote is None
+            or base.is_ours
+            or ownership_refusal(declaration, base, self.options)
+        ):
             return ()
         hyper, columns = self.setup.hyper, {name: table.columns for name, table in desired.items()}
         return layout_differences(self.server, base.remote, hyper, declaration, columns)

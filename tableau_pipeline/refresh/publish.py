@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, PublishMode, SavedWork
+from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, PublishMode, SavedEdits
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.identity import file_name
@@ -86,7 +86,7 @@ class Publisher:
         if remote and base.is_edited and (is_bare or lost or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
             saved = back_up(server, remote, location=self.backups, name=name)
-            work = [SavedWork(path=path, work=text, file=saved) for path, text in lost.items()]
+            work = [SavedEdits(path=path, work=text, file=saved) for path, text in lost.items()]
             target = target.model_copy(update={"saved": (*target.saved, *work)})
         sent = self._take_a_road(plan, extract, target, remote)
         if plan.mode is PublishMode.REPLACE and not base.is_ours:

@@ -23,7 +23,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Held, NoUpdates
+from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates, ServerTds
 from tableau_pipeline.core.journal import Recovered, read_history
 from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.extracts.checks import readable
@@ -347,7 +347,7 @@ class _Phases:
 
     def _known_metadata(
         self, planned: Planned, sent: Sent, distrust: Distrust | None
-    ) -> Held | None:
+    ) -> ServerTds | None:
         """Return the metadata on the server; None if they may not be as they were last read."""
         metadata = planned.base.metadata
         if isinstance(planned.plan, Publish):
@@ -356,7 +356,7 @@ class _Phases:
         is_settled = is_settled and not (planned.merged and conflict_phrases(planned.merged))
         if metadata is None or not is_settled:
             return None
-        return Held(digest=metadata.digest, source=metadata.source)
+        return ServerTds(digest=metadata.digest, source=metadata.source)
 
     def report(
         self,

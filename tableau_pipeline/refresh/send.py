@@ -30,7 +30,7 @@ from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.effects import Effects
-from tableau_pipeline.refresh.in_place import look_up, tag, there
+from tableau_pipeline.refresh.in_place import look_up, require_found, tag
 from tableau_pipeline.refresh.phase import phase
 
 
@@ -403,7 +403,7 @@ class Sender:
         for pause in self.jobs.pauses():
             remote = self.server.find_by_name(intent.name, project_id=intent.project_id)
             if remote or self.server.now() >= until:
-                return there(remote, f'"{intent.name}"')
+                return require_found(remote, f'"{intent.name}"')
             self.jobs.sleep(pause)
         raise AssertionError("pauses have no end")
 

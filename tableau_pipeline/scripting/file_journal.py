@@ -16,9 +16,9 @@ from tableau_pipeline.core.journal import (
     RELEASE,
     Owner,
     Record,
-    held,
-    needed,
-    not_understood,
+    holding_lock,
+    relevant_records,
+    unreadable_reason,
 )
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
@@ -73,7 +73,7 @@ class FileJournal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._writing:
             content = self._read()
-            records = tuple(needed([*content.records, record]))
+            records = tuple(relevant_records([*content.records, record]))
             self._write(content.model_copy(update={"records": records, "release": RELEASE}))
 
     def has_ended(self, owner: Owner) -> bool:
@@ -82,7 +82,7 @@ class FileJournal:
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
         """Prevent other processes from refreshing; wait up to `timeout` seconds for the lock."""
-        return held(self._refreshing, by="Another refresh", timeout=timeout)
+        return holding_lock(self._refreshing, by="Another refresh", timeout=timeout)
 
     def _read(self) -> _Content:
         try:
@@ -92,7 +92,7 @@ class FileJournal:
         try:
             return _Content.model_validate_json(text)
         except ValidationError as error:
-            reason = not_understood(text, error, repair=_REPAIR)
+            reason = unreadable_reason(text, error, repair=_REPAIR)
             raise RefusedError(f"{self.path} cannot be read: {reason}", code=Code.RECORD) from error
 
     def _write(self, content: _Content) -> None:

@@ -22,7 +22,7 @@ from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.trial.facts import Verdict
 from tableau_pipeline.trial.models import write_model
-from tableau_pipeline.trial.requests import Steps, add_work, has_work
+from tableau_pipeline.trial.requests import Steps, add_edits, has_edits
 from tableau_pipeline.trial.workshop import Rows, Workshop
 
 _LOG = logging.getLogger(__name__)
@@ -47,18 +47,18 @@ def by_update(shop: Workshop) -> None:
     _answer_rows(shop, fact, "refresh", {"Extract": rows}, None if problem == "update" else problem)
 
 
-def over_work(shop: Workshop) -> None:
+def over_edits(shop: Workshop) -> None:
     """Add a field as a user does, then refresh in full with other rows."""
     fact, table = "refresh-keeps-work", "rows"
     _ensure_published(shop, table)
     remote = shop.found("refresh")
-    if problem := add_work(shop, "refresh", remote):
+    if problem := add_edits(shop, "refresh", remote):
         shop.unknown(f"no package could be published: {problem}", fact)
         return
     rows = [(number, f"row {number}") for number in range(11, 15)]
     _write(shop, table, rows)
     report = _refresh_tables(shop, "refresh", table, options=Options(full=True))
-    is_kept = has_work(shop, remote.luid)
+    is_kept = has_edits(shop, remote.luid)
     problem = None if is_kept else f"it is gone after: {report.decision}"
     _answer_rows(shop, fact, "refresh", {"Extract": rows}, problem)
 
@@ -191,7 +191,7 @@ def _without_answers(site: TableauSite) -> Generator[None]:
 
 STEPS: Steps = (
     ("refresh by an update", by_update),
-    ("refresh over the work of people", over_work),
+    ("refresh over the work of people", over_edits),
     ("refresh two tables", of_two_tables),
     ("refresh after a lost answer", after_a_lost_answer),
 )

@@ -23,7 +23,7 @@ from tableau_pipeline.metadata.merge import FieldPath
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing import job_list, packages
 from tableau_pipeline.publishing.packages import published_file
-from tableau_pipeline.publishing.properties import describe, permissions
+from tableau_pipeline.publishing.properties import permissions, set_properties
 from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
@@ -115,7 +115,7 @@ def _find_listed(shop: Workshop, job: str, since: Any) -> Sequence[TSC.Backgroun
     """Return our job from the list of jobs; [] if it is not there, None if listing is refused."""
     site = shop.site
     try:
-        jobs = site.ask("Listing the jobs", partial(job_list.listed, site.tsc, since))
+        jobs = site.ask("Listing the jobs", partial(job_list.list_jobs, site.tsc, since))
     except RefreshError:
         return None
     return jobs if jobs is None else [item for item in jobs if str(item.id) == job]
@@ -163,7 +163,7 @@ def describing(shop: Workshop) -> None:
     shop.as_assumed("tags-leave-the-stamp", unless="it moves updatedAt" if moved else None)
     shop.pass_a_second()
     text = "A trial.\nIt is removed soon."
-    describe(site, luid, description=text)
+    set_properties(site, luid, description=text)
     described = site.find_by_luid(luid) or after
     stays = described.updated_at == after.updated_at
     shop.as_assumed("description-moves-the-stamp", unless="it stays" if stays else None)
@@ -234,7 +234,7 @@ def downloads(shop: Workshop) -> None:
 
 def _save_content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Path:
     def save() -> Path:
-        with packages.content(shop.site.tsc, luid, limit=10**8, extract=extract) as answer:
+        with packages.open_content(shop.site.tsc, luid, limit=10**8, extract=extract) as answer:
             return packages.save_content(answer, file)
 
     return shop.site.ask("Downloading a data source", save)
@@ -423,7 +423,7 @@ def _answer_failed(shop: Workshop, remote: RemoteDatasource) -> None:
 def replacing(shop: Workshop) -> None:
     """Publish a package with a user's edits, then replace its rows."""
     before = _main_source(shop)
-    if problem := add_work(shop, "site", before):
+    if problem := add_edits(shop, "site", before):
         shop.as_assumed("published-package", unless=problem)
         shop.unknown("no package could be published", *_PACKAGE_FACTS)
         return
@@ -439,7 +439,7 @@ def replacing(shop: Workshop) -> None:
 _PACKAGE_FACTS = ("overwrite-keeps-the-luid", "overwrite-keeps-tags", "replace-keeps-the-model")
 
 
-def add_work(shop: Workshop, kind: str, remote: RemoteDatasource) -> str | None:
+def add_edits(shop: Workshop, kind: str, remote: RemoteDatasource) -> str | None:
     """Publish a data source again with a field and a caption, as a user does in Desktop.
 
     Returns:
@@ -456,14 +456,14 @@ def add_work(shop: Workshop, kind: str, remote: RemoteDatasource) -> str | None:
             job = shop.publish(kind, package, PublishMode.OVERWRITE)
         except RefusedError as error:
             return str(error)
-    if not shop.took_effect(job, lambda: has_work(shop, remote.luid)):
+    if not shop.took_effect(job, lambda: has_edits(shop, remote.luid)):
         return "its job fails, or never shows"
     _note_stamp(shop, job, shop.found(kind))
     return None
 
 
-def has_work(shop: Workshop, luid: str) -> bool:
-    """Whether a data source has the edits of `add_work`."""
+def has_edits(shop: Workshop, luid: str) -> bool:
+    """Whether a data source has the edits of `add_edits`."""
     return Tds(shop.site.metadata(luid).tds).values(_EDITS).items() >= _EDITS.items()
 
 
@@ -485,13 +485,13 @@ def _answer_replace(shop: Workshop, remote: RemoteDatasource) -> None:
             return
         if not effect:
             problem = "its job fails"
-        elif not has_work(shop, remote.luid):
+        elif not has_edits(shop, remote.luid):
             problem = "it drops them, as Overwrite does"
     shop.as_assumed(fact, unless=problem)
     shop.record.learn(replaces=problem is None)
 
 
-def names(shop: Workshop) -> None:
+def taken_name(shop: Workshop) -> None:
     """Publish under a name that is taken."""
     fact, remote = "taken-name-as-a-job", _main_source(shop)
     before = shop.rows(remote)
@@ -571,7 +571,7 @@ def deletion(shop: Workshop) -> None:
     shop.as_assumed("deleted-at-once", unless="it is still listed" if is_listed else None)
 
 
-def lags(shop: Workshop) -> None:
+def stamp_lag(shop: Workshop) -> None:
     """Conclude from all jobs how long after them their time stamps are."""
     fact = "stamp-of-a-job"
     if not shop.state.lags:
@@ -590,9 +590,9 @@ STEPS: Steps = (
     ("update", update),
     ("send again", requests),
     ("replace", replacing),
-    ("take a taken name", names),
+    ("take a taken name", taken_name),
     ("publish two tables", several_tables),
     ("upload out of order", blocks),
     ("delete", deletion),
-    ("compare time stamps", lags),
+    ("compare time stamps", stamp_lag),
 )

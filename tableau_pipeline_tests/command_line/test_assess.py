@@ -18,12 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableau_pipeline.command_line.main import run
-from tableau_pipeline.components.assessment import Assessed, Compared, DatasourceKind
+from tableau_pipeline.components.assessment import (
+    AssessedDatasource,
+    DatasourceKind,
+    RevisionComparison,
+)
 from tableau_pipeline.components.naming import Tokens
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.publishing.rest import RefreshTask
-from tableau_pipeline.publishing.revisions import ChangedRows, compared_files
+from tableau_pipeline.publishing.revisions import ChangedRows, compare_files
 from tableau_pipeline_tests.command_line.conftest import Told, asked, documented, files, masked
 from tableau_pipeline_tests.command_line.test_adopt import (
     LIVE,
@@ -387,7 +391,7 @@ def test_variables_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert [each.name for each in tmp_path.iterdir()] == [".env"]
 
 
-THEIRS = Assessed(
+THEIRS = AssessedDatasource(
     "luid",
     "Sales",
     project="Curated",
@@ -433,7 +437,7 @@ def test_an_estimate():
     """Prevents: an estimate that does not say what it rests on, or saves more than there is."""
     day = datetime(2026, 11, 21, tzinfo=UTC)
     for changed, saved in ((1_200, 98.8), (250_000, 0)):
-        compared = Compared(ChangedRows(100_000, changed), 7, THEIRS.updated_at, day)
+        compared = RevisionComparison(ChangedRows(100_000, changed), 7, THEIRS.updated_at, day)
         found = replace(THEIRS, compared=compared)
         assert found.saved_megabytes == pytest.approx(saved)
     text = "revision 7 of 2026-11-20 and the data of 2026-11-21: 100.0% of 100,000 rows differ"
@@ -511,7 +515,7 @@ def test_rows_that_changed(tmp_path: Path, older: str, newer: str, changed: int)
     before = hyper(tmp_path / "before.hyper", make.format(older))
     after = hyper(tmp_path / "after.hyper", make.format(newer))
     rows = newer.count("(")
-    assert compared_files(hyper_process(), before, after) == ChangedRows(rows, changed)
+    assert compare_files(hyper_process(), before, after) == ChangedRows(rows, changed)
 
 
 def test_other_columns(tmp_path: Path):
@@ -519,4 +523,4 @@ def test_other_columns(tmp_path: Path):
     one = hyper(tmp_path / "one.hyper", SALES)
     other = hyper(tmp_path / "other.hyper", MANY.format("i"))
     with pytest.raises(ValueError, match="other tables or columns"):
-        compared_files(hyper_process(), one, other)
+        compare_files(hyper_process(), one, other)

@@ -18,7 +18,7 @@ from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline.components.published_datasource import PublishedDatasourceScaffolder
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import Diff, below
+from tableau_pipeline.core.declaration import Diff, in_environment
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.components.support.projects import Project, declared, scaffolding
@@ -574,5 +574,5 @@ def test_a_root_that_makes_a_key_too_long():
     """Prevents: a refresh of an environment that creates a data source, and cannot tag it."""
     made = declared(key="k" * 150)
     with pytest.raises(RefusedError, match="set a shorter `key`"):
-        below(made, "r" * 60)
-    assert below(made, "r" * 20).tag
+        in_environment(made, "r" * 60)
+    assert in_environment(made, "r" * 20).tag

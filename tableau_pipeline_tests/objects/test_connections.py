@@ -9,7 +9,7 @@ import trustme
 from obstore.store import S3Store
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.errors import translated
+from tableau_pipeline.objects.errors import translate_errors
 from tableau_pipeline_tests.publishing import hostile
 
 DAY = timedelta(days=1)
@@ -34,7 +34,7 @@ def failure(url: str) -> str:
     )
     with (
         pytest.raises(RefusedError) as caught,
-        translated("Reading", "s3://bucket/a", kind=RefusedError),
+        translate_errors("Reading", "s3://bucket/a", kind=RefusedError),
     ):
         store.get("a")
     return str(caught.value)

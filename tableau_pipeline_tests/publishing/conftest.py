@@ -22,7 +22,7 @@ from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.publishing.http import RetryTimes
+from tableau_pipeline.publishing.retries import RetryTimes
 from tableau_pipeline.publishing.session import Credentials, Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_sandbox.options import UserSeed

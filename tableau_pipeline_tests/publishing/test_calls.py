@@ -13,9 +13,10 @@ import requests
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.drift import NoJob
 from tableau_pipeline.errors import RefreshError, RefusedError, UnreachableError
-from tableau_pipeline.publishing import http
-from tableau_pipeline.publishing.http import RetryTimes, ServerClock, Wire, rest_session
+from tableau_pipeline.publishing import deadlines
+from tableau_pipeline.publishing.http import ServerClock, Wire, rest_session
 from tableau_pipeline.publishing.rest import cron_of
+from tableau_pipeline.publishing.retries import RetryTimes
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing import hostile
@@ -185,7 +186,7 @@ def test_server_that_hangs(sign_in: SignIn, shop: Shop):
 
 def test_upload_over_a_slow_line(monkeypatch: pytest.MonkeyPatch):
     # Prevents: a block breaks off that takes longer to send than a connection takes to open.
-    monkeypatch.setattr(http, "_CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(deadlines, "_CONNECT_SECONDS", 0.1)
     parse, block = hostile.Call.parse_request, bytes(16 * 2**20)
 
     def slowly(call: hostile.Call) -> bool:

@@ -165,7 +165,7 @@ def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
         ({"description": "", "isCertified": "false"}, ("", None, False)),
         ({"owner": vera}, ("", None, True)),
     ):
-        properties.describe(tableau, sales.luid, **change)
+        properties.set_properties(tableau, sales.luid, **change)
         found = tableau.find_by_luid(sales.luid)
         assert found is not None
         assert (found.description, found.certification, found.owner_id == vera) == expected

@@ -17,8 +17,8 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing import properties
-from tableau_pipeline.publishing.http import RetryTimes
 from tableau_pipeline.publishing.packages import unpack
+from tableau_pipeline.publishing.retries import RetryTimes
 from tableau_pipeline.publishing.session import Password, PersonalAccessToken
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing import hostile
@@ -93,7 +93,9 @@ CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
     "move": (
         "PUT", ITEM, lambda it: it.site.move(it.luid, name="y", project_id=it.project)
     ),
-    "describe": ("PUT", ITEM, lambda it: properties.describe(it.site, it.luid, description="x")),
+    "describe": (
+        "PUT", ITEM, lambda it: properties.set_properties(it.site, it.luid, description="x")
+    ),
     "group": (
         "GET", "sites/[^/]+/groups", lambda it: properties.find_named(it.site, "group", "All Users")
     ),

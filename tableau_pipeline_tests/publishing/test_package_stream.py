@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.publishing.package_stream import tds_of
+from tableau_pipeline.publishing.package_stream import read_tds
 
 TDS = b"<datasource>" + b"<column name='[delay]' />" * 300 + b"</datasource>"
 ROWS = bytes(range(256)) * 1000
@@ -60,16 +60,16 @@ def test_wherever_it_stands(before: int, size: int, *, is_piped: bool, large: bo
     content = package([*names, "Sales.TDS".lower()], method=method, is_piped=is_piped, large=large)
     if is_piped and method == zipfile.ZIP_STORED:
         with pytest.raises(ValueError, match="does not say where its members end"):
-            tds_of(pieces(content, size), limit=len(TDS))
+            read_tds(pieces(content, size), limit=len(TDS))
         return
-    assert tds_of(pieces(content, size), limit=len(TDS)) == TDS
+    assert read_tds(pieces(content, size), limit=len(TDS)) == TDS
 
 
 def test_nothing_is_read_after_it():
     # Prevents: each refresh of a large data source downloads all of its rows for a few kilobytes.
     content = package(["a.tds", "b.hyper"], method=zipfile.ZIP_DEFLATED, is_piped=False)
     arriving = pieces(content, 64)
-    assert tds_of(arriving, limit=len(TDS)) == TDS
+    assert read_tds(arriving, limit=len(TDS)) == TDS
     assert sum(map(len, arriving)) > len(content) / 2
 
 
@@ -78,9 +78,9 @@ def test_one_that_is_too_large(method: int):
     # Prevents: a few bytes of a package fill the memory.
     content = package(["a.tds"], method=method, is_piped=False)
     with pytest.raises(ValueError, match="more than 100 bytes"):
-        tds_of(pieces(content, 64), limit=100)
+        read_tds(pieces(content, 64), limit=100)
     with pytest.raises(ValueError, match="more than 100 bytes"):
-        tds_of(pieces(TDS, 64), limit=100)
+        read_tds(pieces(TDS, 64), limit=100)
 
 
 @given(data=st.data(), method=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
@@ -90,15 +90,15 @@ def test_damage(data: st.DataObject, method: int):
     for _ in range(data.draw(st.integers(1, 5))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     with suppress(ValueError):
-        tds_of(pieces(bytes(content), 997), limit=10**6)
+        read_tds(pieces(bytes(content), 997), limit=10**6)
 
 
 def test_other_compression():
     # Prevents: bytes of another method are taken for XML.
     content = package(["a.tds"], method=zipfile.ZIP_BZIP2, is_piped=False)
     with pytest.raises(ValueError, match="in another way than Tableau"):
-        tds_of(pieces(content, 64), limit=10**6)
+        read_tds(pieces(content, 64), limit=10**6)
     header = bytearray(package(["a.tds"], method=zipfile.ZIP_DEFLATED, is_piped=False))
     struct.pack_into("<H", header, 6, 1)
     with pytest.raises(ValueError, match="encrypted"):
-        tds_of(pieces(bytes(header), 64), limit=10**6)
+        read_tds(pieces(bytes(header), 64), limit=10**6)

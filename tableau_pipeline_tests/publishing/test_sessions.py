@@ -293,7 +293,7 @@ def test_people_by_an_app(
         assert properties.find_named(site, "user", "admin") == tableau.user_id
         properties.set_permissions(site, sales.luid, {}, remove=rule)
         properties.set_permissions(site, sales.luid, rule, remove={})
-        properties.describe(site, sales.luid, description="By an app")
+        properties.set_properties(site, sales.luid, description="By an app")
         assert properties.permissions(site, sales.luid).items() >= rule.items()
 
 

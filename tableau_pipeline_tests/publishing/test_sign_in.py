@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.http import BadAnswerError, Wire
+from tableau_pipeline.publishing.deadlines import BadAnswerError
+from tableau_pipeline.publishing.http import Wire
 from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Credentials,

@@ -14,7 +14,7 @@ import tableauserverclient as TSC
 from tableau_pipeline.core.declaration import Diff, Reconcile, Republish
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.metadata.written import WrittenValues
 from tableau_pipeline.publishing import properties
 from tableau_pipeline.refresh.preview import preview
 from tableau_pipeline.refresh.reconcile import ReconciliationError
@@ -134,7 +134,7 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     pipeline.run()
     item, site = item_of(pipeline), pipeline.eyes
     luid, group = str(item.id), str(properties.find_named(site, "group", "All Users"))
-    properties.describe(site, luid, description="Hers", isCertified="false")
+    properties.set_properties(site, luid, description="Hers", isCertified="false")
     site.tag(luid, ["hers"])
     site.untag(luid, ["finance"])
     ours = {(group, "VizqlDataApiAccess"): "Allow"}
@@ -227,7 +227,7 @@ def test_declared_as_it_stands_and_then_no_more(new_pipeline: NewPipeline):
     pipeline.run()
     luid, text = str(item_of(pipeline).id), "Hers\n\nBuilt from flights."
     certified = {"isCertified": "true", "certificationNote": "Hers"}
-    properties.describe(pipeline.eyes, luid, description=text, **certified)
+    properties.set_properties(pipeline.eyes, luid, description=text, **certified)
     pipeline.eyes.tag(luid, ["finance"])
     before = said(pipeline)
     pipeline.declare(
@@ -248,7 +248,7 @@ def test_a_certification_of_a_person_that_is_declared(new_pipeline: NewPipeline)
     """Prevents: rows that differ from the models stay certified, as a person had certified them."""
     pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6))
     pipeline.run()
-    properties.describe(pipeline.eyes, str(item_of(pipeline).id), isCertified="true")
+    properties.set_properties(pipeline.eyes, str(item_of(pipeline).id), isCertified="true")
     pipeline.declare(certify="after_reconcile")
     pipeline.run()
     pipeline.model("flights", flights(9))
@@ -275,7 +275,7 @@ def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile())
     pipeline.run()
     certified = {"isCertified": "true", "certificationNote": "Hers"}
-    properties.describe(pipeline.eyes, str(item_of(pipeline).id), **certified)
+    properties.set_properties(pipeline.eyes, str(item_of(pipeline).id), **certified)
     assert pipeline.run().problems == ()
     pipeline.declare(certify=None)
     (problem,) = pipeline.run().problems
@@ -318,7 +318,7 @@ def test_owner_after_an_interruption(new_pipeline: NewPipeline):
     assert killed_before(pipeline, "outcome")
     site = pipeline.eyes
     # As servers do that make the publisher the owner.
-    properties.describe(site, str(item_of(pipeline).id), owner=site.user_id)
+    properties.set_properties(site, str(item_of(pipeline).id), owner=site.user_id)
     assert pipeline.run().problems == ()
     assert said(pipeline)["owner"] == "ann"
     assert pipeline.wrong() == []
@@ -329,7 +329,7 @@ def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
     pipeline = new_pipeline(on={"publisher_owns": True})
     pipeline.run()
     site = pipeline.eyes
-    properties.describe(
+    properties.set_properties(
         site, str(item_of(pipeline).id), owner=properties.find_named(site, "user", "ann")
     )
     pipeline.model("flights", flights(9))
@@ -347,7 +347,7 @@ def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: 
     pipeline.declare(republish=Republish(growth=1e-6))
     pipeline.run()
     site = pipeline.eyes
-    properties.describe(
+    properties.set_properties(
         site, str(item_of(pipeline).id), owner=properties.find_named(site, "user", "ann")
     )
     pipeline.model("flights", flights(9))
@@ -368,7 +368,7 @@ def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
     pipeline.policy(table.policy, fields=(FieldMetadata("delay", caption="Delay"),))
     pipeline.run()
     site = pipeline.eyes
-    properties.describe(
+    properties.set_properties(
         site, str(item_of(pipeline).id), owner=properties.find_named(site, "user", "ann")
     )
     pipeline.model("flights", flights(9))
@@ -382,9 +382,11 @@ def test_overwrite_that_forgets(new_pipeline: NewPipeline):
     pipeline = new_pipeline(owner="ann", **SAID)
     first = pipeline.run()
     before, site, remote = said(pipeline), pipeline.eyes, first.remote
-    values = Written(pipeline.refresh().written).read(*first.checkpoint.written)
+    values = WrittenValues(pipeline.refresh().written).read(*first.checkpoint.written)
     on_server = properties.PropertiesOnServer(site, remote, values, values)
-    properties.describe(site, remote.luid, description="", isCertified="false", owner=site.user_id)
+    properties.set_properties(
+        site, remote.luid, description="", isCertified="false", owner=site.user_id
+    )
     properties.set_permissions(
         site, remote.luid, {}, remove=properties.permissions(site, remote.luid)
     )

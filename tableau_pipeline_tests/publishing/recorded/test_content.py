@@ -67,7 +67,7 @@ def test_type_of_a_download(server: Server, tmp_path: Path, kind: str):
     answer = raw(package(), Content_Disposition='filename="a.tdsx"', Content_Type=kind)
     with server.saying("GET", CONTENT, answer):
         file = server.site.download(LUID, tmp_path, limit=10**7)
-        with packages.content(server.site.tsc, LUID, limit=10**7) as opened:
+        with packages.open_content(server.site.tsc, LUID, limit=10**7) as opened:
             assert not opened._content_consumed
     assert file.read_bytes() == package()
 
@@ -86,7 +86,7 @@ def test_content_in_part(server: Server):
     answer = raw(package(), Content_Disposition='filename="a.tdsx"')
     with (
         server.saying("GET", CONTENT, answer) as asked,
-        packages.content(server.site.tsc, LUID, limit=10**7, extract=False) as opened,
+        packages.open_content(server.site.tsc, LUID, limit=10**7, extract=False) as opened,
     ):
         assert next(opened.iter_content(4)) == b"PK\x03\x04"
     assert asked[0].endswith("/content?includeExtract=False")

@@ -294,4 +294,4 @@ def test_change_that_others_may_make(server: Server, change: Any, code: str, rem
         server.saying("PUT", ITEM, error(403, code, "'x' isn't authorized to update it")),
         pytest.raises(RefusedError, match=remedy),
     ):
-        properties.describe(server.site, LUID, **change)
+        properties.set_properties(server.site, LUID, **change)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import Table, below
+from tableau_pipeline.core.declaration import Table, in_environment
 from tableau_pipeline.core.fields import (
     Calculation,
     FieldMetadata,
@@ -25,8 +25,8 @@ from tableau_pipeline.core.journal import (
     ClaimRelease,
     Owner,
     Record,
-    needed,
     read_history,
+    relevant_records,
 )
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import Accept
@@ -394,7 +394,7 @@ def failed_refreshes(history: Any, refresh: Refresh | None, count: int, killed: 
         history.run(history.new_refresh(events=(dies,)), Asked(full=True))
         history.tableau.come_to_rest()
     # Reading all of a long journal each time would take too long.
-    recent = needed(journal.records)
+    recent = relevant_records(journal.records)
     for _ in range(count):
         number = read_history(recent).number + 1
         claim = Claim(refresh=number, owner=Owner(run_id=f"attempt {number}"))
@@ -402,7 +402,7 @@ def failed_refreshes(history: Any, refresh: Refresh | None, count: int, killed: 
         ended = ClaimRelease(refresh=number, claim=claim.id)
         added = [claim, *(_unsent_request(history, recent, claim) if killed else [ended])]
         journal.records += added
-        recent = needed([*recent, *added])
+        recent = relevant_records([*recent, *added])
 
 
 def _unsent_request(history: Any, records: list[Record], claim: Claim) -> list[Record]:
@@ -441,7 +441,7 @@ def another_environment(
     if history.scenario.quirks["updates_move_stamp"] == "late":
         history.tableau.pass_time(history.scenario.quirks["late_stamp_seconds"])
     history.note("another environment refreshes")
-    declared = below(history.declaration, ROOT)
+    declared = in_environment(history.declaration, ROOT)
     journal = next(j for j in history.journals.values() if j.key == declared.key)
     other = history.new_refresh(publisher=journal.name)
     other = replace(other, declaration=declared, of_other_environment=True)

@@ -13,8 +13,8 @@ from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.core.journal import Record
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, merge
-from tableau_pipeline.metadata.tds import Editing, Tds
-from tableau_pipeline.metadata.written import Written
+from tableau_pipeline.metadata.tds import Tds, TdsEdit
+from tableau_pipeline.metadata.written import WrittenValues
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing import job_list
 from tableau_pipeline.refresh.claim import HeldClaim
@@ -96,8 +96,8 @@ def _owner(declared: DeclaredMetadata) -> Values:
 
 def _with_certification_of_people() -> AbstractContextManager:
     """Take every certification for one that we wrote."""
-    read = Written.read
-    return mock.patch.object(Written, "read", lambda *args: {CERTIFIED: "yes", **read(*args)})
+    read = WrittenValues.read
+    return mock.patch.object(WrittenValues, "read", lambda *args: {CERTIFIED: "yes", **read(*args)})
 
 
 def _with_all_equal() -> AbstractContextManager:
@@ -129,13 +129,13 @@ def _with_one_road() -> AbstractContextManager:
 
 
 def _with_known_jobs_alone() -> AbstractContextManager:
-    may_be_of = job_list.may_be_of
+    may_be_of = job_list.jobs_possibly_of
 
     def careless(name: str, items: Sequence[Any], words: Any) -> Sequence[Any]:
         jobs = may_be_of(name, [job for job in items if job.title], words) or ()
         return [job for job in jobs if job.kind]
 
-    return mock.patch("tableau_pipeline.publishing.site.job_list.may_be_of", careless)
+    return mock.patch("tableau_pipeline.publishing.site.job_list.jobs_possibly_of", careless)
 
 
 _IMPATIENT = replace(history.TIMEOUTS, listing=0)
@@ -150,7 +150,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
-    "records however old": lambda: mock.patch.object(refreshes, "needed", _newest),
+    "records however old": lambda: mock.patch.object(refreshes, "relevant_records", _newest),
     "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.back_up"),
     "other key of a data source": lambda: mock.patch(
         f"{_REFRESH}.ownership.other_key", return_value=None
@@ -172,10 +172,10 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "refusal of conflicts": lambda: mock.patch(
         f"{_REFRESH}.decide.conflict_phrases", return_value=[]
     ),
-    "metadata that were last written": lambda: _without(Written, "read", {}),
+    "metadata that were last written": lambda: _without(WrittenValues, "read", {}),
     "calculations of people": _without_calculations_of_people,
     "calculations of columns that go": lambda: _without(DeclaredMetadata, "_broken", ()),
-    "folders": lambda: _without(Editing, "_set_folder"),
+    "folders": lambda: _without(TdsEdit, "_set_folder"),
     "permissions as people set them": _without_policy,
     "owner as people set it": lambda: _always_set(_owner),
     "certification that people withdrew": lambda: _always_set(

@@ -9,7 +9,14 @@ from random import Random
 from typing import Any
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.journal import FORMAT, ClaimRelease, Owner, Record, needed, read_record
+from tableau_pipeline.core.journal import (
+    FORMAT,
+    ClaimRelease,
+    Owner,
+    Record,
+    read_record,
+    relevant_records,
+)
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline_tests.refresh.stateful.checks.expected import expected_rows
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
@@ -54,7 +61,7 @@ class StoredJournal:
         """
         if self.later_at is not None:
             read_record(_LATER_RECORD, repair="Restore a backup")
-        records = needed(self.records) if self.short else list(self.records)
+        records = relevant_records(self.records) if self.short else list(self.records)
         self.chance.shuffle(records)
         return records
 

@@ -14,7 +14,7 @@ import urllib3.util.retry
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.response import HTTPResponse
 
-from tableau_pipeline.publishing.http import TimedPool
+from tableau_pipeline.publishing.deadlines import TimedPool
 from tableau_pipeline_tests.refresh.stateful.checks import sending
 from tableau_pipeline_tests.refresh.stateful.refreshes import NetworkFault, Refresh
 from tableau_pipeline_tests.refresh.stateful.server.contents import rows_of

@@ -1,0 +1,140 @@
+"""Which requests are repeated, when, and how many there may be.
+
+* 429, or 503 with Retry-After, means that a request was not carried out. Any such request is
+  repeated, as is one that never reached the server.
+* After a broken connection, 502, 504 and a bare 503, it is not known whether the request arrived.
+  Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
+  server carries out once. A publish is never repeated.
+"""
+
+import logging
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Self
+
+from urllib3.exceptions import MaxRetryError, ResponseError
+from urllib3.util import Retry
+
+from tableau_pipeline.errors import BudgetSpentError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTimes:
+    """Pauses and time limits of requests, in seconds.
+
+    Attributes:
+        backoff: the pause before the first retry; each later pause is twice as long.
+        read: the time limit of the answer to a request that only reads, or signs in; and of the
+            request itself.
+        write: the time limits of any other, and of a download. A server may need long to join many
+            gigabytes of blocks before it answers.
+    """
+
+    backoff: float = 0.5
+    read: float = 300
+    write: float = 3600
+
+
+@dataclass(slots=True)
+class RequestBudget:
+    """The requests of a session: each attempt counts.
+
+    Attributes:
+        sent: how many were sent.
+        most: how many may be; None for any number. One of them is kept to sign out.
+    """
+
+    sent: int = 0
+    most: int | None = None
+
+    def take(self, *, to_sign_out: bool = False) -> None:
+        """Count a request that is about to be sent.
+
+        Raises:
+            BudgetSpentError: it may not be sent any more.
+        """
+        if self.most is not None and self.sent >= self.most - (not to_sign_out):
+            raise BudgetSpentError(f"the budget of {self.most:,} requests is used up")
+        self.sent += 1
+
+
+GATEWAY_FAILED = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+
+
+# The pipeline uses PATCH only for data updates, which have a RequestID.
+UPDATE = "PATCH"
+
+
+SAFE_TWICE = frozenset({"GET", UPDATE})
+
+
+_LONGEST_WAIT = 300
+
+
+class CountedRetry(Retry):
+    """Counts each attempt after the first one."""
+
+    def __init__(self, *args: Any, budget: RequestBudget, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._budget = budget
+
+    def new(self, **settings: Any) -> Self:
+        """Return a copy with other retry counts."""
+        # urllib3 makes such a copy after each attempt, and does not know what was added.
+        return super().new(budget=self._budget, **settings)
+
+    def sleep(self, response: Any = None) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            BudgetSpentError: there may be none.
+        """
+        self._budget.take()
+        super().sleep(response)
+
+
+class SafeRetry(CountedRetry):
+    """Applies the rules of this module."""
+
+    def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._log = log
+
+    def new(self, **settings: Any) -> Self:
+        """Return a copy with other retry counts."""
+        return super().new(log=self._log, **settings)
+
+    def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
+        """Whether a request is repeated after this answer."""
+        if status_code == HTTPStatus.TOO_MANY_REQUESTS or (
+            status_code == HTTPStatus.SERVICE_UNAVAILABLE and has_retry_after
+        ):
+            return True
+        return method in SAFE_TWICE and status_code in GATEWAY_FAILED
+
+    def increment(
+        self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
+    ) -> "SafeRetry":
+        """Count one more retry; fail if the server asks for too long a wait."""
+        if response is not None and self._asked_to_wait(response) > _LONGEST_WAIT:
+            raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
+        return super().increment(method, url, response, *args, **more)
+
+    def sleep(self, response: Any = None) -> None:
+        """Wait as long as the server asks, or a little longer with each retry."""
+        last = self.history[-1]
+        seconds = self._asked_to_wait(response) or self.get_backoff_time()
+        self._log.warning(
+            "%s %s: %s; trying again%s",
+            last.method,
+            (last.url or "").partition("?")[0],
+            f"the server answered {last.status}" if last.status else "no answer",
+            f" in {seconds:.0f} s" if seconds >= 1 else "",
+            extra={"status": last.status, "seconds": seconds},
+        )
+        super().sleep(response)
+
+    def _asked_to_wait(self, response: Any) -> float:
+        return (response and self.get_retry_after(response)) or 0

@@ -1,0 +1,129 @@
+"""What is used of urllib3 beyond its public interface: an upgrade names what it broke."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import requests
+
+from tableau_pipeline.publishing import deadlines
+from tableau_pipeline.publishing.http import Wire, rest_session
+from tableau_pipeline.publishing.retries import RetryTimes
+
+LOG = logging.getLogger(__name__)
+XML = b'<tsResponse xmlns="http://tableau.com/api"><serverInfo/></tsResponse>'
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers by the path of a request."""
+
+    def do_GET(self) -> None:
+        if self.path == "/slow":
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            for _ in range(20):
+                self.wfile.write(b"x")
+                time.sleep(0.1)
+        elif self.path == "/busy" and self.server.asked.append(self.path) is None:  # ty: ignore
+            is_first = len(self.server.asked) == 1  # ty: ignore
+            self.send_response(503 if is_first else 200)
+            if is_first:
+                self.send_header("Retry-After", "0")
+                # More than comes: who reads it to its end waits.
+                self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(XML)
+            if is_first:
+                time.sleep(5)
+        else:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(XML)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.asked = []  # ty: ignore
+    server.daemon_threads, server.block_on_close = True, False
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def session(url: str, **times: float) -> requests.Session:
+    return rest_session(Wire(url, RetryTimes(backoff=0, **times)), LOG, lambda *_, **__: None)
+
+
+def test_connections_are_ours():
+    """Prevents: urllib3 takes its own connections, which have no time limit as a whole."""
+    with serving() as url, session(url) as opened:
+        assert opened.get(f"{url}/").status_code == 200
+        manager = opened.get_adapter(url).poolmanager
+        (key,) = manager.pools.keys()
+        assert isinstance(manager.pools[key], deadlines.TimedPool)
+
+
+def test_an_answer_has_a_time_as_a_whole():
+    """Prevents: one byte each tenth of a second keeps a request for ever."""
+    with serving() as url, session(url, read=0.5) as opened:
+        began = time.monotonic()
+        with pytest.raises(deadlines.BadAnswerError, match=r"not done within 0\.5 s"):
+            opened.get(f"{url}/slow")
+        assert time.monotonic() - began < 1.5
+
+
+def test_a_refused_answer_is_not_read_to_its_end():
+    """Prevents: before another attempt, urllib3 waits for the rest of an answer."""
+    with serving() as url, session(url, read=3) as opened:
+        began = time.monotonic()
+        answer = opened.get(f"{url}/busy")
+        assert time.monotonic() - began < 2
+        (attempt,) = answer.raw.retries.history
+        assert attempt.status == 503
+
+
+def test_closed_connections():
+    """Prevents: a session that has ended keeps its connections open."""
+    with serving() as url:
+        opened = session(url)
+        opened.get(f"{url}/")
+        manager = opened.get_adapter(url).poolmanager
+        (key,) = manager.pools.keys()
+        pool = manager.pools[key]
+        opened.close()
+        assert pool.pool is None
+
+
+def test_time_to_connect(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a host that does not answer takes the time of an upload to be given up."""
+    monkeypatch.setattr(deadlines, "_CONNECT_SECONDS", 0.2)
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        waiting = []
+        for _ in range(3):
+            other = socket.socket()
+            other.setblocking(False)
+            other.connect_ex(address)
+            waiting.append(other)
+        began = time.monotonic()
+        url = f"http://{address[0]}:{address[1]}"
+        with session(url, read=60) as opened, pytest.raises(requests.ConnectionError):
+            opened.get(f"{url}/")
+        assert time.monotonic() - began < 10
+        for other in waiting:
+            other.close()
