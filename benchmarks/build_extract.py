@@ -19,7 +19,7 @@ from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.snapshots.spark import spark_session
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 RUNS = 9

@@ -35,7 +35,7 @@ from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
 from tableau_pipeline.scripting.file_journal import FileJournal
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 HOURS = 26_280
 _FIRST = datetime(2023, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.spark import spark_session
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 KEY = ("l_orderkey", "l_linenumber")

@@ -20,7 +20,7 @@ from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.refresh.decide import NoChange, Publish
 from tableau_pipeline.scripting import refresh, spark
 from tableau_pipeline.scripting.file_journal import FileJournal
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.components.support.location import wrong as differences_on
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot

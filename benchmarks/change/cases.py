@@ -9,7 +9,7 @@ from benchmarks.change.pipeline import MODEL, Kind
 from benchmarks.published import check_published
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.snapshots.retention import collect
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from benchmarks.peers.protocol import contend
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 

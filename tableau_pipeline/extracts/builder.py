@@ -12,7 +12,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
-from tableau_pipeline.extracts.affected import TableChange, TableVersion
+from tableau_pipeline.extracts.affected_rows import TableChange, TableVersion
 from tableau_pipeline.extracts.checks import check_rows, damage
 from tableau_pipeline.extracts.content import Models, desired_table, table_source
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta

@@ -10,7 +10,7 @@ from tableauhyperapi import HyperException, HyperProcess, escape_name
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Partitions, Table, is_span
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.affected import TableChange
+from tableau_pipeline.extracts.affected_rows import TableChange
 from tableau_pipeline.extracts.content import Models, table_source
 from tableau_pipeline.hyper.build import key_problem, null_problem
 from tableau_pipeline.hyper.messages import is_out_of_memory, may_be_damaged

@@ -11,7 +11,7 @@ from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.affected import (
+from tableau_pipeline.extracts.affected_rows import (
     KeyMatch,
     KeyTable,
     MatchKind,

@@ -9,7 +9,7 @@ from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
     UnstorableError,
     columns_of,

@@ -8,15 +8,6 @@ from types import MappingProxyType
 
 import requests
 import tableauserverclient as TSC
-from tableauserverclient.server.endpoint.exceptions import (
-    InternalServerError,
-    NonXMLResponseError,
-    TableauError,
-)
-from tableauserverclient.server.exceptions import (
-    EndpointUnavailableError,
-    ServerInfoEndpointNotFoundError,
-)
 
 from tableau_pipeline.errors import (
     BusyError,
@@ -30,6 +21,13 @@ from tableau_pipeline.outcome import Accept, Code, Refusal
 from tableau_pipeline.publishing.connections import connection_problem
 from tableau_pipeline.publishing.deadlines import BadAnswerError, TooLargeError
 from tableau_pipeline.publishing.http import IS_IT_RIGHT
+from tableau_pipeline.publishing.tsc_internals import (
+    EndpointUnavailableError,
+    InternalServerError,
+    NonXMLResponseError,
+    ServerInfoEndpointNotFoundError,
+    TableauError,
+)
 
 SIGN_IN_REFUSED = "401001"
 # A refused upload has the same code as a refused update, but another remedy.

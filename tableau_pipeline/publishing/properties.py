@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 
 import defusedxml.ElementTree
 import tableauserverclient as TSC
-from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -29,6 +28,7 @@ from tableau_pipeline.metadata.merge import (
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import rest
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.publishing.tsc_internals import RequestFactory
 
 # "Allow" or "Deny", by the LUID of a group and the capability.
 Rules = Mapping[tuple[str, str], str]

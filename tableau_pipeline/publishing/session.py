@@ -21,7 +21,6 @@ import jwt
 import requests
 import tableauserverclient as TSC
 from filelock import FileLock, Timeout
-from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.objects.local_files import temporary_folder
@@ -31,6 +30,7 @@ from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, tran
 from tableau_pipeline.publishing.http import ServerClock, Wire, rest_session, server_address
 from tableau_pipeline.publishing.retries import RetryTimes
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError, TableauError
 
 # The scopes that our calls need, from Tableau's "Access Scopes for Connected Apps". A wildcard is
 # used where it is uncertain which scope a call needs: to cancel a job, to remove a tag.

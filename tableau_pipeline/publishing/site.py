@@ -16,7 +16,6 @@ from urllib.parse import quote
 import defusedxml.ElementTree
 import requests
 import tableauserverclient as TSC
-from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, project_path
@@ -44,6 +43,7 @@ from tableau_pipeline.publishing.errors import (
 from tableau_pipeline.publishing.http import ServerClock
 from tableau_pipeline.publishing.package_stream import read_tds
 from tableau_pipeline.publishing.retries import RequestBudget
+from tableau_pipeline.publishing.tsc_internals import RequestFactory
 from tableau_pipeline.rendering import megabytes
 
 _T = TypeVar("_T")

@@ -15,11 +15,11 @@ from tableau_pipeline.metadata.written import NO_VALUES
 from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.refresh.decide import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.in_place import change_owner, move, tag
-from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.send import Sender, Sent
+from tableau_pipeline.refresh.timing import phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,9 @@ from tableau_pipeline.refresh.decide import (
 from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.observe import Base, Observer, recorded
-from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.reconcile import Reconciler, layout_differences
 from tableau_pipeline.refresh.setup import Setup
+from tableau_pipeline.refresh.timing import phase
 from tableau_pipeline.refresh.updates import record_of, whole_files
 from tableau_pipeline.rendering import megabytes
 

@@ -23,8 +23,8 @@ from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.refresh.decide import Publish
 from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata, back_up, check_kept
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.send import LostError, NoReasonError, Sender, Sent
+from tableau_pipeline.refresh.timing import phase
 
 _CAUSES = (
     "Known causes of that: the project has a data source of this name that this user may not see; "

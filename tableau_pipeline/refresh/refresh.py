@@ -43,13 +43,13 @@ from tableau_pipeline.refresh.decide import (
 )
 from tableau_pipeline.refresh.declared_metadata import PropertiesSet
 from tableau_pipeline.refresh.deliver import Delivery
-from tableau_pipeline.refresh.phase import phase
 from tableau_pipeline.refresh.planning import Planned, Planner
 from tableau_pipeline.refresh.reconcile import Reconciliation, ReconciliationError
 from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.report import Audited, Built, Done, Refreshed
 from tableau_pipeline.refresh.send import LostError, Sender, Sent, SentError, completed
 from tableau_pipeline.refresh.setup import Setup, newest_models
+from tableau_pipeline.refresh.timing import phase
 
 # The log line of each decision.
 DECISION = "Decision: %s. Reason: %s"

@@ -12,7 +12,7 @@ from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.affected import NotProvedError, in_slices
+from tableau_pipeline.extracts.affected_rows import NotProvedError, in_slices
 from tableau_pipeline.extracts.content import table_source
 from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.build import rows_in

@@ -31,7 +31,7 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.in_place import look_up, require_found, tag
-from tableau_pipeline.refresh.phase import phase
+from tableau_pipeline.refresh.timing import phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from tableau_pipeline.objects.stores import is_url
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
+from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 _VARIABLE = "PIPELINE_DATA_DIR"

@@ -45,7 +45,7 @@ from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.report import Built, Refreshed
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 __all__ = [
     "Accept",

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.snapshots.spark import NO_WARNINGS, class_archive, spark_session
 from tableau_pipeline.snapshots.spark_internals import end_jvm
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.snapshots.store import (
+from tableau_pipeline.snapshots.version_store import (
     UNFINISHED,
     Entry,
     SnapshotStore,

@@ -40,7 +40,7 @@ from tableau_pipeline.snapshots.spark import (
     task_errors,
 )
 from tableau_pipeline.snapshots.spark_internals import ESCAPED, NULL_KEY
-from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
+from tableau_pipeline.snapshots.version_store import SnapshotStore, merged_parts
 
 # Characters to escape, because Spark reads paths as glob patterns.
 _GLOB = re.compile(r"[\\{}\[\]*?]")

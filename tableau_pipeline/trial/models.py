@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.hyper.types import ROW_HASH, Column
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 _ALGORITHM = "sha256-text"
 _SPARK_TYPES = {pa.int64(): "bigint", pa.string(): "string"}

@@ -19,7 +19,7 @@ from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.trial.facts import Verdict
 from tableau_pipeline.trial.models import write_model
 from tableau_pipeline.trial.requests import Steps, add_edits, has_edits

@@ -13,7 +13,6 @@ from zipfile import ZipFile, is_zipfile
 
 import defusedxml.ElementTree
 import tableauserverclient as TSC
-from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.actions.batch import Batch, Delete, Insert, Upsert, source, target
 from tableau_pipeline.core.checkpoint import PublishMode
@@ -24,6 +23,7 @@ from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing import job_list, packages
 from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.properties import permissions, set_properties
+from tableau_pipeline.publishing.tsc_internals import RequestFactory
 from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]

@@ -31,7 +31,7 @@ from tableau_pipeline.core.journal import (
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import Doubt
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.snapshots.store import LocalStorage
+from tableau_pipeline.snapshots.version_store import LocalStorage
 from tableau_pipeline_tests.components.support.location import (
     KEY,
     MODEL,

@@ -31,7 +31,7 @@ from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.read_files import load
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.outcome import Status
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
 from tableau_pipeline_tests.components.support.location import failure, forget, metadata_of, rows_on
 from tableau_pipeline_tests.conftest import Shipped, Story

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.defs.flights import models, raw
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.conftest import Story
 
 

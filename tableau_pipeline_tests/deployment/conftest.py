@@ -5,8 +5,7 @@ import pytest
 
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local_files import LocalCopies
-from tableau_pipeline.snapshots import store
-from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
+from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore
 from tableau_pipeline_tests.deployment.object_stores import (
     AzureServer,
     Network,

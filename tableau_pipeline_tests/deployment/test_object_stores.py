@@ -22,9 +22,9 @@ from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, store_at
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.resources.snapshots import local_copies
-from tableau_pipeline.snapshots import store as store_module
+from tableau_pipeline.snapshots import version_store as store_module
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore
+from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.components.support.location import wrong
 from tableau_pipeline_tests.dagster_servers import free_port, until

@@ -11,7 +11,7 @@ import pytest
 
 from tableau_pipeline.hyper.types import _RULES, PRODUCTS, Column, file_version, hyper_type
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT, Story
 from tableau_pipeline_tests.docs.page import README, page
 from tableau_pipeline_tests.refresh.support.models import snapshot

@@ -17,7 +17,7 @@ from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.options import Files, matching_files
 from tableau_pipeline.ingest.read_files import load, read_files
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
 from tableau_pipeline_tests.snapshots.conftest import store
 

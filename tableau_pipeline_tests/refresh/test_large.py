@@ -20,7 +20,12 @@ from tableauhyperapi import TableName
 from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.affected import NotProvedError, TableChange, TableVersion, in_slices
+from tableau_pipeline.extracts.affected_rows import (
+    NotProvedError,
+    TableChange,
+    TableVersion,
+    in_slices,
+)
 from tableau_pipeline.extracts.delta import RowCounts, build_delta
 from tableau_pipeline.hyper.parquet import LocalFolder
 from tableau_pipeline.hyper.process import Hyperd, connect
@@ -246,7 +251,7 @@ MODEL = """
 import sys
 from pathlib import Path
 from tableau_pipeline.resources import resources_from_env
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 spark = resources_from_env()["spark"].spark_session

@@ -3,7 +3,12 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.objects.local_files import LocalCopies
-from tableau_pipeline.snapshots.store import LocalStorage, ObjectStorage, SnapshotStore, Storage
+from tableau_pipeline.snapshots.version_store import (
+    LocalStorage,
+    ObjectStorage,
+    SnapshotStore,
+    Storage,
+)
 
 
 @pytest.fixture

@@ -14,7 +14,12 @@ from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.resources import SparkResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
-from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts, model_key, parse_key
+from tableau_pipeline.snapshots.version_store import (
+    SnapshotStore,
+    merged_parts,
+    model_key,
+    parse_key,
+)
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 

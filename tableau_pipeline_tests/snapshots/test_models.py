@@ -28,7 +28,7 @@ from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.snapshots.load import read_frame, read_hyper
-from tableau_pipeline.snapshots.store import ObjectStorage, SnapshotStore, Storage
+from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore, Storage
 from tableau_pipeline.snapshots.write import (
     PartitionError,
     UnstorableError,

@@ -16,7 +16,7 @@ from tableau_pipeline.core.snapshot import Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.snapshots import SnapshotIOManager, partition_filter
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import UnstorableError, longest_step, write_partitions
 from tableau_pipeline_tests.snapshots.support import newest, rows
 from tableau_pipeline_tests.snapshots.support import store as store_whole

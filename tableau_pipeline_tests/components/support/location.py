@@ -31,7 +31,7 @@ from tableau_pipeline.resources import (
     SparkResource,
     TableauServerResource,
 )
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.differences import differences
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, published_rows, session

@@ -17,7 +17,7 @@ from tableau_pipeline.core.snapshot import (
     Span,
 )
 from tableau_pipeline.hyper.types import ROW_HASH, Column
-from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
+from tableau_pipeline.snapshots.version_store import SnapshotStore, merged_parts
 
 _SPARK_NAMES = {
     pa.bool_(): "boolean",

@@ -31,7 +31,7 @@ from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.file_journal import FileJournal
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.differences import differences, tds_in
 from tableau_pipeline_tests.refresh.support.asked import Asked
 from tableau_pipeline_tests.refresh.support.models import snapshot
