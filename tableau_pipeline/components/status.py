@@ -27,16 +27,21 @@ class PastRefresh:
     """A refresh that has ended, as Dagster recorded it.
 
     Attributes:
-        decision: one of `outcome.STOPPED` if nothing was refreshed.
-        rows: of the fact table; None if nothing was refreshed, like the bytes.
-        deleted: rows of all tables that an update has deleted; `inserted` likewise.
+        decision: what the refresh decided; one of `outcome.STOPPED` if it refreshed nothing.
+        rows: the number of rows of the fact table. It and the bytes are None if nothing was
+            refreshed.
+        deleted: how many rows an update deleted, in all tables together; `inserted` counts those
+            that it inserted.
         bytes_saved: the bytes that were not sent, compared with a full publish.
-        compared: how its rows were compared with the models; if they were not, without the reason.
+        compared: how its rows were compared with the models, or that they were not; the reason is
+            left out.
         is_full: whether it was a full publish.
         taken_at: see `Checkpoint`; None if it is not recorded.
         seconds: by phase.
-        accepts: the values of `accept` with which a run would not be refused.
-        models_first: whether it did not begin because a step before it failed.
+        accepts: the values of `accept` that a run needs so as not to be refused; empty if none
+            would help.
+        models_first: whether a step before it failed, so that it never began; the models must then
+            run first.
     """
 
     at: datetime
@@ -105,7 +110,7 @@ class DatasourceStatus:
         accepts: the values of `accept` with which a refresh would not be refused.
         models_first: whether the refresh did not begin because a step before it failed.
         run_id: the run that failed or was refused, or that is refreshing the data source now.
-        of_files: whether the job `publish_file` publishes it; then it has no declaration.
+        of_files: whether the job `publish_file` publishes it; then no component declares it.
     """
 
     key: str
@@ -187,13 +192,13 @@ def with_rejected(
     """Set the status to refused where a check has rejected the rows of the next refresh.
 
     Args:
-        models: of each data source, by asset key.
+        models: the models of each data source; the keys are asset keys of data sources.
         rejected: the checks that rejected the newest rows of a model, by model.
     """
     written = newest_row_times(instance, rejected)
     result = []
     for status in statuses:
-        # Rejected rows that the last refresh has taken were accepted.
+        # If the last refresh took the rejected rows, a user had accepted them.
         taken_at = status.last.rows_at.timestamp() if status.last else 0.0
         rejected_models = [
             model for model in models.get(status.key, ()) if written.get(model, 0.0) > taken_at
@@ -306,7 +311,7 @@ def _stopped_runs(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequ
 def _with_newest_run(
     instance: dg.DagsterInstance, status: DatasourceStatus, run: dg.RunRecord, claim: Record | None
 ) -> DatasourceStatus:
-    """Return a status that includes the newest run, which is not the run of the `last` refresh."""
+    """Return the status, updated for the newest run, which must not be that of `last`."""
     run_id, run_status = run.dagster_run.run_id, run.dagster_run.status
     decision = run.dagster_run.tags.get(run_tag(status.key))
     if not run.dagster_run.is_finished:
@@ -317,7 +322,8 @@ def _with_newest_run(
         return replace(status, state=Status.RUNNING, run_id=run_id)
     stops: Sequence[dg.RunRecord] = [run]
     if decision not in STOPPED and (decision or run_status is dg.DagsterRunStatus.SUCCESS):
-        # The run was a dry run or only built a file: a run before it may have been stopped.
+        # The newest run was a dry run or only built a file, so it says nothing: look for a stopped
+        # run since the last refresh.
         stopped = _stopped_runs(instance, status.key, limit=1)
         stops = [
             record
@@ -349,11 +355,12 @@ _INTERRUPTED = DagsterExecutionInterruptedError.__name__
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """Why the step of a data source failed, or else the first failed step before it.
+    """Why the step of a data source failed; if it did not, why the first failed step before it did.
 
     Attributes:
         text: "" if no step failed.
-        accepts: the values of `accept` with which a run would not be refused.
+        accepts: the values of `accept` that a run needs so as not to be refused; empty if none
+            would help.
         is_before: whether a step before that of the data source failed.
     """
 

@@ -31,7 +31,7 @@ class Cutoff(Frozen):
     """The cutoff of `retain`: rows with `column` below `value` are not published.
 
     Attributes:
-        days: as declared, like `as_of`. With equal models, equal rules give equal cutoffs.
+        days: as declared. While the models and these stay the same, so does the cutoff.
         value: a date or timestamp (UTC) as text.
     """
 
@@ -51,8 +51,8 @@ class TableContent(Frozen):
         cutoff: None if every row of the model is published.
         key: columns that were found to identify every published row; () if that was not
             checked.
-        cursor: the column of an append, which was found to have a value in every published row;
-            None if that was not checked.
+        cursor: the column by which an append finds new rows; it was found to have a value in every
+            published row. None if that was not checked.
     """
 
     model: str
@@ -66,7 +66,7 @@ class TableContent(Frozen):
 
     def same_content(self, other: "TableContent") -> bool:
         """Whether both hold the same rows in the same columns."""
-        # Neither version nor cutoff counts: a window that moves past no rows changes nothing.
+        # Ignore version and cutoff: a cutoff that moves without dropping a row changes nothing.
         return (self.columns, self.content) == (other.columns, other.content)
 
 
@@ -80,7 +80,8 @@ class NoUpdates(Frozen):
 
     Attributes:
         why: the server's refusal, or its notes about the job.
-        is_final: another update is pointless until something changes.
+        is_final: another update is pointless until the declaration or the version of the server
+            changes.
         since: when the update was attempted.
         declaration: the digest of the declared tables at that time, as in `Checkpoint`.
         version: the version of the server's REST API at that time.
@@ -97,7 +98,7 @@ class ServerTds(Frozen):
     """The `.tds` that was last read from the server.
 
     Attributes:
-        digest: as in `Metadata`, like `source`.
+        digest: as in `Metadata`; so is `source`.
     """
 
     digest: str
@@ -108,7 +109,7 @@ class SavedEdits(Frozen):
     """Users' edits of a column or calculation that was removed.
 
     Attributes:
-        path: the first parts of the paths of its values.
+        path: the start that the paths of all its values share, such as ("field", table, column).
         work: the edits, in words.
         file: where the data source was saved before the removal.
     """
@@ -125,19 +126,20 @@ class Checkpoint(Frozen):
         refresh: the number of the refresh that recorded it; the highest number counts.
         project: as declared, like `name`.
         luid: None only in an intent to create a data source.
-        updated_at: as the server reported it after the refresh, like `revision`, which is None
+        updated_at: as the server reported it after the refresh, as it did `revision`; that is None
             if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
-        metadata: the digest of the `.tds` after our last publish; users' edits change it.
+        metadata: the digest of the `.tds` as our last publish left it. If the server's digest
+            differs, users have edited it.
         held: the `.tds` at `updated_at` and `revision`; None if it must be read again.
         adopted: digest of the adopted metadata; cleared once a refresh has confirmed that it
             survived.
         owner: the LUID of the owner before a publish; cleared once that owner is restored.
-        written: the names of the stored values of metadata that the declaration has set; several,
-            the newest first, if it is unknown whether a publish took effect.
+        written: the names of the files with the metadata values that we wrote: one, or several, the
+            newest first, if it is unknown whether a publish took effect.
         saved: users' edits of removed columns and calculations, until these return.
-        late_window: start and end of the job of our last update, if the time stamp had not moved
-            when the refresh looked; on some sites it moves later.
+        late_window: start and end of the job of our last update, if `updated_at` on the server was
+            still the old one when the refresh looked; some sites change it later.
         updates: the number of updates since the last full publish.
         size: the bytes of the file at the last full publish.
         grown: the bytes of all payloads since then.
@@ -199,7 +201,7 @@ class Checkpoint(Frozen):
 
 
 class Outcome(StrEnum):
-    """How a request ended. Only DONE has any effect.
+    """How a request ended. Of the known outcomes, only DONE has changed the server.
 
     REFUSED: the server refused to start it. LOST: the outcome can no longer be determined.
     """

@@ -1,4 +1,4 @@
-"""The three-way merge of declared metadata, the last written, and those found on the server."""
+"""The three-way merge of metadata: as declared, as last written, and as the server has them."""
 
 import hashlib
 import json
@@ -21,12 +21,13 @@ Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
 # "accept" keeps a user's value, and does not report it again.
 ConflictPolicy = OnConflict | Literal["accept"]
-# Prefix of the path of a written value: a user had set it before it was declared.
+# This prefix marks a written value that a user had set before it was declared.
 SET_BY_USER = "theirs"
-# Prefix of the path of a value: the digest of a declared and a found value that a run accepted.
+# This prefix marks a path whose value is a digest: of the declared and the found value that a run
+# accepted together.
 ACCEPTED = "accepted"
 MARKS = frozenset({SET_BY_USER, ACCEPTED})
-# Suffix of the path of a calculation or caption: another user's field has the same name.
+# This suffix marks a calculation or caption whose name another user's field has.
 TAKEN = "taken"
 
 
@@ -40,15 +41,16 @@ class Merge:
         changes: the values to set; None removes a value.
         kept: values that a user changed, and the declaration did not; None if the user removed it.
         conflicts: values that both the declaration and a user changed; reported under any policy.
-            Under `replace`, they are among the changes, except calculations whose name another
-            user's field has. Under `refuse`, nothing may be sent.
+            Under `replace`, they are among the changes, unless another user's field already uses
+            the name. Under `refuse`, nothing may be sent.
         written: the values to record once the changes are made.
         tds: the `.tds` with the changes, for the desired tables; None if it was not read from the
             server, or if there is a `problem`.
-        problem: why the server's metadata of fields cannot be kept when a file with the desired
-            tables is published, as a phrase; None if they can be.
+        problem: a phrase that explains why publishing a file with the desired tables would lose the
+            server's metadata of fields; None if it would not.
         broken: phrases for users' work that refers to a removed column or calculation.
-        lost: phrases for users' edits of the removed ones, by the first parts of their paths.
+        lost: phrases for users' edits of removed columns and calculations; the keys are the starts
+            of their paths, such as ("field", table, column).
     """
 
     declared: Values
@@ -92,7 +94,8 @@ def merge(
         declared: the declared values.
         written: the values that we have written last, the newest first; several if it is unknown
             whether the last publish took effect. Right after publishing a file without metadata,
-            this is `found`: the server's own values are not users' edits.
+            pass `found` here, too, so that values set by the server itself do not count as users'
+            edits.
         found: the values on the server.
         on_conflict: how to treat a value that both sides changed.
     """
@@ -118,7 +121,7 @@ def merge(
         elif on_conflict == "accept" or (
             want == before[0] and _is_settled(unit, want, here, newest, taken=taken)
         ):
-            # The declared value is unchanged or accepted: only the user has changed the value.
+            # Only the user has changed the value, or the run accepts the user's value: keep it.
             kept |= {path: here.get(path) for path in differing}
             record |= want | _marks(want, newest) | _accepted_mark(unit, want, here, taken=taken)
         else:
@@ -144,7 +147,8 @@ def _differences(want: Values, here: Values) -> Mapping[FieldPath, str | None]:
 def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
     """Return the paths of the units of merging, in order.
 
-    A unit is one value, or a whole calculation when it was added, removed or is not ours.
+    A unit is one value; or a whole calculation, if it is not both declared and found, or if another
+    user's field has its name.
     """
     shared = {path[:2] for path in declared} & {path[:2] for path in found}
     taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
@@ -167,7 +171,7 @@ def _is_settled(
 
 def _is_reported(unit: FieldPath, *, taken: bool) -> bool:
     """Whether a user's change is reported even if the declaration is unchanged."""
-    # These are permissions, and names that another field has.
+    # Reported are permissions, and calculations and captions whose name another field has.
     return taken or unit[0] == "permission"
 
 
@@ -179,7 +183,7 @@ def _accepted_mark(unit: FieldPath, want: Values, here: Values, *, taken: bool) 
 
 
 def _user_marks(values: Values, written: Sequence[Values]) -> Values:
-    """Return marks for those of the found values that we have not written."""
+    """Return a mark for each value that we have not written; all are both declared and found."""
 
     def is_ours(path: FieldPath, value: str) -> bool:
         return any(side.get(path) == value and (SET_BY_USER, *path) not in side for side in written)

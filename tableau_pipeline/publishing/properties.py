@@ -34,7 +34,7 @@ from tableau_pipeline.publishing.tsc_internals import RequestFactory
 Rules = Mapping[tuple[str, str], str]
 # The desired values; None stands for a value that must be absent.
 DesiredValues = Mapping[FieldPath, str | None]
-# The server has no warning for this data source, which is no error when we read them.
+# The error code for a data source without quality warnings: reading them gives an empty list.
 _NO_WARNINGS = "404030"
 _CHANGE_REMEDIES = {
     "403027": "Only administrators may change the owner, and perhaps the leaders of its project: "
@@ -96,7 +96,8 @@ class PropertiesOnServer:
         self.found: Values = {}
         if remote:
             self._rules = permissions(site, remote.luid) if self._has_rules else {}
-            # Publishing may change the owner; treat the owner that we last set as current.
+            # If our own user is the owner, that may come from publishing: treat the owner that we
+            # last set as current.
             owner = {OWNER: written[OWNER]} if OWNER in written else {}
             self.found = {**owner, **self._values(remote)}
 
@@ -123,7 +124,7 @@ class PropertiesOnServer:
     def set(
         self, remote: RemoteDatasource, aim: DesiredValues, *, is_new: bool
     ) -> tuple[int, Mapping[FieldPath, str]]:
-        """Set the values that are or were declared to those of `aim`.
+        """Give each value that is or was declared the value that it has in `aim`.
 
         Args:
             remote: the data source as it is now.
@@ -212,7 +213,8 @@ def find_named(site: TableauSite, kind: str, name: str) -> str | None:
         name: the name, optionally after a domain and a backslash.
 
     Raises:
-        RefusedError: several domains have this name, or this user may not list groups or users.
+        RefusedError: several domains have a group or user with this name, or our user may not list
+            them.
     """
     endpoint = site.tsc.groups if kind == "group" else site.tsc.users
 

@@ -33,7 +33,7 @@ class Move:
 
     Attributes:
         project_id: None if the project is still to be created.
-        phrases: what happens, by "rename" and "move".
+        phrases: what happens, in words; its keys are "rename" and "move", where they apply.
         taken: why it cannot be done; None if it can.
     """
 
@@ -48,18 +48,19 @@ class Base:
     """What the server is known to hold: all later phases of the refresh build on it.
 
     Attributes:
-        exists: there is a data source, by the server or, if it is not asked, by our records.
-        remote: the data source, found by the LUID in our records or by name; None if it is absent,
-            or the server is not asked, like `ownership`.
+        exists: whether there is a data source: according to the server, or to our records if the
+            server was not asked.
+        remote: the data source, found by its recorded LUID, by name or by tag. It and `ownership`
+            are None if the data source is absent or the server was not asked.
         move: how the declaration changes its place; None if not at all.
         checkpoint: the last checkpoint that the server is known to hold; None if there is none.
         distrust: why no update may build on `checkpoint`; None if the server holds what it states.
         rows: rows by table; None if they are not known.
         metadata: the content of its `.tds`; None if the data source is absent, or if it is ours
             and the `.tds` cannot be read.
-        left: digests of the metadata that our refreshes left.
-        owner: the LUID of the owner before an interrupted refresh; None if our user does not own
-            the data source.
+        left: digests of the metadata as our refreshes left them on the server.
+        owner: the LUID of the previous owner, whom an interrupted refresh has not restored yet;
+            None if none is recorded, or if our user does not own the data source now.
         moved: what other users renamed or moved, in sentences.
         warnings: what a user should know although nothing is wrong.
     """
@@ -84,12 +85,12 @@ class Base:
 
     @property
     def is_edited(self) -> bool:
-        """Whether another user may have edited the metadata: it is not what our refreshes left."""
+        """Whether a user may have edited the metadata: they are unknown, or not as we left them."""
         return self.exists and (self.metadata is None or self.metadata.digest not in self.left)
 
 
 def recorded(declaration: Declaration, recovered: Recovered) -> Base:
-    """Return the base by our records alone, as if nothing had happened since."""
+    """Return the base according to our records alone, as if the server had not changed since."""
     checkpoint = recovered.record
     if checkpoint is None or checkpoint.luid is None:
         return Base()
@@ -100,7 +101,8 @@ def recorded(declaration: Declaration, recovered: Recovered) -> Base:
         checkpoint=checkpoint,
         distrust=recovered.distrust or checkpoint.distrust,
         rows=recovered.rows,
-        # Any digest that we left will do: it states that no user has edited the metadata.
+        # The server is not asked, so assume that no user edited the metadata: any digest in `left`
+        # makes `is_edited` False.
         metadata=Metadata(min(recovered.left), columns=None) if recovered.left else None,
         left=recovered.left,
     )
@@ -109,11 +111,12 @@ def recorded(declaration: Declaration, recovered: Recovered) -> Base:
 def moves(
     now: Declaration, was: Checkpoint | Declaration, *, name: str, is_there: bool | None = None
 ) -> Mapping[str, str]:
-    """Return how a declaration changes the place of a data source: phrases by "rename" and "move".
+    """Return how a declaration changes the name or project: phrases, with keys "rename" and "move".
 
     Args:
         was: what was declared before.
-        name: its name on the server; a data source that users renamed or moved stays there.
+        name: the name of the data source on the server. If users renamed or moved it and the
+            declaration did not change, it stays as they left it.
         is_there: it is in the declared project already; None if that is not known.
     """
     phrases, path = {}, now.project_path
@@ -131,7 +134,7 @@ class Observer:
     """Observes the data source of a declaration.
 
     Attributes:
-        tags: the tags of the data source if it is ours.
+        tags: the tags that the data source has if it is ours.
         site: what our sessions have seen the site do.
         reads_all: read the metadata even if they seem unchanged.
     """
@@ -175,7 +178,8 @@ class Observer:
             moved=moved,
             warnings=(*_adoption_warnings(recovered, remote, metadata), *unread),
         )
-        # A request that took effect after a later refresh leaves a record, but not of its rows.
+        # A request may take effect only after a later refresh. Then the records name its data
+        # source, but not its rows.
         if not is_recorded or checkpoint is None:
             distrust = _no_record(remote, recovered, is_stray=bool(candidates))
             # Guards still need the number of rows, which no record has.
@@ -187,7 +191,8 @@ class Observer:
             checkpoint=checkpoint,
             move=self._declared_move(checkpoint, remote, project_id),
         )
-        # There is a full publish in any case, so its contents need not be downloaded.
+        # Distrusted records lead to a full publish anyway, so do not download the rows to compare
+        # them.
         if recovered.distrust:
             return replace(base, distrust=recovered.distrust)
         return self._verified(base, checkpoint, recovered, remote)
@@ -198,8 +203,8 @@ class Observer:
         """Return the content of its `.tds`, which is read only if it may have changed.
 
         Returns:
-            The metadata, and warnings; None and a warning if that of our own data source cannot be
-            read.
+            The metadata, and warnings. If the data source is ours and its metadata cannot be read:
+            None, and a warning.
         """
         record = recovered.record
         if record and record.held and record.luid == remote.luid and not self.reads_all:
@@ -210,7 +215,8 @@ class Observer:
         try:
             return self.server.metadata(remote.luid), ()
         except UnreadableError as error:
-            # Unreadable metadata must not stop our rows for ever. Other users' must be kept.
+            # Unreadable metadata must not block refreshes of our own data source for ever. If it is
+            # another user's, fail: its metadata must not be lost.
             if not is_ours:
                 raise
             warning = (
@@ -240,18 +246,20 @@ class Observer:
         distrust = unexplained or checkpoint.distrust
         if distrust is None and sent is None:
             return base
-        # The refresh that was interrupted after `sent` has not compared its rows, either.
+        # Compare also if a request was `sent`: the interrupted refresh did not compare its rows.
         reconciliation = self.reconciler.compare_rows(checkpoint, remote)
         if reconciliation.problem:
             differs = Distrust(Doubt.DIFFERS, reconciliation.problem)
             # The last refresh may have found the same difference.
             return replace(base, distrust=(distrust or _INTERRUPTED).and_also(differs))
-        # If nothing can be compared, only a stamp that fits our job is enough.
+        # If the rows cannot be compared, trust the checkpoint only if our own job explains the
+        # stamp and nothing was distrusted before.
         if reconciliation.skipped and distrust:
             return replace(base, distrust=distrust)
         brought = sent and sent.brings_ours and checkpoint.metadata is None
         if brought and not unexplained and base.metadata:
-            # No user has changed the metadata since our own file brought it along.
+            # The interrupted publish brought our own metadata, and no user has changed them since:
+            # they count as left by us.
             base = replace(base, left=base.left | {base.metadata.digest})
         if unexplained is None:
             return base
@@ -285,7 +293,7 @@ class Observer:
     def _find_by_tag(
         self, project_id: str | None
     ) -> tuple[RemoteDatasource | None, tuple[RemoteDatasource, ...]]:
-        """Find the data source with our tag; if none is at the declared place, also return all."""
+        """Find the data source with our tag; if none is at the declared place, return them all."""
         # Look before creating anything: a second data source would leave dashboards on the first.
         tag, declared = self.declaration.tag, (self.declaration.name.casefold(), project_id)
         tagged = tuple(remote for remote in self.server.tagged(tag) if tag in remote.tags)
@@ -319,7 +327,8 @@ class Observer:
     ) -> tuple[str, ...]:
         """Return what another user renamed or moved on the server, in sentences."""
         name, path = self.declaration.name, self.declaration.project_path
-        # If the declaration itself changed, the difference is ours, and delivery carries it out.
+        # If the declaration itself changed, the rename or move is ours to make, and a later phase
+        # makes it.
         if checkpoint is None or (checkpoint.name, checkpoint.project) != (name, path):
             return ()
         renamed = f'Another user renamed "{name}" to "{remote.name}" on the server'
@@ -355,7 +364,7 @@ class Observer:
 def _adoption_warnings(
     recovered: Recovered, remote: RemoteDatasource, metadata: Metadata | None
 ) -> tuple[str, ...]:
-    """Warn if the metadata have changed since an adoption that did not end well."""
+    """Warn if the metadata have changed since an adoption that no refresh has confirmed."""
     adopted = {
         checkpoint.adopted for checkpoint in recovered.published if checkpoint.luid == remote.luid
     } - {None}
