@@ -15,9 +15,11 @@ from install import pip_settings, uv_environment
 # How uv chooses among the versions of what pyproject.toml names.
 _RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
 _TESTS = (
-    *(f"tableau_pipeline_tests/{name}" for name in ("hyper", "lake", "objects", "ingest")),
-    "tableau_pipeline_tests/publishing/recorded",
+    *(f"tableau_pipeline_tests/{name}" for name in ("hyper", "objects", "ingest", "metadata")),
+    "tableau_pipeline_tests/publishing",
+    "tableau_pipeline_tests/refresh/lakes",
     "tableau_pipeline_tests/components/test_published_datasource.py",
+    "tableau_pipeline_tests/snapshots/test_spark_internals.py",
     "tableau_pipeline_tests/test_dagster_internals.py",
     "tableau_pipeline_tests/test_location.py",
 )

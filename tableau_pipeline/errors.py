@@ -7,7 +7,7 @@ class RefreshError(Exception):
     """The refresh failed; another run may succeed.
 
     Attributes:
-        decision: the recorded status of a refresh that this error stops.
+        decision: the status to record for a refresh that this error stops.
     """
 
     decision = Status.FAILED
@@ -18,7 +18,7 @@ class UnreachableError(RefreshError):
 
 
 class UnknownOutcomeError(RefreshError):
-    """A request may have taken effect, or still may; the next refresh determines which."""
+    """A request may have taken effect, or may do so later; the next refresh determines this."""
 
 
 class OvertakenError(RefreshError):
@@ -34,7 +34,7 @@ class BusyError(RefreshError):
 
 
 class NotListedError(RefreshError):
-    """The server has an object of this name, but its lists do not show it, or not yet."""
+    """The server has an object of this name, but its lists do not show it, perhaps not yet."""
 
 
 class UnreadableError(RefreshError):

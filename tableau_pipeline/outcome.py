@@ -10,12 +10,12 @@ class Status(StrEnum):
     """The result of a refresh, or the state of a data source; the most urgent come first.
 
     GONE: the server no longer has the data source. DIFFERS: its rows differ from those that the
-    last refresh published. DRIFTED: it differs from the last refresh, or may differ. NEVER: no
-    refresh has published it. FRESH: its last refresh succeeded. EQUAL: so it did, and its rows were
-    compared since. MOVE and METADATA: only its name, its project or its metadata change. UNKNOWN:
-    its state cannot be determined. UNCHANGED: nothing has changed, by its time stamps. FOREIGN:
-    another deployment publishes it. UNDECLARED: it has the tag of a pipeline, but no declaration
-    here.
+    last refresh published. DRIFTED: the data source differs from the last refresh, or may differ.
+    NEVER: no refresh has published it. FRESH: its last refresh succeeded. EQUAL: its last refresh
+    succeeded, and a later comparison found the same rows. MOVE: only its name or project changes.
+    METADATA: only its metadata change. UNKNOWN: its state cannot be determined. UNCHANGED: nothing
+    has changed, according to its time stamps. FOREIGN: it is published by another deployment, or
+    under another key. UNDECLARED: it has the tag of a pipeline, but no declaration here.
     """
 
     REFUSED = "refused"
@@ -65,7 +65,7 @@ class Check(StrEnum):
 class Code(StrEnum):
     """The kind of a problem; `docs/troubleshooting.md` has a row for each.
 
-    OTHER stands for the codes of other releases.
+    OTHER stands for the codes of other releases, and for errors without a code.
     """
 
     # A user must decide.
@@ -127,8 +127,8 @@ class Refusal:
     table: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that are not None, to be recorded."""
-        # Dagster stores no enumerations.
+        """Return the fields that are not None, in the form in which they are recorded."""
+        # Convert them to text, as Dagster stores no enumerations.
         return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
     @classmethod
@@ -145,7 +145,7 @@ class Refusal:
 
 
 class Doubt(StrEnum):
-    """The kind of a reason for which the content of a data source is uncertain, or not all ours."""
+    """Kinds of reasons why the content of a data source is uncertain, or not entirely ours."""
 
     NO_RECORD = "no record"
     OTHERS = "changed by others"
@@ -187,7 +187,7 @@ def sentence(phrase: str) -> str:
 
 
 def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
-    """Return the texts of refusals by the check that failed."""
+    """Return the texts of refusals; the keys are the checks that failed."""
     texts_by_check: dict[Check, list[str]] = {}
     for refusal in refusals:
         if refusal.check:

@@ -17,17 +17,17 @@ class Face(StrEnum):
 
 
 def command(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> str:
-    """Return the command that accepts the refusals of a refresh, or repeats it.
+    """Return the command that repeats a refresh, and accepts the refusals in `accepts`.
 
     Args:
-        models: whether to run its models first.
+        models: whether the command runs the models of the data source first.
     """
     options = [*["--models"][: int(models)], *(f"--accept {accept}" for accept in accepts)]
     return " ".join(["tableau-pipeline refresh", key, *options])
 
 
 def markdown_text(text: str) -> str:
-    """Escape Markdown, and the @ by which GitHub would notify a user."""
+    """Escape Markdown, and each @, with which GitHub would notify a user."""
     return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
 
 
@@ -36,9 +36,9 @@ def rendered(
 ) -> str:
     """Render the refusals of a data source.
 
-    LOG: problem and remedy, one line per refusal. LAUNCHPAD: the run config that accepts them.
-    COMMAND_LINE: the command that does; both "" if there is nothing to accept. MARKDOWN: a list
-    with codes.
+    LOG: problem and remedy, one line per refusal. LAUNCHPAD: the run config that accepts the
+    refusals; "" if there is nothing to accept. COMMAND_LINE: the command that accepts the refusals;
+    "" if there is nothing to accept. MARKDOWN: a list with codes.
 
     Args:
         key: the asset key of the data source.

@@ -1,6 +1,6 @@
 """A decorator for frozen dataclasses that can also be written in YAML.
 
-Errors point at the wrong key.
+Errors point at the key that is wrong.
 """
 
 import re
@@ -24,7 +24,8 @@ from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
 T = TypeVar("T")
-# Current names of keys whose former names are too different for a guess.
+# The current names of renamed keys. The keys here are former names that are too different for a
+# guess.
 _RENAMED = MappingProxyType({"rebase": "republish", "columns": "contract"})
 
 
@@ -36,7 +37,7 @@ def keyed(cls: type[T]) -> type[T]:
     `SkipJsonSchema` has no key. An unknown key is an error that lists the known keys.
     """
     of_keys: Any = classmethod(_of_keys)
-    # pydantic finds a validator among the attributes of the class.
+    # Set it as an attribute of the class, where pydantic looks for validators.
     setattr(cls, "_of_keys", model_validator(mode="wrap")(of_keys))  # noqa: B010
     # Hide inputs, which may be secrets; messages name the value where that helps.
     config = ConfigDict(
@@ -65,7 +66,7 @@ def _of_keys(cls: Any, value: Any, handler: Callable[[Any], Any]) -> Any:
     try:
         result = handler({key: given[key] for key in known if key in given})
     except ValidationError as error:
-        # Errors of the mapping as a whole may be caused by the unknown key, so leave them out.
+        # After an unknown key, leave out errors of the mapping as a whole: it may be their cause.
         problems += [problem for problem in error.errors() if problem["loc"] or not problems]
     if problems:
         raise ValidationError.from_exception_data(cls.__name__, problems)
@@ -134,7 +135,7 @@ def not_for_tableau(text: str) -> str | None:
 
 
 def texts_in(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Yield all texts in nested dataclasses, mappings and sequences, with the keys to them."""
+    """Yield each text in nested dataclasses, mappings and sequences, after the keys to the text."""
     if isinstance(value, str):
         yield at, value
     elif is_dataclass(value) and not isinstance(value, type):

@@ -31,13 +31,13 @@ __all__ = [
     "target",
 ]
 
-# The schema may be omitted if only one schema has tables.
+# A text names a table without its schema, which may be omitted if only one schema has tables.
 Table = TableName | str
 Value = bool | int | float | str | datetime
-# The table of a column: the published one (target), or the uploaded one (source).
+# The table of a column: the published table is the target, the uploaded table is the source.
 _Side = Literal["target", "source"]
 
-# The operators of conditions, with their signs in Python; `is` treats NULL as a value.
+# The operators of conditions, each with its sign in Python; for `is`, NULL equals NULL.
 _SIGNS = {"eq": "==", "neq": "!=", "gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "is": "is"}
 _SIGNS |= {"and": "&", "or": "|"}
 _MIRRORED = {"gt": "lt", "lt": "gt", "gte": "lte", "lte": "gte"}
@@ -48,12 +48,12 @@ _REMEDY = "put the values into a small table of the payload, and compare with it
 
 @dataclass(frozen=True)
 class Condition:
-    """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses.
+    """A condition on rows. Combine conditions by `&` and `|`, and put each in parentheses.
 
     Attributes:
-        op: the operator that compares or combines.
+        op: the operator of the comparison, or the operator that combines `args`.
         args: the combined conditions; () for a comparison.
-        columns: the compared columns, with their tables.
+        columns: the compared columns, each as its table and its name.
         constant: the type and text of the compared value; the text of NULL is None.
         terms: the number of comparisons.
     """
@@ -82,7 +82,7 @@ class Condition:
         return _joined("or", (self, other))
 
     def __bool__(self) -> NoReturn:
-        # `a and b` would evaluate to b, and so select more rows than both conditions.
+        # Without this error, `a and b` would evaluate to b, which may select more rows.
         raise BatchError(
             f"{self} is neither true nor false: combine conditions by & and |, each in "
             "parentheses, not by 'and', 'or', 'not' or chained comparisons"
@@ -98,7 +98,7 @@ class Condition:
 
 
 def all_of(conditions: Iterable[Condition]) -> Condition:
-    """Return a condition that holds where all conditions hold, such as for multi-column keys.
+    """Return a condition that holds where all conditions hold, such as those on each key column.
 
     Raises:
         BatchError: there are no conditions.
@@ -112,7 +112,7 @@ def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
     for condition in conditions:
         if not isinstance(condition, Condition):
             raise BatchError(f"'{op}' combines comparisons, not {condition!r:.100}")
-        # Flatten chains, as each & would nest one level deeper, and soon too deep for a server.
+        # Flatten chains: otherwise each & would nest one level deeper, soon too deep for a server.
         args += condition.args if condition.op == op else (condition,)
         terms += condition.terms
     if not args:
@@ -129,7 +129,7 @@ def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
 class ColumnRef:
     """A column that can be compared with a column of the other table or with a constant.
 
-    `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions, and raise `BatchError` for values that
+    `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions. They raise a BatchError for values that
     cannot be compared. As in SQL, a comparison with NULL never holds.
     """
 
@@ -169,7 +169,7 @@ class ColumnRef:
 
     def is_null(self) -> Condition:
         """Return a condition that holds where the column is NULL."""
-        # NULL fits any type.
+        # The type of the constant does not matter, because NULL fits any type.
         return Condition("is", columns=((self.side, self.name),), constant=("string", None))
 
     def __str__(self) -> str:
@@ -218,12 +218,12 @@ def _constant(value: object) -> tuple[str, str]:
     Raises:
         BatchError: the server would not get exactly this value; the message names a remedy.
     """
-    # The order matters: True is an int.
+    # Match bool before int, because True is an int.
     match value:
         case bool():
             return "boolean", str(value).lower()
         case int() if -(1 << 63) <= value < 1 << 63:
-            # Plain digits, even if a subclass defines its own text.
+            # Use int's own text, because a subclass may define another one.
             return "integer", int.__repr__(value)
         case float() if math.isfinite(value):
             return "double", float.__repr__(value)
@@ -247,7 +247,8 @@ def _instant(value: datetime) -> str | None:
     except OverflowError:
         return None
     text = instant.isoformat(timespec="milliseconds")
-    # Do not compare with `value`: a time in the repeated hour equals none in another zone.
+    # Compare with `instant`, not with `value`: in Python, a time in the hour that repeats when
+    # clocks go back does not equal any time in another zone.
     if value.utcoffset() is None or datetime.fromisoformat(text) != instant:
         return None
     return text.replace("+00:00", "Z")
@@ -271,7 +272,7 @@ class Replace:
 
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
-    """Update the rows of `target` that match a row of `source`, and insert the others.
+    """Update the rows of `target` that match a row of `source`; insert the other rows of `source`.
 
     `where` compares key columns of both tables by `==` or `.is_()`, combined by `&`.
     """
@@ -283,9 +284,10 @@ class Upsert:
 
 @dataclass(frozen=True, kw_only=True)
 class Delete:
-    """Delete the rows of `target` for which `where` holds, with any row of `source` if it is given.
+    """Delete the rows of `target` for which `where` holds.
 
-    `where` must use all columns of `source`.
+    If `source` is given, `where` must hold with at least one row of `source`, and must use all its
+    columns.
     """
 
     target: Table
@@ -298,24 +300,24 @@ Action = Insert | Upsert | Delete | Replace
 
 @dataclass(frozen=True)
 class Batch:
-    """Actions in the order in which they are applied, all or none."""
+    """A list of actions, which a server applies in this order, either all or none."""
 
     actions: Sequence[Action]
 
     def __post_init__(self) -> None:
-        """Check errors that the server could not recognize.
+        """Refuse actions whose errors the server could not recognize.
 
         Raises:
             BatchError: there are no actions, or the server cannot read a name.
         """
-        # Copy the list, so that later changes by the caller do not affect the checked batch.
+        # Copy the list, so that the caller cannot change the checked batch later.
         object.__setattr__(self, "actions", tuple(self.actions))
         if not self.actions:
             raise BatchError("a batch needs at least one action")
         self.wire_actions()
 
     def wire_actions(self) -> list[dict[str, Any]]:
-        """Return the actions in the form for `update_hyper_data` of the Tableau Server Client."""
+        """Return the actions as `update_hyper_data` of the Tableau Server Client needs them."""
         return [_wire(action) for action in self.actions]
 
     def json(self) -> str:
@@ -343,10 +345,10 @@ def _wire(action: Action) -> dict[str, Any]:
 
 
 def _checked_text(text: object, *, what: str) -> str:
-    """Return the text if the server can read it.
+    """Return `text` unchanged, after checking that the server can read it.
 
     Raises:
-        BatchError: it is not a text, or the server cannot read it.
+        BatchError: `text` is not a str, or the server cannot read it.
     """
     with suppress(UnicodeEncodeError):
         if isinstance(text, str) and "\0" not in text:
@@ -359,7 +361,7 @@ def _checked_text(text: object, *, what: str) -> str:
 
 
 def describe_actions(batch: str) -> str:
-    """List the actions of a batch by number, as the server's notes name at most one of them."""
+    """Return a numbered list of a batch's actions: the server's notes name at most one action."""
     actions = [
         f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
         for number, action in enumerate(json.loads(batch)["actions"], start=1)

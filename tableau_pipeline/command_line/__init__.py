@@ -77,7 +77,7 @@ class CodeLocation:
 
     @cached_property
     def rejected(self) -> Mapping[str, Sequence[str]]:
-        """The checks that rejected the newest rows, by model; read once for all data sources."""
+        """Maps each rejected model to the checks that rejected its newest rows; read only once."""
         models = {model for source in self.datasources.values() for model in source.models}
         return rejected_models(self.instance, self.definitions.resolve_asset_graph(), models)
 
@@ -124,13 +124,15 @@ def open_project(module: str | None, *, without_records: bool = False) -> Genera
     """Load the code location and open the instance.
 
     Args:
-        module: the module of the definitions; None for that of the project in the current folder.
-        without_records: without DAGSTER_HOME, assume that nothing was ever published.
+        module: the module of the definitions; None for the module of the current folder's project.
+        without_records: if DAGSTER_HOME is not set, assume that nothing was ever published,
+            instead of refusing.
 
     Raises:
         RefusedError: there is no project, or no instance; or a declaration is wrong.
     """
-    # Look for the project first: in the wrong folder, its absence is the useful message.
+    # Look for the project before the instance: in the wrong folder, the useful message is that
+    # there is no project.
     location = _module(prepare(), module)
     with ExitStack() as stack:
         is_empty = without_records and not os.environ.get("DAGSTER_HOME")

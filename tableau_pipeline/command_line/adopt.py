@@ -47,7 +47,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
     written = [*files] if write else []
     tasks = [(draft, task) for draft in drafts for task in draft.tasks or ()]
     failed = sum(1 for draft in drafts if draft.why_not)
-    # If a proposal has no rows, its file was not read.
+    # Show no count for a proposal without rows, because its file was not read.
     counts = {draft.name: sum(draft.rows.values()) if draft.rows else None for draft in drafts}
     rows = [
         (draft.name, counts[draft.name], draft.megabytes, draft.owner, _refresh_times(draft))
@@ -65,7 +65,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
 
 
 def _new_folder(place: Path, key: str) -> Path:
-    """Return a new folder for a declaration; folders of the project may have its key as name."""
+    """Return the path of a new folder, which is named like the key unless that folder exists."""
     names = chain([key, f"{key}_datasource"], (f"{key}_{number}" for number in count(2)))
     return next(place / name for name in names if not (place / name).exists())
 

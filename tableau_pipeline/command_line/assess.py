@@ -91,7 +91,7 @@ class _Cost:
     """What the assessment cost: requests, including repeated ones, and pauses before repetitions.
 
     Attributes:
-        most: the largest number of requests that was allowed.
+        most: how many requests were allowed.
         paused: seconds of all pauses.
     """
 
@@ -154,10 +154,10 @@ def _assess_site(
     with dg.build_resources(needed) as resources:
         with resources.tableau.session(pauses, counts=limits.count_rows) as site:
             names = Tokens(str(site.tsc.site_id)) if redact else Names()
-            # Accessing the attribute starts hyperd, so that is delayed until it is needed.
+            # Access to the attribute starts hyperd, so delay it until hyperd is needed.
             hyper = partial(getattr, resources.hyper, "process")
             assessment = look(site, hyper, project=project, limits=limits, names=names, tell=bar)
-        # Counted after the session, because signing out is a request, too.
+        # Count after the session, because signing out takes a request.
         cost = _Cost(site.budget.sent, limits.requests, len(pauses.seconds), sum(pauses.seconds))
     return assessment, cost
 
@@ -248,7 +248,7 @@ def _obstacle_groups(found: Assessment) -> list[_Group]:
     )
 
 
-# What is not known: the words for a field of an assessment.
+# Names in the report for unknown fields of an assessment; all other fields keep their names.
 _FACTS: Mapping[str, str] = {
     "kind": "what it connects to",
     "compared": "what updates would save",
@@ -258,7 +258,7 @@ _FACTS: Mapping[str, str] = {
 
 
 def _unknown_groups(found: Assessment) -> list[_Group]:
-    """Return what is not known of all data sources, and then of some."""
+    """Return first what is not known of any data source, then what is not known of some."""
     entirely = [
         _Group(f"{_FACTS.get(field, field)}: {why}", ()) for field, why in found.unknown.items()
     ]
@@ -266,7 +266,8 @@ def _unknown_groups(found: Assessment) -> list[_Group]:
         ((f"{_FACTS.get(fact, fact)}: {_without_name(why, datasource.name)}", ""), label)
         for label, datasource in _labelled_datasources(found)
         for fact, why in datasource.unknown.items()
-        # A forbidden download is listed as an obstacle. A live connection never has data.
+        # Leave out forbidden downloads, which are listed as obstacles, and comparisons of live
+        # connections, which never have data.
         if fact
         not in (
             *found.unknown,

@@ -130,7 +130,7 @@ def _host() -> Iterator[AccessCheck]:
 
 
 def _variables(root: Path, before: Mapping[str, str]) -> Iterator[AccessCheck]:
-    """Show where each variable comes from; in Dagster, the file wins over the environment."""
+    """Show where each variable comes from; in Dagster, `.env` wins over the environment."""
     file = root / ".env"
     lines = file.read_text("utf-8").splitlines() if file.is_file() else []
     numbers = {line.partition("=")[0].strip(): number for number, line in enumerate(lines, 1)}
@@ -182,7 +182,7 @@ def _spark(spark: Any) -> Iterator[AccessCheck]:
     yield AccessCheck("ok", "spark", f"Spark {session.version}, {master}")
     if in_object_store():
         return
-    # As in the write of a model, each executor writes into the data folder.
+    # Let each executor write into the data folder, as in the write of a model.
     with TemporaryDirectory(dir=data_dir(), prefix="doctor ") as folder:
         session.range(0, 64, 1, 8).write.parquet(f"{folder}/rows")
         arrived = [*Path(folder, "rows").glob("part-*.parquet")]

@@ -19,7 +19,7 @@ from tableau_pipeline.errors import RefreshError
 
 # Not 2, which means "could not look" for `status`, and "something would change" for `plan`.
 WRONG_USAGE = 64
-# The exit codes of commands that cannot be carried out; 1 for all others.
+# The exit code if a command cannot be carried out; commands that are not listed return 1.
 _FAILED = {"status": 2, "diff": 2}
 
 

@@ -23,9 +23,9 @@ from rich.text import Text
 from tableau_pipeline.dagster_internals import message_of
 from tableau_pipeline.rendering import markdown_text
 
-# If the output is no terminal, for example a CI log, lines need not fit into 80 columns.
+# The width if the output is no terminal but, for example, a CI log, whose lines may be long.
 _WIDE = 200
-# Narrower terminals wrap lines themselves: in a table of this width, names are still complete.
+# The least width of a table, so that names stay complete; narrower terminals wrap its lines.
 _NARROW = 80
 # The styles of the signs before a line.
 _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "=": "dim"}
@@ -74,7 +74,7 @@ class Output:
                 self._console.print(renderable, soft_wrap=not isinstance(renderable, Table))
 
     def progress(self, text: str) -> None:
-        """Show a user what the command is doing; nothing with JSON."""
+        """Show a user what the command is doing; with JSON, show nothing."""
         if not self.as_json:
             self._errors.print(text, style="dim", soft_wrap=True)
 
@@ -98,7 +98,7 @@ class Output:
             yield tell
 
     def waits(self) -> "LogLines":
-        """Return a log that shows only waits, such as for a token that a refresh is using."""
+        """Return a log that shows only waits, such as the wait for a token that a refresh uses."""
         return LogLines(self, lambda record: hasattr(record, "waits_for"))
 
     def problem(self, text: str) -> None:
@@ -107,7 +107,7 @@ class Output:
 
 
 def reports(command: Callable[..., int]) -> Callable[..., int]:
-    """Pass to a command the module of the definitions, and an `output` with the option `--json`."""
+    """Give a command the option `--json`, its `output`, and the module of the definitions."""
     option = click.option(
         "--json",
         "output",

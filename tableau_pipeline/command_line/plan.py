@@ -18,7 +18,7 @@ from tableau_pipeline.outcome import Code, Status
 from tableau_pipeline.refresh.preview import Note, Preview, preview
 from tableau_pipeline.rendering import Face, markdown_text, megabytes, rendered
 
-# In the order of the closing line, which always shows those of `_ALWAYS_COUNTED`.
+# The closing line counts these in this order; it shows `_ALWAYS_COUNTED` even if their count is 0.
 _COUNTED = (
     *(Status.UPDATE, Status.PUBLISH, Status.MOVE, Status.METADATA, Status.REMOVED),
     *(Status.REFUSED, Status.FAILED, Status.UNKNOWN, Status.UNCHANGED),
@@ -31,7 +31,7 @@ _SIGNS = {
     Status.UNKNOWN: "?",
     Status.REMOVED: "-",
 }
-# For these, the headline shows the kind, because the decision would say the same.
+# For these kinds, the headline shows the kind, because the decision would say the same.
 _UNDECIDED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
 _OFFLINE = "Offline: what others changed on the server since the last refresh is not known."
 _NO_HOME = "DAGSTER_HOME is not set: this is the plan of an instance that has published nothing."
@@ -91,8 +91,8 @@ def plan(
     output.result({"datasources": previews, **totals}, *report)
     if kinds[Status.REFUSED] or kinds[Status.FAILED]:
         return 1
-    # As in Terraform. With --base, every data source that is declared otherwise is a change, and a
-    # file that could not be read may contain one.
+    # The exit codes are those of Terraform. With --base, every data source that is declared
+    # otherwise is a change, and a file that could not be read may contain one.
     if former:
         return 2 if previews or former.unread else 0
     return 2 if len(previews) > kinds[Status.UNCHANGED] else 0
@@ -131,7 +131,7 @@ def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Gene
 
 
 def _reasons(each: Preview) -> list[str]:
-    # There is only one reason for no change, and most data sources have it.
+    # Show no reason for no change: there is only one, and it applies to most data sources.
     shown = "" if each.kind is Status.UNCHANGED else each.reason
     return [f"because: {text}" for text in shown.split("\n") if text]
 
@@ -176,7 +176,8 @@ def _headline(each: Preview) -> str:
     """Return, for example, "update  +28,135 -0 of 308,641 rows  2.40 MB of 95.00 MB"."""
     parts = [each.decision if each.kind not in _UNDECIDED else each.kind]
     if each.kind is Status.UPDATE and each.size is not None:
-        # The changes are of all tables, but the rows are of the fact table alone.
+        # With several tables, show no share: `rows` counts the fact table alone, but the changes
+        # are of all tables.
         share = "" if each.tables > 1 else f"of {each.rows:,} "
         parts.append(f"+{each.inserted:,} -{each.deleted:,} {share}rows")
         limit = f" of {megabytes(each.limit)}" if each.limit else ""

@@ -43,7 +43,7 @@ _EVENTS_QUERY = (
     "...on ObservationEvent {assetKey {path} metadataEntries "
     "{label ...on TextMetadataEntry {text}}}}}} ...on Error {message}}}"
 )
-# The entries in the metadata of an asset that the command shows.
+# The command shows these entries of an asset's metadata.
 _RESULT_FIELDS = ("summary", "decision", "reason")
 
 
@@ -129,9 +129,9 @@ def _selected_assets(
 def _execute(work: _Work, output: Output) -> dict[str, Any]:
     """Run the assets in this process; return what the command reports."""
     project = work.project
-    # The command itself shows the closing line, as its result.
+    # Leave out the closing line, which the command itself shows as its result.
     lines = LogLines(output, lambda record: not hasattr(record, "closes"))
-    # Dagster's own logger puts run and step before each line.
+    # Use this logger, because Dagster's own would put run and step before each line.
     loggers = {"command_line": dg.LoggerDefinition(lambda _: lines)}
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(loggers=loggers))
     with in_location(project.definitions):

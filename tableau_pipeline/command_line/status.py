@@ -129,15 +129,15 @@ def _compare_with_server(
     """Compare the records with one list of the server's data sources.
 
     Returns:
-        the lines, now with drift; with `everything`, also the published data sources that no
-        declaration covers; and what is known of the site.
+        the lines, now with drift; the published data sources that no declaration covers, if
+        `everything`; and what is known of the site.
     """
     with project.resources() as resources, resources.tableau.session(output.waits()) as site:
         listed = {remote.luid: remote for remote in site.tagged(TAG_PREFIX, revisions=False)}
         compared = []
         for line in lines:
             luid = line.checkpoint.luid if line.checkpoint else None
-            # Without its tag, which another user may have removed, the list lacks it.
+            # The list lacks a data source whose tag another user has removed: find it by LUID.
             remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
             compared.append(_with_drift(line, remote))
         facts = record_of(site, sites_folder(shared_place("kept"))).facts

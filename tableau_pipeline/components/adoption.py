@@ -30,7 +30,7 @@ _HEAD = """type: dagster.DefsFolderComponent
 ---
 type: tableau_pipeline.components.PublishedDatasource
 """
-# The key of a model joins two such keys.
+# The longest key of a data source or table; the key of a model joins one of each.
 _LONGEST_KEY = 80
 _KEY_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "TEXT")
 _CONSTRAINTS = """
@@ -48,11 +48,11 @@ class Proposal:
     """A published data source, and how to declare it.
 
     Attributes:
-        rows: the number of rows by table; empty if the file was not read.
+        rows: the number of rows of each table; empty if the file was not read.
         tasks: the tasks that refresh it in Tableau; None if this user may not list them.
         notes: what an adoption keeps, what it cannot keep, and what the user has to decide.
         why_not: why there is no declaration; "" if there is one.
-        files: the text of each file to write, by name: the declaration, and a stub of the models.
+        files: maps the name of each file to write to its text: declaration and stub of the models.
     """
 
     name: str
@@ -91,7 +91,7 @@ def proposals(
         for datasource in declared.values()
         for used_key in (datasource.key, f"{datasource.key}_extract", *datasource.models)
     }
-    # Choose these keys before those of models: no model may take the key of a data source.
+    # Choose these keys before the keys of models: no model may take the key of a data source.
     base_keys = {item.luid: _shortened(asset_key_of(item.name)) for item in published}
     keys = {
         luid: _unused_key(base_key if base_key.strip("_") else f"datasource_{luid[:8]}", used)
@@ -140,7 +140,7 @@ def _with_declaration(
     keys: dict[str, Any] = {"name": remote.name, "key": key, "project": project, "adopt": True}
     if key == asset_key_of(remote.name):
         del keys["key"]
-    # A single table is published as "Extract", whatever its name.
+    # Declare an only table "Extract" under the key: a publish calls it "Extract" in any case.
     only = key if [*tables] == [EXTRACT_SCHEMA] else ""
     keys["tables"] = {}
     for table, info in tables.items():
@@ -171,7 +171,7 @@ def _shortened(key: str) -> str:
 
 
 def _unused_key(key: str, used: set[str]) -> str:
-    """Return an asset key, numbered if it or its extract's is in `used`; add both to `used`."""
+    """Number a key until neither it nor its extract's key is in `used`; add both to `used`."""
     numbered = (f"{key}_{number}" if number > 1 else key for number in count(1))
     free = next(name for name in numbered if used.isdisjoint({name, f"{name}_extract"}))
     used |= {free, f"{free}_extract"}
@@ -230,7 +230,7 @@ def _relationships(file: HyperFile, tables: Mapping[str, TableInfo]) -> list[dic
 
 
 def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None, list[str]]:
-    """Return the trigger that replaces refresh tasks, or None; and notes about it."""
+    """Return the trigger that replaces refresh tasks, None if there is none; and notes about it."""
     if tasks is None:
         return None, ["its refresh tasks are not known: this user may not list them"]
     due = next((task for task in tasks if task.cron), None)

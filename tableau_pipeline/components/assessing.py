@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 # How many days of jobs to ask for.
 JOB_DAYS = 7
-# After so many failures in a row, stop asking the server for that fact.
+# After this many failures in a row to tell a fact, stop asking the server for it.
 _MOST_FAILURES = 3
 # The API counts megabytes of 2^20 bytes.
 _MEGABYTE = 2**20
@@ -67,7 +67,7 @@ class Limits:
     count_rows: bool = True
 
 
-# With these errors the server answers; all others count as failures.
+# These errors show that the server answered; all other errors count as its failures.
 _ANSWERS = (RefusedError, SignInError, NoServiceError, ValueError)
 
 
@@ -76,8 +76,8 @@ class _Facts:
     """Asks a server for facts, and records why a fact is unknown instead of raising an error.
 
     Attributes:
-        failures: how many times in a row the server failed, by fact.
-        unknown: why a fact is unknown, by fact.
+        failures: for each fact, how many times in a row the server failed to tell it.
+        unknown: for each unknown fact, the reason.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 
@@ -112,15 +112,15 @@ class _Look:
     """Assesses single data sources, given the facts about the whole site.
 
     Attributes:
-        tasks: the refresh tasks by the LUID of the data source; None if this user may not list
-            them.
-        jobs: the times of jobs by casefolded data source name; None if this user may not list
-            them.
-        sees_all_tasks: whether `tasks` include those of other users' data sources.
+        tasks: maps the LUID of a data source to its refresh tasks; None if this user may not list
+            tasks.
+        jobs: maps the casefolded name of a data source to the times of its jobs; None if this user
+            may not list jobs.
+        sees_all_tasks: whether `tasks` include the tasks of other users' data sources.
         repeated: the casefolded names that several data sources of the site share.
-        failures: how many times in a row the server failed, by fact.
-        no_counts: why the server counts no rows of any data source; "" if it may.
-        revisions: the revisions by LUID, for the data sources assessed so far.
+        failures: for each fact, how many times in a row the server failed to tell it.
+        no_counts: why the server counts no rows of any data source; "" if it may count them.
+        revisions: maps the LUID of each data source assessed so far to its revisions.
     """
 
     site: TableauSite
@@ -183,7 +183,7 @@ class _Look:
         if not listed.is_hyper:
             connected = facts.ask("kind", partial(inventory.connections, self.site, luid)) or ()
             has_password = any(connection.has_password for connection in connected)
-            # Without its connections, the list still names the type of one of them.
+            # If the connections are unknown, the list still names the type of one connection.
             sources = {connection.source for connection in connected} or {listed.source}
             sources -= {"", inventory.HYPER}
             if sources or not connected:
@@ -237,7 +237,7 @@ class _Look:
         refused: list[str] = []
 
         def compare() -> RevisionComparison:
-            # As for any download: sizes are rounded, and may be of packed or unpacked files.
+            # Twice the listed size, which is rounded, and may be of the packed or unpacked file.
             limit = 2 * ((found.megabytes or 0) + 1) * _MEGABYTE
             try:
                 changes = changed_rows(
@@ -274,7 +274,7 @@ def assess(
 
     Raises:
         RefusedError: there is no such project, or this user may not see it.
-        RefreshError: the lists cannot be read, or take more requests than there may be.
+        RefreshError: the lists cannot be read, or take more requests than the limit.
     """
     site.budget.most = limits.requests
     tell("Listing the data sources", None)
@@ -340,7 +340,7 @@ def _site_look(
 
 
 def _owner_names(site: TableauSite, whole: _Facts) -> Callable[[ListedDatasource], str]:
-    """Return a function that names the owner of a data source, and asks once for each owner."""
+    """Return a function that names a data source's owner; it asks the server once per owner."""
     shown: dict[str, str] = {}
 
     def owner(listed: ListedDatasource) -> str:

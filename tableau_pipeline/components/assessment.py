@@ -26,7 +26,8 @@ class RevisionComparison:
 
     Attributes:
         found: the changed rows.
-        revision: the number of the earlier revision, published at `older`.
+        revision: the number of the earlier revision.
+        older: when that revision was published; None if unknown.
         newer: when the data source was last updated.
     """
 
@@ -54,17 +55,17 @@ class AssessedDatasource:
     """A published data source.
 
     Attributes:
-        luid: its id on the server; "" if ids must not be shown, like `link`.
+        luid, link: its id on the server and the address of its page; "" if they must not be shown.
         megabytes: its size in units of 2^20 bytes, rounded; None if the server does not report it.
         is_own: whether it belongs to the current user.
         sources: the types of its connections other than Hyper, such as "postgres".
-        rows: the number of rows by table; None if unknown.
-        tasks: the tasks that refresh it in Tableau; None if unknown, like `jobs` and `revisions`.
+        rows: the number of rows of each table; None if unknown.
+        tasks: the tasks that refresh it in Tableau. It, `jobs` and `revisions` are None if unknown.
         jobs: its jobs that ended in the last days.
         compared: None if no revisions were compared.
         pipelines: the keys of the pipelines that publish it.
         has_password: whether a connection has embedded credentials.
-        unknown: why an attribute is unknown, by its name here.
+        unknown: maps the name of each unknown attribute to the reason.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 
@@ -169,8 +170,8 @@ class Assessment:
         role: the site role of the user; "" if the server does not report it.
         may_publish: whether the role of this user may publish; true if the role is unknown.
         takes_updates: whether the server accepts updates of data.
-        datasources: the largest first.
-        unknown: why an attribute of `AssessedDatasource` is unknown for all of them, by its name.
+        datasources: the assessed data sources, the largest first.
+        unknown: maps the name of each attribute that is unknown for all of them to the reason.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 

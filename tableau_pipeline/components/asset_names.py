@@ -19,7 +19,7 @@ def step_name(key: str) -> str:
     and Python, such as "meta" or "class".
     """
     written = safe_name(key)
-    # Another key may contain these underscores, so add a digest.
+    # Another key may contain the same underscores, so add a digest.
     digest = hashlib.sha256(key.encode()).hexdigest()[:6]
     return f"tableau_refresh_{written}" + (f"_{digest}" if written != key else "")
 

@@ -46,7 +46,7 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.yaml_keys import Zone, keyed
 
-# Not the log of the run: that gets a single line for each data source.
+# Comparisons log here, because the log of the run gets only one line for each data source.
 _LOG = logging.getLogger(__name__)
 
 
@@ -67,11 +67,11 @@ class AuditedDatasource:
     """The result of an audit for one data source.
 
     Attributes:
-        key: its asset key; its name if it is not declared here.
+        key: the asset key of the data source; its name if it is not declared here.
         notes: the reasons for the status.
-        warnings: other users' changes that are no difference of rows.
+        warnings: what else needs attention, such as another user's edits or the age of the data.
         compared: how the rows were compared; "" if they were not.
-        rows: for each table, the rows that the last refresh left and the rows on the server.
+        rows: how many rows each table had after the last refresh, and how many the server has.
         link: the URL of its page; None if it has none.
     """
 
@@ -86,7 +86,7 @@ class AuditedDatasource:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether readers may see other rows than those of the last refresh."""
+        """Whether readers may see other rows than the last refresh left."""
         return self.status in _WRONG
 
     @property
@@ -125,8 +125,8 @@ def _audited(setup: Setup) -> AuditedDatasource:
     refreshing: Sequence[Claim] = live_claims(before.open_claims, journal)
     if not refreshing:
         comparison, known_ids = compare_datasource(setup), {claim.id for claim in before.claims}
-        # A refresh records its claim before it sends anything. So if one ran meanwhile, its claim
-        # is new.
+        # A refresh records its claim before it sends anything. So if a refresh ran meanwhile, there
+        # is a new claim.
         after = read_history(journal.records()).claims
         refreshing = [new for new in after if new.id not in known_ids]
         if not refreshing:
@@ -198,7 +198,7 @@ def _status(
     return status, compared.problem or compared.note
 
 
-# The name of the job, if the component adds it.
+# The name of the job that audits; only projects that declare `audit` have this job.
 AUDIT = "audit"
 
 
@@ -275,7 +275,7 @@ def _age_warnings(
 ) -> Iterator[str]:
     """Evaluate the check of the age of the models; yield a warning if it fails.
 
-    Refreshes evaluate it too, but the age also grows while none runs.
+    The age grows even while no refresh runs, so refreshes alone would evaluate it too rarely.
     """
     freshness = getattr(declaration, "freshness", None)
     # If a lake cannot be read, the audit itself reports it.
@@ -315,7 +315,7 @@ def _conclude(
     found: Sequence[AuditedDatasource],
     others: Sequence[AuditedDatasource],
 ) -> None:
-    """Attach the report; fail the step if a data source differs from what its refresh left."""
+    """Attach the report; fail the step if a data source is wrong or could not be audited."""
     counts = Counter(result.status for result in (*found, *others))
     summary = ", ".join(f"{count} {status}" for status, count in counts.items())
     rows = [

@@ -154,8 +154,8 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                 continue
             if versions.get(model) != version:
                 versions[model] = version
-                # A materialization, because conditions ignore an observation of an asset that
-                # Dagster never makes.
+                # Report a materialization, because conditions ignore an observation of an asset
+                # that Dagster never makes.
                 events.append(
                     dg.AssetMaterialization(
                         dg.AssetKey.from_user_string(model),
@@ -176,11 +176,11 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
 def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     """Return the sensors and schedules of these data sources, with their jobs.
 
-    These are one sensor for all `{after: ...}`, one schedule for each data source with `cron`, one
+    They are one sensor for all `{after: ...}`, one schedule for each data source with `cron`, one
     sensor for each distinct file of `dbt`, and one sensor for the tables of all lakes.
     """
-    # With a sensor for each data source, a user could switch them one by one, but that costs four
-    # times as much (benchmarks/RESULTS.md).
+    # One sensor for all: with a sensor for each data source, a user could switch them one by one,
+    # but that costs four times as much (benchmarks/RESULTS.md).
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),

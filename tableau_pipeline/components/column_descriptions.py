@@ -19,11 +19,11 @@ _MANIFEST, _NODE = "dagster_dbt/manifest", "dagster_dbt/unique_id"
 def inherited_fields(
     declaration: Declaration, graph: AssetGraph, trigger: Trigger | None = None
 ) -> Inherited:
-    """Return the metadata of columns that models and dbt provide, by model and column.
+    """Return the metadata of columns that models and dbt provide; its keys are model and column.
 
     A model's own asset comes first: its `dagster/column_schema`, which dagster-dbt fills from the
-    descriptions in dbt, and `meta.tableau` of a column in dbt. Then come the dbt models that it
-    reads, for columns of the same name: those of its parents, or those of a `dbt` trigger.
+    descriptions in dbt, and `meta.tableau` of a column in dbt. Then come columns of the same name
+    in dbt models: in the model's parents, and in the dbt models of a `dbt` trigger.
 
     Raises:
         RefusedError: `meta.tableau` has an unknown key or value.
@@ -39,7 +39,7 @@ def inherited_fields(
 def _sources(
     declaration: Declaration, graph: AssetGraph, trigger: Trigger | None
 ) -> Iterator[tuple[str, Iterator[tuple[str, FieldMetadata]]]]:
-    """Yield a model and its columns for each source, before the sources that it overrides."""
+    """Yield sources of metadata: for each, a model and its columns; an earlier source wins."""
     for model in declaration.models:
         key = dg.AssetKey.from_user_string(model)
         if graph.has(key):
@@ -49,8 +49,8 @@ def _sources(
     if isinstance(trigger, DbtTrigger):
         nodes = manifest_nodes(trigger.dbt)
         for model in declaration.models:
-            # Without names, all models of the dbt project feed it, but column names recur there:
-            # take only the dbt model that is named like the model.
+            # If the trigger names no dbt models, take only the dbt model that is named like the
+            # model: all dbt models feed the data source, but their column names recur.
             for name in trigger.models or (model.split("/")[-1],):
                 for node in (id_ for id_ in nodes if name in (id_, nodes[id_].get("name"))):
                     yield model, node_columns(nodes, node)

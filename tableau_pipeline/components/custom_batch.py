@@ -36,8 +36,8 @@ def send_batch(
     """Change the data of a declared data source with a batch of your own.
 
     The batch is recorded in the journal as a refresh is. The next refresh makes the data source
-    equal to its models again, so use this for changes that cannot wait for the models. For data
-    sources that are not declared, `TableauServerResource.session().update` also sends batches.
+    equal to its models again, so use this for changes that cannot wait for the models. To other
+    data sources, send batches with `TableauServerResource.session().update`.
 
     Args:
         context: the context of the asset or op that sends it.
@@ -93,7 +93,7 @@ def _remote(
             f"{datasource}: {reason}. Refresh it, then send the batch.", code=Code.NOT_PUBLISHED
         )
     ownership = Ownership.of(remote, ours, is_ours=True)
-    # A refresh replaces the tag of another key if ours is gone; a batch must not.
+    # If our tag is gone, a refresh replaces the tag of another key; a batch must not.
     other_key = ownership.other_key or min(remote.keys - {datasource}, default=None)
     if refusal := replace(ownership, other_key=other_key).of_others(datasource):
         text = f"{datasource}: {refusal.text}. Nothing was sent: once that is done, send the batch"

@@ -61,8 +61,8 @@ class Invocation(BaseModel):
         id: dbt's invocation id.
         results: the status of each node that it ran or skipped. A retry lists only the nodes that
             had failed before, so a missing node is no obstacle.
-        parents: the parents of each node, from the manifest. Those of a test are the models that
-            it tests.
+        parents: the parents of each node, from the manifest. The parents of a test are the models
+            that it tests.
     """
 
     id: str = Field(validation_alias=AliasPath("metadata", "invocation_id"))
@@ -87,7 +87,7 @@ class Invocation(BaseModel):
         return ", ".join(bad) or None
 
     def _concerns(self, node: str, models: set[str]) -> bool:
-        """Whether a node affects these models. A test without known parents affects them all."""
+        """Whether a node affects these models. A test of unknown models affects all."""
         is_table = node.split(".")[0] in _TABLES
         tested = [node] if is_table else self.parents.get(node)
         # A unique id is model.<project>.<name>, or model.<project>.<name>.v2.
@@ -123,7 +123,7 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
         raise NotABuildError(
             f"dbt's last command was `{invocation.command}`: only {', '.join(_BUILDS)} count"
         )
-    # Without the parents, each test counts for all models: rather no refresh than one of bad data.
+    # If the parents are unknown, each test counts for all models: better no refresh than bad data.
     with suppress(FileNotFoundError, ValueError, KeyError):
         manifest = json.loads(path.with_name("manifest.json").read_bytes())
         return invocation.model_copy(update={"parents": manifest["parent_map"]})
@@ -134,7 +134,7 @@ _TAG = "dbt/invocation_id"
 
 
 def dbt_sensors(triggers: Mapping[str, object]) -> list[dg.SensorDefinition]:
-    """Return one sensor, with its job, for each distinct run_results.json, read once per tick.
+    """Return a sensor and its job for each distinct run_results.json, which it reads every tick.
 
     Args:
         triggers: the triggers of all data sources, of any kind, by asset key.
@@ -183,7 +183,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
             dg.RunRequest(
                 # Dagster runs each key once, so a sensor whose cursor was reset repeats no refresh.
                 run_key=f"{invocation.id} {datasource}",
-                # dbt does not report which partition is new.
+                # Leave out partitioned assets: dbt does not report which partition is new.
                 asset_selection=[
                     asset
                     for asset in with_models([datasource]).resolve(graph)
@@ -201,7 +201,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
 
 
 def manifest_nodes(run_results: str) -> Mapping[str, Any]:
-    """Return the nodes of the manifest in the folder of a run_results.json; none without one.
+    """Return the nodes of the manifest beside a run_results.json; {} if there is no manifest.
 
     Raises:
         RefreshError: the manifest cannot be read.

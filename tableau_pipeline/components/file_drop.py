@@ -58,7 +58,7 @@ class FileDrop(YamlComponent):
         return publish
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the sensor and its own job, so that the location need not have `publish_file`."""
+        """Return the sensor and a job of its own: the location need not have `publish_file`."""
 
         @dg.job(
             name=f"{self.sensor}_publish_file",
@@ -145,7 +145,7 @@ def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict
     files = {}
     for file in sorted(folder.glob(pattern)):
         name = file.relative_to(folder).as_posix()
-        # Programs that copy files give such names to incomplete files.
+        # Skip the names that programs give to a file while they copy it.
         if file.is_file() and not is_skipped(file.name):
             stat = file.stat()
             # A copy may keep the modification time of the original (mtime), but not the time of
@@ -159,6 +159,6 @@ def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict
 
 
 def unfinished_files(folder: Path, pattern: str) -> str:
-    """Return the names of matching files that are not published; "" for none."""
+    """Return the matching files whose names mark them as unfinished; "" for none."""
     names = (file.name for file in folder.glob(pattern) if file.is_file())
     return ", ".join(sorted(filter(is_skipped, names)))

@@ -66,7 +66,7 @@ class Freshness:
         if bool(self.by) == bool(self.within):
             raise ValueError('freshness needs either {by: "07:00", timezone: ...} or {within: 24h}')
         try:
-            # Dagster has limits of its own: here, their errors are reported with file and line.
+            # Check Dagster's own limits here, where errors are reported with file and line.
             self.policy()
         except (CheckError, OverflowError) as error:
             raise ValueError(f"freshness: {error}") from error
@@ -88,7 +88,7 @@ class Freshness:
         )
 
     def late(self, refreshed: datetime, now: datetime) -> str | None:
-        """Explain why a data source is late, by the rules of the web UI; None if it is not late."""
+        """Explain why a data source is late, as the web UI judges it; None if it is not late."""
         match self.policy():
             case TimeWindowFreshnessPolicy() as policy:
                 window = policy.fail_window.to_timedelta()
@@ -108,7 +108,7 @@ def data_age(
 ) -> dg.AssetCheckResult:
     """Check whether the published versions of the models meet the deadline; if not, warn.
 
-    Analysts also see the first line of the description.
+    With `quality_warning`, analysts see the first line of the description in Tableau.
     """
     problems, hours, now = [], {}, datetime.now(UTC)
     counted = declaration.models if freshness.models is None else freshness.models

@@ -1,4 +1,4 @@
-"""Compare the declarations with those of an earlier git revision, without running its code."""
+"""Compare today's declarations with an earlier git revision's, without running its code."""
 
 import logging
 import subprocess
@@ -21,7 +21,7 @@ from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Code, Status
 from tableau_pipeline.refresh.preview import Note, Preview, preview_declared
 
-# How users call some keys; each other key goes by its name.
+# What users call a change of these keys; changes of other keys are called by the key.
 _TOPICS = MappingProxyType(
     {"name": "renamed", "project": "moved", "refresh": "policy", "retain": "window"}
 )
@@ -55,7 +55,7 @@ def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ..
 
 
 def _parts(value: Any) -> Mapping[str, Any] | None:
-    """Return the parts of a value by their keys in YAML or their names; None if it has no parts."""
+    """Return a value's parts, under their keys in YAML or their names; None if it has none."""
     if is_dataclass(value):
         pydantic_fields: Any = getattr(value, "__pydantic_fields__", {})
         aliases = {name: info.validation_alias for name, info in pydantic_fields.items()}
@@ -63,7 +63,7 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
             str(aliases.get(field.name) or field.name): getattr(value, field.name)
             for field in fields(value)
         }
-        # A column is compared as its type, and a hierarchy or folder as the fields in it.
+        # Compare a column by its type, and a hierarchy or folder by its fields.
         return None if list(parts) in (["name", "type"], ["name", "fields"]) else parts
     if isinstance(value, tuple) and all(hasattr(item, "name") for item in value):
         return {item.name: item for item in value}
@@ -110,9 +110,10 @@ class Revision:
     """The declarations of a revision.
 
     Attributes:
-        datasources: by asset key, the data source and its file, relative to the folder `defs`.
-        now: by asset key, the file of each data source that is now declared in YAML.
-        unread: by file of the revision, why today's code cannot read it.
+        datasources: maps an asset key to the data source's file, relative to the folder `defs`, and
+            the data source.
+        now: maps the asset key of each data source that YAML declares today to its file.
+        unread: maps each file of the revision that today's code cannot read to the reason.
     """
 
     datasources: Mapping[str, tuple[str, PublishedDatasource]]
@@ -180,7 +181,7 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
 def previews_of_changes(
     past: Revision, declared: Mapping[str, PublishedDatasource], look: PreviewOf, *, every: bool
 ) -> Iterator[Preview]:
-    """Yield a preview of each data source whose declaration differs from that of a revision.
+    """Yield a preview of each data source that is declared otherwise than in a revision.
 
     Args:
         declared: today's data sources, or some of them.
@@ -235,7 +236,7 @@ def _git(folder: Path, *args: str) -> str:
     Raises:
         RefusedError: git is missing, or does not know the revision.
     """
-    # Git may then report touched files as changed: they are read again, which does no harm.
+    # As its index stays, git may report touched files as changed; reading them again does no harm.
     command = ["git", "-c", "diff.autoRefreshIndex=false", "-C", str(folder), *args]
     try:
         return subprocess.run(command, capture_output=True, check=True).stdout.decode()

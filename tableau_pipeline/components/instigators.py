@@ -1,4 +1,4 @@
-"""Find which schedules and sensors are on, by the environment and the switches in the web UI."""
+"""Find which schedules and sensors are on: the environment and the web UI switch them."""
 
 import os
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def default_status(kind: type[DefaultStatus]) -> DefaultStatus:
 
 
 def switched_on(instance: dg.DagsterInstance, parts: Iterable[Any]) -> set[str]:
-    """Return the names of the schedules and sensors that are on, by the web UI or by default."""
+    """Return the names of the schedules and sensors that are on: in the web UI, or by default."""
     states = {state.instigator_name: state.status for state in instance.all_instigator_state()}
     on, by_default = InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE
     return {

@@ -4,7 +4,7 @@ Records are runless observations: Dagster stores them at once, so that they outl
 step, and keeps them when a user deletes the run. They belong to an asset of their own, not to the
 published asset. So the events of the published asset are only those that users look for, and no
 action of a user or a sensor on that asset affects the journal. Each data source has its own
-partitions, because Dagster's event log has an index of partitions.
+partitions of that asset, because Dagster's event log has an index of partitions.
 """
 
 import logging
@@ -71,7 +71,7 @@ _REPAIR = (
     "is found by its tags, and published again"
 )
 
-# By key, the newest record about claims and the newest record about requests of a data source.
+# Maps the key of a data source to two records: the newest about claims, the newest about requests.
 Newest = Mapping[str, tuple[Record | None, Record | None]]
 
 
@@ -80,12 +80,12 @@ class DagsterJournal:
 
     Attributes:
         key: the key of the asset in its environment, see `core.identity.key_below`.
-        log: of the step; of this module without a step.
+        log: the log of the step; without a step, the log of this module.
 
     Args:
-        context: of the step that records; None to read only.
+        context: the context of the step that records; None for a journal that only reads.
         root: the project root of the environment; by default TABLEAU_PROJECT_ROOT.
-        newest: the result of `newest_records`; by default, the journal reads its own records.
+        newest: the result of `newest_records`; None to read only the records of this data source.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class DagsterJournal:
 
     @cached_property
     def instance(self) -> str:
-        """The id of the instance's run storage; in Dagster+, the name of the deployment.
+        """The id of the Dagster instance in this environment.
 
-        It includes the environment. Ephemeral instances with the same data folder count as one
-        deployment.
+        It combines the id of the instance's run storage (in Dagster+, the name of the deployment)
+        with the environment. Ephemeral instances with the same data folder share one id.
         """
         return key_below(self._id, self._root)
 
@@ -155,7 +155,10 @@ class DagsterJournal:
         self._dagster.report_runless_asset_event(journal_event(self.key, record))
 
     def has_ended(self, owner: Owner) -> bool:
-        """Whether Dagster records the end of the attempt, or its process on this host is gone."""
+        """Whether an attempt has ended.
+
+        It has if its process on this host is gone, or if Dagster recorded its end or lost its run.
+        """
         if (owner.boot, owner.namespace) == (_boot(), _namespace()):
             try:
                 os.kill(owner.pid, 0)
@@ -165,7 +168,7 @@ class DagsterJournal:
                 # The process exists, but belongs to another user.
                 pass
         run = self._dagster.get_run_by_id(owner.run_id)
-        # The end of a deleted run is unknown, and its claim would block all others forever.
+        # Count a deleted run as ended, or its claim would block all others forever.
         if run is None or run.is_finished:
             return True
         kind = dg.DagsterEventType
@@ -175,7 +178,10 @@ class DagsterJournal:
         return sum(event.step_key == owner.step for event in events) > owner.attempt
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
-        """Lock this asset on this host. Ephemeral instances do not see each other's records."""
+        """Lock this asset on this host if the instance is temporary; otherwise lock nothing.
+
+        Temporary instances need a lock, because they do not see each other's records.
+        """
         if not self._is_temporary:
             return nullcontext()
         lock = FileLock(data_dir() / "locks" / f"{file_name(self.key)}.lock")
@@ -200,12 +206,12 @@ def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
     """Return the newest records of a published asset, in two reads however long its history is.
 
     Args:
-        key: of the asset in an environment, see `core.identity.key_below`.
+        key: the key of the asset in its environment, see `core.identity.key_below`.
 
     Raises:
-        RefusedError: another release wrote one that this release does not understand.
+        RefusedError: another release wrote a record that this release does not understand.
     """
-    # The claims first: a refresh records its requests before it releases its claim.
+    # Read the claims first: a refresh records its requests before it releases its claim.
     claims, _ = _page(instance, f"{_CLAIMS}{key}", None)
     requests, cursor = _page(instance, f"{_REQUESTS}{key}", None)
     # Only a refresh with many requests, such as a split update, takes more than one page.
@@ -218,10 +224,10 @@ def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
 def newest_records(instance: dg.DagsterInstance) -> Newest:
     """Return the newest record about claims and about requests of every data source.
 
-    Two reads suffice for any number of data sources. The keys are those of all environments.
+    Two reads suffice for any number of data sources. The result covers all environments.
 
     Raises:
-        RefusedError: another release wrote one that this release does not understand.
+        RefusedError: another release wrote a record that this release does not understand.
     """
     latest = newest_by_partition(instance, JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION)
     records: dict[str, Record] = {}
@@ -236,7 +242,7 @@ def newest_records(instance: dg.DagsterInstance) -> Newest:
 def _page(
     instance: dg.DagsterInstance, partition: str, cursor: str | None
 ) -> tuple[list[Record], str | None]:
-    """Return records, newest first, and the cursor of older records, None at the end."""
+    """Return a page of records, newest first, and the cursor of the next page; None at the end."""
     filter_ = dg.AssetRecordsFilter(asset_key=JOURNAL, asset_partitions=[partition])
     page = instance.fetch_observations(filter_, limit=CLAIMS, cursor=cursor)
     return [*map(_record_in, page.records)], page.cursor if page.has_more else None
@@ -294,7 +300,7 @@ def _boot() -> str:
 
 
 def _namespace() -> str:
-    """Return the process namespace: process ids are comparable within one only."""
+    """Return the id of the process namespace: only within it can process ids be compared."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -316,8 +322,8 @@ def setup_of(
     """Return the setup of a refresh in this environment, with the resources of a code location.
 
     Args:
-        inherited: metadata of the models' columns from other tools, by model and column.
-        rejected: returns the names of the checks that rejected a model's newest rows, by model.
+        inherited: metadata of columns from other tools; its keys are model and column.
+        rejected: returns, for each model, the names of the checks that rejected its newest rows.
         keep_files: whether the files that the refresh builds outlive the run.
     """
     web, log = os.environ.get("PIPELINE_WEB_URL"), journal.log
@@ -346,11 +352,11 @@ def setup_of(
 def collect_snapshots(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
 ) -> None:
-    """Remove the expired snapshots of every model in the store, and the local copies of files.
+    """Remove expired snapshots and expired files of metadata values; release local copies of files.
 
-    Expired files with metadata values that refreshes have set are removed, too. Whatever a data
-    source of this instance may still need stays. Only the first step of a run collects, because
-    the versions that later steps publish expire much later. An error is only logged as a warning:
+    The snapshots of every model in the store are considered, but whatever a data source of this
+    instance may still need stays. Only the first step of a run removes anything, because the
+    versions that later steps publish expire much later. An error is only logged as a warning:
     the refresh has succeeded, and the next run tries again.
     """
     instance, store = context.instance, snapshots.store

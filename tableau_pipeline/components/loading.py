@@ -76,14 +76,14 @@ class Datasource:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The name and project without regard to case; two data sources must not share them."""
+        """The casefolded name and project path, which no two data sources may share."""
         project = self.component.project
         names = project.split("/") if isinstance(project, str) else project
         return tuple(name.strip().casefold() for name in (self.component.name, *names))
 
     @property
     def models(self) -> Iterator[tuple[Sequence[str], str]]:
-        """Each model, after the keys of the declaration that name it."""
+        """Each model, together with the keys under which the declaration names it."""
         for table in self.component.tables:
             yield ("tables", table.name, "model"), table.model
             if isinstance(table.policy, Diff) and table.policy.feed:
@@ -122,12 +122,12 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
                     f'with the key "{key.to_user_string()}", which the asset of {others[0]} has '
                     "too: give the data source a `key` of its own, or another name"
                 )
-                # Both of its keys come from one name, so a second report would say the same.
+                # Both keys come from the data source's name, so a second report would say the same.
                 break
 
 
 def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
-    """Report data sources with equal names and projects: they would replace each other."""
+    """Report data sources with equal names and projects, which would replace each other."""
     first: dict[tuple[str, ...], Datasource] = {}
     for datasource in sorted(datasources, key=lambda candidate: candidate.line > 0):
         component, other = datasource.component, first.setdefault(datasource.place, datasource)
@@ -307,7 +307,7 @@ def _dataframe_assets(
 ) -> Iterator[tuple[str, dg.AssetsDefinition, str]]:
     """Yield the key, the definition and the IO manager of each asset that returns a DataFrame.
 
-    An asset without this type may store its snapshots itself.
+    An asset that returns another type may store its snapshots itself.
     """
     for asset in definitions.assets or ():
         if not (isinstance(asset, dg.AssetsDefinition) and asset.is_materializable):
@@ -319,7 +319,7 @@ def _dataframe_assets(
                 yield key.to_user_string(), asset, output.io_manager_key
 
 
-# Explanations of the messages of the YAML parser, by a part of the message.
+# Maps a part of a message of the YAML parser to an explanation of the mistake.
 _YAML_MISTAKES = MappingProxyType(
     {
         "cannot start any token": "YAML allows neither a tab nor a value that begins like this: "
@@ -340,7 +340,8 @@ def load_definitions(folder: Path) -> dg.Definitions:
         folder: the folder of `definitions.py`.
 
     Raises:
-        DeclarationError: one line for each mistake: file, line, key, and what is allowed there.
+        DeclarationError: there are mistakes. The message has a line for each, with file, line,
+            key, and what is allowed there.
     """
     with _as_declaration_errors(folder):
         definitions = dg.load_from_defs_folder(path_within_project=folder)
@@ -355,7 +356,7 @@ def load_definitions(folder: Path) -> dg.Definitions:
         _LOG.warning("%s", problem)
     models = {model for datasource in datasources for model in datasource.component.models}
     assets = [
-        # The stub of a model of another location does not show how the model is made.
+        # Leave stubs as they are: they do not show how another location makes the model.
         _with_kinds_and_code(asset, models)
         if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
         else asset
@@ -371,7 +372,7 @@ def _with_kinds_and_code(asset: dg.AssetsDefinition, models: Container[str]) -> 
     def annotated(spec: dg.AssetSpec) -> dg.AssetSpec:
         if not spec.kinds and spec.key.to_user_string() in models:
             spec = spec.merge_attributes(kinds={"pyspark", "parquet"})
-        # Dagster refers to the YAML of the folder, even if that does not declare the asset.
+        # Drop references to YAML: Dagster adds the folder's YAML even if it declares no asset.
         code = [reference for reference in _references(spec) if not _is_yaml(reference)]
         rest = {name: value for name, value in spec.metadata.items() if name != _REFERENCES}
         references = (
@@ -383,7 +384,7 @@ def _with_kinds_and_code(asset: dg.AssetsDefinition, models: Container[str]) -> 
     if not in_python or any(map(_references, asset.specs)):
         return asset
     with warnings.catch_warnings():
-        # Our range of Dagster versions pins this function, and readers of a log can do nothing.
+        # Hide that this function is beta: our range of Dagster versions pins it.
         warnings.simplefilter("ignore", dg.BetaWarning)
         (referring,) = dg.with_source_code_references([asset])
     return cast("dg.AssetsDefinition", referring)
@@ -412,11 +413,11 @@ def evaluate_definitions(
     """Evaluate definitions, even those of a module that does not call `load_definitions`.
 
     Args:
-        folder: of that module.
+        folder: the folder of that module.
 
     Raises:
-        DeclarationError: one line for each mistake in YAML, or for data sources that would replace
-            each other.
+        DeclarationError: there are mistakes in YAML, or data sources that would replace each other.
+            The message has a line for each.
     """
     with _as_declaration_errors(folder):
         resolved = definitions() if isinstance(definitions, LazyDefinitions) else definitions
@@ -426,7 +427,7 @@ def evaluate_definitions(
 
 
 _Check = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
-# Another key does not help two data sources in the same place, so places come first.
+# Check places first: another key does not help two data sources in the same place.
 _REPEATED: tuple[_Check, ...] = (_repeated_places, _repeated_keys)
 
 
@@ -469,7 +470,7 @@ def _refusal(error: BaseException | None) -> RefusedError | None:
 
 
 def _unknown_type(problem: str, folder: Path) -> str:
-    """Return the message of an unknown component type, with the place in the YAML if found."""
+    """Return the message of an unknown component type, with its place in the YAML if known."""
     match = re.search(r"Module `(.+)` has no attribute `(.+)`", problem)
     module, name = match.groups() if match else ("", "")
     suggestion = guess(name, vars(sys.modules[module])) if module in sys.modules else ""

@@ -37,7 +37,7 @@ class Names:
         return text
 
     def rows(self, tables: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the numbers of rows by name of the table."""
+        """Return the number of rows of each table, under the name of the table."""
         return tables
 
     def tasks(self, tasks: Sequence[RefreshTask]) -> Sequence[RefreshTask]:
@@ -53,7 +53,8 @@ class Names:
 class Tokens(Names):
     """Shows tokens instead of names, ids and addresses; they are the same in each run.
 
-    A token is a hash of the LUID of the site with another LUID, or with a text that has no LUID.
+    A token is a hash of two texts: the LUID of the site, and either another LUID or, for what has
+    no LUID, the name.
     LUIDs cannot be guessed, but a user who may list the contents of the site can compute their
     tokens.
 
@@ -86,7 +87,7 @@ class Tokens(Names):
         return f"{kind}-{digest[:10]}"
 
     def rows(self, tables: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the numbers of rows of numbered tables."""
+        """Return the number of rows of each table, under a number instead of its name."""
         numbered = enumerate(tables[name] for name in sorted(tables))
         return {f"table-{number}": rows for number, rows in numbered}
 
@@ -96,6 +97,6 @@ class Tokens(Names):
         return [replace(task, id="", url="", when=task.when.rpartition('", ')[2]) for task in tasks]
 
     def reason(self, text: str) -> str:
-        """Return only the code of the answer: the server's words may contain names."""
+        """Return only the code of the answer, because the server's words may contain names."""
         code = _CODE.search(text)
         return f"the server answered {code[1]}" if code else "the reason may name something"

@@ -21,7 +21,7 @@ from tableau_pipeline.yaml_keys import keyed
 Reported = Literal["failed", "refused", "drifted", "late"]
 # A data source may have the key "audit", but no key has an "@".
 _JOB = f"@{AUDIT}"
-# Services cut longer messages off, or refuse them.
+# The most characters of a text: services cut longer messages off, or refuse them.
 _LONGEST = 1500
 
 
@@ -114,7 +114,7 @@ def notification_sensor(
             ]
             after[url_id] = before
             if not unsent or _send(url, unsent):
-                # While a data source is being refreshed, its incident is not over.
+                # Keep what was reported of data sources being refreshed: it is not over.
                 reported = (
                     incident
                     for incident in current

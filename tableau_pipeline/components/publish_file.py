@@ -150,7 +150,7 @@ class PublishFileConfig(RefreshConfig):
         )
 
 
-# Marks the runs that publish files: only their config declares the data source.
+# The tag of the runs that publish files; only their config declares the data source.
 FILES_TAG = {"tableau/from": "files"}
 # The name of the step, and the prefix of the keys of such data sources.
 STEP, KEY_PREFIX = "publish_files", "files/"
@@ -229,7 +229,7 @@ def _report(
     declaration = config.declaration()
     if bad:
         left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"
-        # The summary is logged already; users read the last line.
+        # Log this after the summary, because users read the last line.
         context.log.warning("%s: %s: %s", declaration.name, left_out, "; ".join(bad.examples))
     tag_run(context, declaration, done)
     if isinstance(done, Planned):
@@ -274,10 +274,10 @@ def _published_version(
 ) -> int | None:
     """Return the published version of the rows; None if there is no data source to add to.
 
-    A newer version may have been stored and then refused.
+    This may not be the newest stored version, which may have been refused.
 
     Raises:
-        RefusedError: there is one, but no record says which version it holds.
+        RefusedError: the data source exists, but no record says which version it holds.
     """
     declaration = config.declaration()
     (model,) = declaration.models

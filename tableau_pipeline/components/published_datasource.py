@@ -59,8 +59,8 @@ class ModelSnapshots:
     """Implements `core.snapshot.Snapshots` for the models of a step.
 
     Attributes:
-        definitions: the partitions definition of each model, by asset key. Partitions that only
-            an earlier definition had are ignored. None for models of other code locations.
+        definitions: maps the asset key of a model to its partitions definition; models of other
+            code locations have none. Partitions that only an earlier definition had are ignored.
     """
 
     snapshots: SnapshotIOManager
@@ -78,11 +78,11 @@ class ModelSnapshots:
 def snapshots_of(
     declaration: Declaration, snapshots: SnapshotIOManager, graph: AssetGraph | None
 ) -> Snapshots:
-    """Return the snapshots of a data source's models, tables of lakes included.
+    """Return the snapshots of a data source's models, including lake tables.
 
     Args:
-        graph: the assets of the code location, for the partitions definitions of models; None if
-            they are unknown.
+        graph: the asset graph of the code location, which has the partitions definitions of the
+            models; None if it is unknown.
     """
     keys = {model: dg.AssetKey.from_user_string(model) for model in declaration.models}
     definitions = {
@@ -170,7 +170,7 @@ def refresh_assets(
                 done = config.carry_out(setup)
             except RefreshError as error:
                 tag_run(context, declaration, error)
-                # Dagster takes no check result once the step has failed.
+                # Yield these before the step fails: Dagster takes no check result afterwards.
                 yield from failed_checks(context.instance, declaration, error)
                 raise
         tag_run(context, declaration, done)
@@ -199,7 +199,8 @@ def _asset_results(
 def _outputs(extract: dg.AssetSpec, published: dg.AssetSpec) -> dict[str, Any]:
     """Return the arguments with which `dg.multi_asset` makes both assets.
 
-    They are declared as outputs: of specs alone, Dagster would derive output names from the keys.
+    They are declared as outputs, because Dagster would derive the output names from the keys of
+    specs.
     """
     models = {dep.asset_key for dep in extract.deps}
     return {
@@ -284,10 +285,10 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
     """Writes a valid `defs.yaml`, with a comment on each key."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write the file. The folder's name becomes the name of data source, table and model.
+        """Write the file; it names data source, table and model after the folder.
 
         Raises:
-            ValueError: a `defs.yaml` already exists, or the name gives no asset key.
+            ValueError: a `defs.yaml` already exists, or no asset key can be made of the name.
         """
         file = request.target_path / "defs.yaml"
         if file.exists():
@@ -301,7 +302,7 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
 def _template_values(folder: str) -> dict[str, str]:
     """Return the values of the template's placeholders, from a folder's name.
 
-    They are quoted for YAML, where `2024` and `on` would not be strings.
+    The values are quoted where YAML needs it: unquoted, `2024` and `on` would not be strings.
 
     Raises:
         ValueError: no asset key can be made of the name.

@@ -38,7 +38,7 @@ class _WarningTexts(dg.Config):
 
 
 def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
-    """Return the job and its sensor for those of these data sources that declare the warning."""
+    """Return the job and its sensor, for the data sources that declare `quality_warning`."""
     watched = {
         datasource.key: datasource for datasource in datasources if datasource.quality_warning
     }
@@ -49,7 +49,7 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
     def set_all(
         context: dg.OpExecutionContext, config: _WarningTexts, tableau: TableauServerResource
     ) -> None:
-        # Read again: a refresh may have ended since. If one is running, the sensor's text counts.
+        # Read again: a refresh may have ended since. While one runs, the sensor's text counts.
         texts = config.texts | dict(_warning_texts(context.instance, watched))
         with as_failure(context.log), tableau.session(context.log) as site:
             if problems := [*_set_warnings(site, context.instance, watched, texts)]:
@@ -71,7 +71,7 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
         previous = {key: text for key, text in texts.items() if key in watched}
         # While a data source is being refreshed, its last text counts.
         current = previous | dict(_warning_texts(context.instance, watched))
-        # A data source that is new to the sensor may have an old warning.
+        # Count a data source that is new to the sensor as changed: it may have an old warning.
         is_changed = any(previous.get(key) != text for key, text in current.items())
         for record in context.instance.get_run_records(dg.RunsFilter(job_name=_JOB), limit=1):
             has_failed = record.dagster_run.status in _RETRIED

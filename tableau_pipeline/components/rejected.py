@@ -1,4 +1,4 @@
-"""Find models whose newest rows a blocking check has rejected, in Dagster's records.
+"""Find, in Dagster's records, the models whose newest rows a blocking check has rejected.
 
 A check that did not run, or has no result, rejects nothing: a user may run a model without its
 checks, and a check may be newer than the rows.
@@ -25,7 +25,7 @@ _MAX_RESULTS = 1000
 def rejected_models(
     instance: dg.DagsterInstance, graph: AssetGraph, models: Collection[str]
 ) -> Mapping[str, Sequence[str]]:
-    """Return the names of the blocking checks that rejected the newest rows, by model.
+    """Return, for each model with rejected newest rows, the blocking checks that rejected them.
 
     While all checks pass, a few reads suffice for any number of models.
     """
@@ -43,7 +43,7 @@ def rejected_models(
     rejections: dict[str, list[str]] = defaultdict(list)
     for check in sorted(checks & results.keys()):
         passed = results[check].status is AssetCheckExecutionRecordStatus.SUCCEEDED
-        # The last result of a partitioned model is about one of its partitions only.
+        # If the model is partitioned, its last result is about one partition: read more results.
         is_partitioned = check.asset_key in partitioned
         if (is_partitioned or not passed) and _rejects(
             instance, check, is_partitioned=is_partitioned
@@ -96,9 +96,9 @@ def _foreign_failures(
 def _rejects(
     instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_partitioned: bool
 ) -> bool:
-    """Whether the last result of a check on rows that the model still has is a failure."""
+    """Whether a check failed when it last checked rows that the model still has."""
     results = check_history(instance, check, limit=_MAX_RESULTS if is_partitioned else 1)
-    # Most checks of partitioned models have never failed.
+    # Read no more in the usual case: most checks of partitioned models have never failed.
     if not any(map(_is_failure, results)):
         return False
     materializations = _newest_materializations(
@@ -128,7 +128,7 @@ def _newest_materializations(
 
 
 def _is_failure(result: AssetCheckExecutionRecord) -> bool:
-    # A warning stops nothing in Dagster either.
+    # As in Dagster, a failed check that only warns stops nothing.
     evaluation = result.evaluation
     return bool(
         evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR

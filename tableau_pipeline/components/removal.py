@@ -65,7 +65,7 @@ def delete(
     *,
     log: logging.Logger,
 ) -> list[str]:
-    """Delete data sources of an environment, in a run of its own: only a run can claim them.
+    """Delete data sources of an environment, in a run, because only a run can claim them.
 
     Args:
         found: the data sources with their keys, as `published_below` yields them.

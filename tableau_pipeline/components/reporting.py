@@ -1,7 +1,7 @@
 """The results of a refresh in Dagster: asset checks, materializations, observations and run tags.
 
-The checks are part of the refresh itself: it stops at a failed check even if a run does not select
-that check.
+The checks are part of the refresh itself, which stops at a failed check even if a run does not
+select that check.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from tableau_pipeline.refresh.report import (
 )
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
-# The metadata key of such a check for its last result.
+# A check that was not reached keeps the words of its last result under this metadata key.
 _LAST_WORDS = "said before"
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RECONCILIATION, METADATA = "reconciliation", "metadata"
@@ -60,7 +60,7 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
         descriptions[RECONCILIATION] = (
             "The published data, counted or read back, equals the models."
         )
-    # Not only for declared metadata: models bring theirs only once they have run.
+    # Add this check even if no metadata is declared: models may bring metadata once they have run.
     descriptions[METADATA] = "The server says what is declared; what people changed is listed."
     if has_deadline:
         text = "The published version of every model meets `freshness`, and not only the refresh."
@@ -124,9 +124,9 @@ def _refused_checks(
     refusals: Sequence[Refusal],
     severity: dg.AssetCheckSeverity,
 ) -> Iterator[dg.AssetCheckResult]:
-    """Report the failed checks.
+    """Yield the result of each failed check, and repeat the last result of each other check.
 
-    Repeat the last result of the others, because Dagster shows a missing result as a failure.
+    Dagster would show a missing result as a failure.
     """
     problems: Mapping[str, str] = {check.value: text for check, text in by_check(refusals).items()}
     for spec in check_specs(declaration):
@@ -137,14 +137,14 @@ def _refused_checks(
         previous = evaluation(last[0]) if last else None
         words = _last_words(previous)
         note = f"{_NOT_REACHED} {words}".strip()
-        # Passed stays passed; anything else becomes a warning.
+        # A check that passed last passes again; any other last result becomes a warning.
         fails = previous is None or not previous.passed
         metadata = {_LAST_WORDS: words}
         yield _result(declaration, spec.name, note if fails else None, note=note, metadata=metadata)
 
 
 def _last_words(before: dg.AssetCheckEvaluation | None) -> str:
-    """Return the words of the last result of a check that was reached; "" if it has none."""
+    """Return what a check said when a refresh last reached it; "" if it said nothing."""
     if before is None:
         return ""
     recorded = before.metadata.get(_LAST_WORDS)
@@ -194,7 +194,7 @@ def _result(
 
 
 def _guard_metadata(declaration: Declaration, done: Refreshed) -> dict[str, str]:
-    """Return the number of rows of each table, with its change and the limit of `guard`."""
+    """Return the number of rows of each table, how it changed, and the limit of `guard`."""
     counts, rows = {}, done.checkpoint.rows
     for table in declaration.tables:
         now, before = rows[table.name], done.before.get(table.name)
@@ -226,7 +226,7 @@ def _column_metadata(declaration: Declaration, done: Refreshed) -> dict[str, Any
 
 
 def _field_table(done: Refreshed | Planned) -> dict[str, Any]:
-    """Return the declared metadata and the previous values on the server; {} without metadata."""
+    """Return a table of the declared metadata and the server's previous values; {} without any."""
     merged, is_sent = done.merged, isinstance(done, Refreshed)
     if merged is None or not (fields := field_rows(done.declared_values, merged)):
         return {}
@@ -286,7 +286,7 @@ def extract_result(declaration: Declaration, done: Refreshed | Built) -> dg.Mate
     extract, is_sent = done.extract, isinstance(done, Refreshed)
     if extract is None:
         raise ValueError("no extract was built")
-    # A payload has only the tables that changed.
+    # The payload of an update may lack the fact table, because it has only changed tables.
     rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
     return dg.MaterializeResult(
         asset_key=dg.AssetKey.from_user_string(f"{declaration.key}_extract"),
@@ -309,7 +309,7 @@ def published_result(
     declaration: Declaration,
     done: Refreshed,
 ) -> dg.MaterializeResult:
-    """Return the result for the refreshed data source; the journal records its state.
+    """Return the result for the refreshed data source, whose state only the journal records.
 
     Dagster plots each number over time. So the metadata has only numbers that are worth a plot, and
     every refresh has all of them. Programs read `details`.
@@ -358,8 +358,8 @@ def published_result(
 def _rows_sent(done: Refreshed) -> int:
     """Return how many rows a refresh sent.
 
-    An update counts, for each table, the larger of its inserted and deleted rows. A full publish
-    counts all rows, because the changed ones among them are unknown.
+    For each table of an update, this is the number of inserted or of deleted rows, whichever is
+    larger. A full publish counts all rows, because nothing tells which of them have changed.
     """
     if isinstance(done.plan, Publish) and done.extract:
         return sum(done.extract.rows.values())
@@ -400,7 +400,7 @@ def tag_run(
     declaration: Declaration,
     outcome: Done | RefreshError,
 ) -> None:
-    """Tag the run with the decision on a data source, so that its runs can be found."""
+    """Tag the run with the decision on a data source, so that users find the runs of each."""
     is_dry = isinstance(outcome, Planned)
     tags = {run_tag(declaration.key): "dry run: " * is_dry + str(outcome.decision)}
     context.instance.add_run_tags(context.run.run_id, tags)

@@ -55,7 +55,7 @@ _CLASSES = {"after": AfterTrigger, "cron": CronTrigger, "dbt": DbtTrigger}
 
 
 def _read_trigger(value: Any) -> Any:
-    """Read a trigger as the class that its key names; a union would report errors of each class."""
+    """Read a trigger as the class that its key names: a union would report all classes' errors."""
     if isinstance(value, AfterTrigger | CronTrigger | DbtTrigger):
         return value
     names = [name for name in _CLASSES if name in value] if isinstance(value, dict) else []
@@ -89,11 +89,11 @@ def automation_conditions(
     if not isinstance(trigger, AfterTrigger):
         return None, None
     is_, updated = dg.AutomationCondition, dg.AutomationCondition.newly_updated()
-    # Each update is remembered until the next request. Only a request resets it, not a refresh, and
-    # the condition is not or-ed with others. Dagster does not know the time of a combined
-    # condition: it would forget a model that became new just after the request, and the requested
-    # refresh may have missed that model. After a refresh by hand this costs one extra refresh
-    # without changes. Unlike with eager(), nothing waits for missing partitions: one day that never
+    # Each update is remembered until the next request; a refresh does not reset it. So a refresh by
+    # hand is followed by an extra refresh without changes. Do not combine the update or the request
+    # with other conditions by "or": Dagster does not know the time of a combined condition, and
+    # would forget a model that became new just after the request, which the requested refresh may
+    # have missed. Unlike with eager(), nothing waits for missing partitions: one day that never
     # arrives must not block all.
     updates = [is_.asset_matches(model, updated) for model in models]
     events = updates if trigger.after == "all" else [is_.any_deps_match(updated)]

@@ -121,7 +121,7 @@ def _reject_unloaded_modules(file: Path, text: str) -> None:
 # Cached: each component checks its whole file, and a file may declare hundreds.
 @lru_cache(maxsize=1)
 def _reject_repeated_keys(file: Path, text: str) -> None:
-    """Refuse a key that occurs twice in a mapping: the YAML reader would take the last one."""
+    """Refuse a key that a mapping repeats, because the YAML reader would take only the last."""
     nodes: list[Any] = [*yaml.compose_all(text, Loader=_Loader)]
     while nodes:
         node = nodes.pop(0)
@@ -142,8 +142,8 @@ def _reject_repeated_keys(file: Path, text: str) -> None:
 def _without_unions(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return a JSON schema with each union replaced by all keys of its members.
 
-    The result allows other keys, and requires none. Of a strict schema, a validator could only
-    report that a value is "not valid under any of the given schemas", that an unknown key "was
+    The result allows other keys, and requires none. With a strict schema, a validator could report
+    only that a value is "not valid under any of the given schemas", that an unknown key "was
     unexpected", or that the right spelling of a mistyped key "is a required property". Editors can
     still complete the keys, and the component's own validators report what is wrong, with a guess.
     """
@@ -168,7 +168,7 @@ def _without_unions(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 def _forms(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all members of a union, including those of nested unions."""
+    """Return all members of a union, including the members of nested unions."""
     forms = []
     for form in [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
         member = definitions[form["$ref"].rpartition("/")[2]] if "$ref" in form else form

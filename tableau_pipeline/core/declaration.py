@@ -183,7 +183,7 @@ class Retain:
 class Table:
     """One table of the data source."""
 
-    # In YAML, the key above the table.
+    # In YAML, this is the key above the settings of the table.
     name: SkipJsonSchema[str] = ""
     model: str = Field(
         default="",
@@ -290,11 +290,11 @@ class Reconcile:
 
     @property
     def max_bytes(self) -> int:
-        """The largest file to download."""
+        """The size in bytes of the largest file to download."""
         return round(self.max_mb * 1e6)
 
 
-# A path "Parent/Child", or a tuple of names, which may contain "/".
+# The path of a project, "Parent/Child"; or a tuple of names, each of which may contain "/".
 Project = str | tuple[str, ...]
 
 
@@ -479,7 +479,7 @@ class Declaration(Properties):
 
     @property
     def types(self) -> TypePolicy:
-        """How to publish the types for which there is a choice."""
+        """The declared choices of how to publish timestamps, nested types and floats."""
         return TypePolicy(self.timestamps, self.nested, self.floats)
 
     @property
@@ -520,24 +520,24 @@ class Declaration(Properties):
         return TableName(EXTRACT_SCHEMA, self.published_name(table))
 
     def published_name(self, table: str) -> str:
-        """Return a table's name in the file: "Extract" if it is the only one, as Tableau does."""
+        """Return a table's name in the file: "Extract" for an only table, as in Tableau's files."""
         return EXTRACT_SCHEMA if len(self.tables) == 1 else table
 
     def digest(self) -> str:
         """Return a digest of the structure of the published file: its tables and relationships."""
-        # Sorted, because reordering a YAML file must not cause an overwrite.
+        # Sort them, because reordering a YAML file must not cause an overwrite.
         edges = sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships)
         shape = [sorted(table.name for table in self.tables), edges]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
 
 
 def project_path(project: Project) -> str:
-    """Return a project as text."""
+    """Return the path of a project as text: "Parent/Child"."""
     return project if isinstance(project, str) else "/".join(project)
 
 
 def in_environment(declaration: Declaration, root: str) -> Declaration:
-    """Return the declaration for the environment below a root project; "" is no root."""
+    """Return the declaration as placed below a root project; unchanged if `root` is ""."""
     if not root:
         return declaration
     if problem := long_tag(f"{TAG_PREFIX}{key_below(declaration.key, root)}"):
@@ -549,6 +549,6 @@ def in_environment(declaration: Declaration, root: str) -> Declaration:
         "key": key_below(declaration.key, root),
         "create_project": True,
     }
-    # Not `replace`: a component is a subclass with more fields, and its key has no environment.
+    # Do not use `replace`: a component has more fields, and rejects a key with an environment.
     settings = {field.name: getattr(declaration, field.name) for field in fields(Declaration)}
     return Declaration(**settings | placed)

@@ -23,12 +23,14 @@ class RemoteDatasource:
     """A published data source as the server reports it.
 
     Attributes:
-        revision: the number of the newest revision; None if the site keeps none, or this user
-            may not see them.
-        published: who published that revision, and when, in words; None where `revision` is.
+        revision: the number of the newest revision; None if the site keeps no revisions, or this
+            user may not see them.
+        published: a phrase that says who published the newest revision, and when; None if this is
+            unknown.
         megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
-        link: the URL of its page.
-        certification: the note of its certification; None if it is not certified.
+        link: the URL of the data source's page.
+        certification: the note beside the certification; None if the data source is not
+            certified.
     """
 
     luid: str
@@ -47,22 +49,22 @@ class RemoteDatasource:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The asset keys under which pipelines publish it, from its tags."""
+        """The asset keys, as its tags state them, under which pipelines publish the data source."""
         return _after(TAG_PREFIX, self.tags)
 
     @property
     def instances(self) -> frozenset[str]:
-        """The deployments that publish it, from its tags."""
+        """The deployments that publish the data source, as its tags state them."""
         return _after(INSTANCE_TAG_PREFIX, self.tags)
 
     @property
     def stamp(self) -> Stamp:
-        """The values that show a change by another user, as far as the server reports it."""
+        """The time stamp and newest revision, which show whether another user changed it."""
         return self.updated_at, self.revision
 
     @property
     def state(self) -> tuple[object, ...]:
-        """The values that show whether another user changed, renamed or moved it."""
+        """The values that show whether another user changed, renamed or moved the data source."""
         return self.luid, self.name, self.project_id, self.stamp
 
 
@@ -70,14 +72,14 @@ def other_instance(remote: RemoteDatasource, tags: frozenset[str]) -> str | None
     """Return the tag of another deployment that publishes a data source; None if none does.
 
     Args:
-        tags: ours, see `core.declaration.tags_of`.
+        tags: the tags of this deployment, see `core.identity.tags_of`.
     """
     others = {tag for tag in remote.tags if tag.startswith(INSTANCE_TAG_PREFIX)} - tags
     return min(others, default=None)
 
 
 def other_key(remote: RemoteDatasource, tags: frozenset[str]) -> str | None:
-    """Return another asset key under which this deployment publishes it; None if none does."""
+    """Return another key under which this deployment publishes it; None if there is no other."""
     if other_instance(remote, tags) or not tags & remote.tags:
         return None
     return min(remote.keys - _after(TAG_PREFIX, tags), default=None)
@@ -89,12 +91,12 @@ def _after(prefix: str, tags: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of the server; `outcome` is None while it waits or runs.
+    """A job of the server; `outcome` is None while the job waits or runs.
 
     Attributes:
-        kind: None if the job was requested by its id, or is listed under an unknown kind.
+        kind: None if the job was looked up by its id, or is listed under an unknown kind.
         notes: the server's message about the job; may be empty.
-        created_at: by the server's clock, like `started_at` and `completed_at`.
+        created_at, started_at, completed_at: times of the server's clock.
         datasource: the LUID of the data source, if the server names it.
     """
 
@@ -111,8 +113,8 @@ class Job:
 class NoJob(StrEnum):
     """Why a server does not show a job.
 
-    GONE: it no longer knows the job; servers remove finished jobs, some of them at once. HIDDEN:
-    this user may not query jobs; Tableau's reference permits it to administrators only.
+    GONE: the server no longer knows the job; servers remove finished jobs, in some cases at once.
+    HIDDEN: this user may not query jobs; according to Tableau's reference, only administrators may.
     """
 
     GONE = "gone"
@@ -121,16 +123,16 @@ class NoJob(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a refresh waits, in seconds.
+    """The longest waits of a refresh, and its pauses between queries of a job, in seconds.
 
     Attributes:
-        claim: for another refresh of the same data source to end.
-        job: for a job of the server to end, from its start.
-        queue: for a job of the server to start.
-        timestamp: for the time stamp of the data source to show an update.
-        listing: for the server's lists to show a data source that was just created.
-        first_poll: between the first queries of a job, as most are short; the pause grows up to
-            `longest_poll`.
+        claim: the longest wait until another refresh of the same data source ends.
+        job: the longest wait from the start of a job of the server to its end.
+        queue: the longest wait until a job of the server starts.
+        timestamp: the longest wait until the time stamp of the data source shows an update.
+        listing: the longest wait until the server's lists show a data source that was just created.
+        first_poll: the first pause; it is short because most jobs are short.
+        longest_poll: the pause up to which later pauses grow.
     """
 
     claim: float = 3600
@@ -142,7 +144,7 @@ class Timeouts:
     longest_poll: float = 60
 
 
-# In seconds. A time stamp that moves more than this after our job is attributed to someone else.
+# In seconds. If a time stamp moves later than this after our job, attribute it to another user.
 LONGEST_LAG = 30.0
 
 
@@ -155,29 +157,30 @@ class Window:
 
     @classmethod
     def of(cls, job: Job) -> "Window | None":
-        """Return the window from the start of a job to its end; None if the server hides them."""
+        """Return the window from the start of a job to its end; None if these are not reported."""
         if job.completed_at and (start := job.started_at or job.created_at):
             return cls(start, job.completed_at)
         return None
 
     def covers(self, stamp: datetime, *, lag: float) -> bool:
-        """Whether a time stamp, in whole seconds, falls into the window plus `lag` seconds."""
+        """Whether a time stamp in whole seconds lies in the window, extended by `lag` seconds."""
         start = self.start.replace(microsecond=0)
         return start <= stamp <= self.end + timedelta(seconds=lag)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Our change of a data source, and its traces on the server.
+    """Our change of a data source, and the traces that the server shows.
 
     Attributes:
-        window: when the change took effect; None if that is unknown, or we changed nothing.
-        before: the stamp of the data source right before the change; None if it was created.
-        after: its current stamp.
-        revisions: how many revisions our change may have made.
-        lag: the most seconds by which the time stamp may follow the window.
-        seen: time stamps that the data source had between the two.
-        published: who published the newest revision, and when, in words.
+        window: when our change took effect; None if that is unknown, or if we changed nothing.
+        before: the stamp of the data source right before the change; None if the change created
+            the data source.
+        after: the current stamp of the data source.
+        revisions: the numbers of new revisions that our change can explain.
+        lag: the most seconds by which the time stamp may follow the end of the window.
+        seen: time stamps that the data source had between `before` and `after`.
+        published: a phrase that says who published the newest revision, and when.
     """
 
     window: Window | None
@@ -200,7 +203,7 @@ class Change:
 
     @property
     def unexplained(self) -> Distrust | None:
-        """Why part of the change is another user's, by the server's traces; None if all is ours."""
+        """How the traces show a change by another user; None if our change explains them all."""
         detail = self._unexplained
         return Distrust(Doubt.OTHERS, detail) if detail else None
 
@@ -209,7 +212,7 @@ class Change:
         is_theirs = self.made is not None and self.made not in self.revisions
         user = f" ({self.published})" if is_theirs and self.published else ""
         before = self.before[0] if self.before else None
-        # Check each stamp, as our own may have overwritten an earlier one of another user.
+        # Check each stamp, as our change may have overwritten the stamp of another user's change.
         for stamp in dict.fromkeys([*self.seen, self.after[0]]):
             if stamp == before:
                 continue
@@ -219,7 +222,7 @@ class Change:
             if not self.window.covers(stamp, lag=self.lag):
                 start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
                 return f"{words}{user}, and our change took effect from {start} to {end}"
-        # A publish within the same second as our job shares its stamp, but adds a revision.
+        # A publish by another user in the same second has the same stamp, but adds a revision.
         if is_theirs:
             return f"another user published: it has {self.made} new revisions{user}"
         return None
@@ -235,7 +238,7 @@ class Change:
     def lateness(self) -> float | None:
         """The seconds by which the time stamp follows our change; None if another user moved it.
 
-        A user who moves it soon after us cannot be distinguished from a site that is late.
+        If another user moves the time stamp soon after our change, this looks like a late site.
         """
         ours = replace(self, revisions=(self.made,), lag=LONGEST_LAG)
         if self.window is None or ours.unexplained:

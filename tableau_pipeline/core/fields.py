@@ -132,8 +132,9 @@ class Properties:
         """Return the declared values of the data source itself.
 
         Args:
-            lineage: the origin of the data source, which is added to its description.
-            certified: whether to certify it now, if the declaration asks for it.
+            lineage: a text about the origin of the data source, to be added to the description.
+            certified: whether the data source may be certified now; it then is if the declaration
+                asks for it.
         """
         values: dict[FieldPath, str] = {}
         if self.description is not None:
@@ -165,7 +166,7 @@ Aggregation = Literal[
     "attr",
 ]
 DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
-# Tableau's names of aggregations, where they are not ours with a capital letter.
+# Tableau's names of some aggregations. Its other names are ours with a capital letter.
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
 _FORMAT = (
@@ -184,7 +185,7 @@ def _known_format(text: str) -> str:
 class _DisplaySettings:
     """How Tableau shows a field, be it a column or a calculation."""
 
-    # In YAML, the key above the field; for a calculation, also its caption.
+    # In YAML, the key above the field. It is also the caption of a calculation.
     name: SkipJsonSchema[str] = ""
     description: str = Field(
         default="", description="Shown when people point at the field. Default: none."
@@ -255,7 +256,7 @@ def by_name(kind: Any) -> BeforeValidator:
     )
 
 
-# Validates hierarchies and folders; in YAML, lists of fields by name.
+# Validates hierarchies and folders. In YAML, their names are keys above lists of fields.
 MEMBERS = written_as(
     dict[str, Annotated[list[str], Field(min_length=1)]],
     lambda lists: tuple(Members(name=name, fields=tuple(fields)) for name, fields in lists.items()),
@@ -263,7 +264,7 @@ MEMBERS = written_as(
 
 
 class FieldError(RefusedError):
-    """The declaration names a field that does not exist, or contradicts itself.
+    """The declaration contradicts itself, or names a field that does not exist.
 
     Attributes:
         at: the keys in YAML that lead to the error.
@@ -276,7 +277,7 @@ class FieldError(RefusedError):
         self.at = at
 
 
-# Metadata that the models themselves have for their columns, by table and column.
+# Metadata that models have for their own columns; the keys are pairs (table, column).
 Inherited = Mapping[tuple[str, str], FieldMetadata]
 NOT_INHERITED: Inherited = MappingProxyType({})
 
@@ -291,12 +292,12 @@ def declared_values(
     published: Callable[[str], str],
     inherited: Inherited = NOT_INHERITED,
 ) -> Values:
-    """Return the values of declared metadata; `Declaration.declared_values` passes its parts.
+    """Return the declared metadata as values; `Declaration.declared_values` passes the arguments.
 
     Args:
         columns: all columns of each table.
-        published: returns the name of a table in the file.
-        inherited: metadata of the models, which each declared value overrides.
+        published: returns the name that a declared table has in the file.
+        inherited: metadata of the models; a declared value takes precedence over its value.
 
     Raises:
         FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
@@ -334,12 +335,12 @@ def declared_values(
 
 
 def _with_folders(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]) -> Values:
-    """Return the values with the folder of one field of a hierarchy given to all its fields.
+    """Return the values; if one field of a hierarchy has a folder, all its fields get this folder.
 
     Tableau puts a hierarchy into a folder as a whole.
     """
     completed = dict(values)
-    # Repeated for each hierarchy, as hierarchies with common fields pass folders on.
+    # Repeat this for each hierarchy, as common fields pass a folder from hierarchy to hierarchy.
     for name, fields in [*hierarchies.items()] * len(hierarchies):
         paths = [(*path, "folder") for path in fields]
         folders = {completed[path]: path for path in paths if path in completed}
@@ -352,7 +353,7 @@ def _with_folders(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]
 
 
 def _field_values(path: FieldPath, declared: FieldMetadata | Calculation) -> dict[FieldPath, str]:
-    """Return the declared values of a field, by path."""
+    """Return the declared values of a field; the keys are paths."""
     parts = {
         "description": declared.description,
         "format": tableau_format(declared.format),
@@ -375,7 +376,7 @@ def _check_names(
     published: Callable[[str], str],
     calculations: Sequence[Calculation],
 ) -> None:
-    """Check that no two fields have the same visible name, be it a caption or their own name."""
+    """Check that no two fields have the same visible name: the caption, or else the own name."""
     shown: dict[str, str] = {}
     captions: list[tuple[str, str, tuple[str, ...]]] = []
     for calculation in calculations:
@@ -388,7 +389,7 @@ def _check_names(
             if caption := values.get(("field", published(table), column, "caption")):
                 captions.append((caption, what, ("tables", table, "fields", column, "caption")))
             else:
-                # If several tables have a column of this name, Tableau shows the table, too.
+                # Several tables may have a column of this name: Tableau shows the table with it.
                 shown.setdefault(column, what)
     for caption, what, at in captions:
         if caption in shown:
@@ -453,7 +454,7 @@ class _FieldNames:
                     self._paths.setdefault(field.caption, [path])
 
     def path(self, name: str, at: tuple[str, ...]) -> FieldPath:
-        """Return the path of a field by its name.
+        """Return the path of the field with this name.
 
         Raises:
             FieldError: no field has this name, or several have it.
@@ -469,7 +470,7 @@ class _FieldNames:
         return paths[0]
 
     def calculations_in(self, formula: str) -> list[str]:
-        """Return the declared calculations that a formula uses; the formula is already checked."""
+        """Return the declared calculations that an already checked formula uses."""
         paths = (self.path(unbracketed(name), ()) for name in fields_in(formula))
         return [path[1] for path in paths if path[0] == "calculation"]
 
@@ -481,7 +482,7 @@ class _FieldNames:
         """Return the formula with the fields' own names in place of captions.
 
         Raises:
-            FieldError: the formula is malformed, or a name fits no field, or several.
+            FieldError: the formula is malformed, or a name in it fits no field or several fields.
         """
         if fault := fault_in(NO_TEXT.sub("", formula)):
             raise FieldError(at, f'the formula "{formula.strip()}" means nothing: {fault}')

@@ -4,7 +4,7 @@ import re
 
 from tableau_pipeline.errors import SettingError
 
-# Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
+# Prefixes of the two tags of a data source: one states its asset key, the other its deployment.
 TAG_PREFIX = "tableau-pipeline:"
 INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 
@@ -20,15 +20,15 @@ def tags_of(key: str, instance: str) -> frozenset[str]:
 
 
 def file_name(key: str) -> str:
-    """Return an asset key as a file name; "/" is replaced so that no key nests in another."""
+    """Return an asset key as a file name, without "/", which would denote a subfolder."""
     return key.replace("/", ".")
 
 
-# TABLEAU_PROJECT_ROOT names the project below which an environment keeps all its data sources;
-# production has none. Keys, records, tags and files contain the root, so that environments stay
-# apart even if they share an instance and a site.
+# TABLEAU_PROJECT_ROOT names the root: the project below which an environment keeps all its data
+# sources. Production has no root. Keys, records, tags and file names contain the root, so that
+# environments stay apart even if they share an instance and a site.
 def root_from(value: str) -> str:
-    """Return the root project from the value of TABLEAU_PROJECT_ROOT, "" for none.
+    """Return the root project from the value of TABLEAU_PROJECT_ROOT; "" if it is empty.
 
     Raises:
         SettingError: a part of the path is empty.
@@ -48,5 +48,5 @@ def key_below(key: str, root: str) -> str:
 
 
 def root_of(key: str) -> str:
-    """Return the root in the key of a data source, "" for none."""
+    """Return the root that the key of a data source contains; "" if it contains none."""
     return key.partition("@")[2]

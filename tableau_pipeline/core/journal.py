@@ -1,4 +1,4 @@
-"""The journal: the append-only records by which refreshes of a data source know of each other."""
+"""The journal: append-only records through which refreshes of a data source learn of each other."""
 
 import json
 from collections.abc import Generator, Sequence
@@ -19,7 +19,7 @@ from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Code, Distrust, Doubt
 
-# The format of the records of this release. Any change of the meaning of a record increments it.
+# The format in which this release writes records; to change what a record means, increment it.
 FORMAT = 4
 RELEASE = version("tableau_pipeline")
 
@@ -34,8 +34,8 @@ class Owner(Frozen):
     """The owner of a refresh: a step of a run, and the process that executes it.
 
     Attributes:
-        boot: the id of the machine's boot. Together with `namespace`, it determines where `pid`
-            identifies this process.
+        boot, namespace: the ids of the machine's boot and of its namespace of process ids; only
+            there does `pid` identify the process.
     """
 
     run_id: str
@@ -50,7 +50,7 @@ class JournalRecord(Frozen):
     """A record in the journal of a data source.
 
     Attributes:
-        release: the release that wrote it, for the error of a release that cannot read it.
+        release: the release that wrote the record; a release that cannot read it reports this.
     """
 
     format: Literal[4] = FORMAT
@@ -68,24 +68,26 @@ class Claim(JournalRecord):
 
 
 class Intent(JournalRecord):
-    """A request that a refresh is about to send; recorded before, and again when more is known.
+    """A request of a refresh. It is recorded before it is sent, and again when more is known.
 
     Attributes:
-        refresh: the number of the refresh; `step` counts its requests.
-        request_id: identifies the request; the record with the most information counts.
-        recorded_at: by the server's clock.
-        mode: the mode of a whole file; None for an update of the published data.
-        keeps_work: whether the file contains the server's metadata, with users' edits if any.
-        user: the LUID of the user who sends it.
+        refresh: the number of the refresh.
+        step: the number of the request among the requests of the refresh.
+        request_id: identifies the request. Of several records of it, the record with the most
+            information counts.
+        recorded_at: when the request was recorded, according to the server's clock.
+        mode: how a whole file is published; None for an update of the published data.
+        keeps_work: whether the file contains the server's metadata, including edits by users.
+        user: the LUID of the user who sends the request.
         name: the name of the data source on the server.
         luid: the LUID of the data source to change; None to create one.
         before: the time stamp of the data source right before the request.
-        before_revision: its newest revision at that time.
-        target: the checkpoint once the request has taken effect; None if the request does not
-            complete the refresh.
-        distrust: why no update can build on the request even if it succeeds: it is one part of a
-            split update, it was written by hand, or another user changed the data source at the
-            same time.
+        before_revision: the newest revision of the data source right before the request.
+        target: the checkpoint that is valid once the request has taken effect; None if the request
+            does not complete the refresh.
+        distrust: why no update can build on the result, even if the request succeeds: the request
+            is one part of a split update, it was written by hand, or another user changed the data
+            source at the same time.
         job_id: the id of the server's job, once it is known.
         outcome: None while it is unknown whether the request has taken effect.
     """
@@ -112,17 +114,17 @@ class Intent(JournalRecord):
 
     @property
     def brings_metadata(self) -> bool:
-        """Whether its file contains metadata."""
+        """Whether the request sends a file with metadata."""
         return self.mode in NEW_METADATA
 
     @property
     def brings_ours(self) -> bool:
-        """Whether its file contains metadata without edits by other users."""
+        """Whether the request sends a file with metadata that contain no edits by other users."""
         return self.brings_metadata and not self.keeps_work
 
     @property
     def job_kind(self) -> JobKind:
-        """The kind of job that the server runs for it."""
+        """The kind of job that the server runs for the request."""
         return "publish" if self.mode else "update"
 
     @property
@@ -135,7 +137,8 @@ class ClaimRelease(JournalRecord):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-        withdrawn: whether the refresh gave up at once, because another claim was earlier.
+        withdrawn: whether the refresh gave up the claim at once, because it saw another claim that
+            was stored at the same time.
     """
 
     kind: Literal["closing"] = "closing"
@@ -150,22 +153,23 @@ class ClaimRelease(JournalRecord):
 class Recovered(JournalRecord):
     """The state that follows from all earlier records, once every request has its outcome.
 
-    A refresh records it before it sends anything. Later refreshes then need not read the requests
-    before it, however many refreshes fail in a row.
+    A refresh records this state before it sends anything. Later refreshes then need not read older
+    requests, however many refreshes have failed in a row.
 
     Attributes:
-        refresh: the number of the refresh that recorded it.
+        refresh: the number of the refresh that recorded the state.
         through: the state includes the requests of all refreshes up to this number.
         record: the newest checkpoint that the server may hold.
-        pending: the target of the newest request that may or may not have taken effect; None if
-            that is `record`.
-        distrust: why no update may build on `record`; None if one may.
-        sent: the request that led to `record`, without its target, if no refresh has observed
-            its result yet.
-        creating: the request, without its target, that may have created the data source, before
-            its LUID was recorded.
-        rows: by table, the largest number of rows that may be published, by all records.
-        left: digests of the metadata that our refreshes have published or found.
+        pending: the target of the newest request of which it is uncertain whether it took effect;
+            None if there is no such request.
+        distrust: why no update may build on `record`; None if an update may.
+        sent: the request that led to `record`, stored without its target; None once a refresh has
+            observed the result.
+        creating: a request that may have created the data source, whose LUID was not known then;
+            stored without its target.
+        rows: the largest number of rows that may be published, according to all records; the keys
+            are names of tables.
+        left: the digests of all metadata that our refreshes have published or found.
     """
 
     kind: Literal["recovered"] = "recovered"
@@ -209,12 +213,12 @@ class Recovered(JournalRecord):
             case Outcome.DONE:
                 return state._with(distrust=intent.distrust or _IN_PART)
             case Outcome.FAILED:
-                # It changed nothing, but the same update would fail again; a full publish helps.
+                # The same update would fail again, so the next refresh must publish in full.
                 detail = intent.note or "without a note"
                 detail = f"the last {intent.action} failed on the server ({detail})"
                 return self._with(distrust=Distrust(Doubt.FAILED, detail))
             case Outcome.LOST | None:
-                # If the server took the rows, their snapshots are still needed.
+                # Keep the target: if the server took its rows, their snapshots are still needed.
                 pending = target or self.pending
                 if intent.luid and intent.luid != self.luid:
                     # An uncertain request does not make the data source ours.
@@ -227,12 +231,12 @@ class Recovered(JournalRecord):
                 return uncertain._with(
                     record=record, pending=pending, distrust=_INTERRUPTED, sent=None
                 )
-            # It was cancelled or refused, so nothing on the server has changed.
+            # The request was cancelled or refused, so nothing on the server has changed.
             case _:
                 return self
 
     def holding(self, target: Checkpoint) -> "Recovered":
-        """Return this state if the server may hold the content of a checkpoint."""
+        """Return this state with a checkpoint whose content the server may hold."""
         # Keep the largest counts: an uncertain request must not weaken guard.max_shrink.
         rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
         return self._with(
@@ -264,8 +268,8 @@ def read_record(stored: object, *, repair: str) -> Record:
         repair: what a user can do about a damaged record.
 
     Raises:
-        RefusedError: this release cannot read it. It must not be skipped, as it may be a claim,
-            or a request that may still take effect.
+        RefusedError: this release cannot read the record. Do not skip the record: it may be a
+            claim, or a request that may still take effect.
     """
     text = json.dumps(stored)
     try:
@@ -299,14 +303,15 @@ def unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str)
     return f"it is damaged, or not a record ({where}: {first['msg']}). {repair}"
 
 
-# How many of the newest claims and releases count. A valid claim is always among them, as other
-# refreshes store no further claims once they see it.
+# Only this many claims and releases count, the newest. A valid claim is always among these, as
+# other refreshes store no further claims once they see the valid claim.
 CLAIMS = 50
-# A paused process may store an old checkpoint after newer ones, but never after this many.
+# A process that was paused may store an old checkpoint late, but after fewer than this many newer
+# checkpoints.
 MOST_LATE_RECORDS = 25
 
-# Outcomes after which the rows may be published. Unknown ones count: if the server took the rows,
-# their snapshots are still needed.
+# Outcomes after which the rows of a request may be published. Unknown outcomes are among them: if
+# the server took the rows, refreshes still need the snapshots of the rows.
 _LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
@@ -317,10 +322,11 @@ class History:
     Attributes:
         number: the highest number of any refresh.
         claims: the newest claims that were not withdrawn.
-        open_claims: those among them that have not ended.
-        recovered: the state after all requests up to some refresh, in whatever order their
-            records were stored.
-        intents: the later requests, oldest first; of each, the record with the most information.
+        open_claims: the claims among `claims` that have not ended.
+        recovered: the state after all requests of the refreshes up to `recovered.through`, in
+            whatever order the records were stored.
+        intents: the requests of later refreshes, oldest first. For each request, this is the record
+            with the most information.
     """
 
     number: int
@@ -341,7 +347,7 @@ class History:
 
     @property
     def versions(self) -> set[tuple[str, int]]:
-        """All snapshots that a refresh may need for comparisons, by model and number."""
+        """All snapshots that a refresh may need for comparisons, as pairs (model, number)."""
         return {version for checkpoint in self._published for version in checkpoint.versions}
 
     @property
@@ -363,7 +369,7 @@ def read_history(records: Sequence[Record]) -> History:
     recovered = newest_recovered(records)
     intents: dict[str, Intent] = {}
     for record in records:
-        # `recovered` includes all earlier requests, even those whose records were stored later.
+        # Skip what `recovered` includes: all earlier requests, even if they were stored later.
         if not isinstance(record, Intent) or record.refresh <= recovered.through:
             continue
         previous = intents.setdefault(record.request_id, record)
@@ -374,7 +380,8 @@ def read_history(records: Sequence[Record]) -> History:
         ):
             intents[record.request_id] = record
     claims = [claim for claim in records if isinstance(claim, Claim) and claim.id not in withdrawn]
-    # The release with a checkpoint is not read with the claims; it also ends all earlier claims.
+    # A release with a checkpoint is not read with the claims, so it may be missing. Let the newest
+    # one also end all earlier claims.
     completed = max((release.refresh for release in releases if release.checkpoint), default=0)
     closed = {release.claim for release in releases}
     return History(
@@ -389,12 +396,12 @@ def read_history(records: Sequence[Record]) -> History:
 
 
 def is_claim(record: Record) -> bool:
-    """Whether a record is a claim, or its release without a checkpoint; others concern requests."""
+    """Whether a record is a claim or a release without checkpoint; all others concern requests."""
     return isinstance(record, Claim) or (isinstance(record, ClaimRelease) and not record.checkpoint)
 
 
 def is_complete(requests: Sequence[Record]) -> bool:
-    """Whether these records determine the state, so that older ones need not be read.
+    """Whether these records determine the state, so that older records need not be read.
 
     Args:
         requests: records other than claims, newest first.
@@ -419,7 +426,7 @@ def relevant_records(records: Sequence[Record]) -> list[Record]:
 
 
 def newest_recovered(records: Sequence[Record]) -> Recovered:
-    """Return the state that includes the most requests; an empty one without any records."""
+    """Return the state that includes the most requests; an empty state if none is recorded."""
     states = [record for record in records if isinstance(record, Recovered)]
     states += [
         Recovered.at(record.checkpoint)
@@ -468,7 +475,7 @@ def holding_lock(lock: FileLock, *, by: str, timeout: float) -> Generator[None]:
     """Hold a lock file during the block, as `Journal.lock` specifies.
 
     Args:
-        by: who else may hold it, for messages.
+        by: who else may hold the lock, for error messages.
     """
     Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -4,10 +4,10 @@ from typing import Any
 
 from tableau_pipeline.yaml_keys import mistake, not_for_tableau, texts_in
 
-# The largest payload of an update that any server accepts, in bytes: 100 MB, less 5 %, as Tableau
-# does not document what a megabyte is here, nor whether the limit itself is allowed.
+# No server accepts a larger payload of an update than this. It is in bytes: 100 MB less 5 %, as
+# Tableau documents neither what a megabyte is here nor whether the limit itself is allowed.
 LARGEST_PAYLOAD = 95 * 10**6
-# In characters.
+# The limit of a tag, in characters.
 _LONGEST_TAG = 200
 
 

@@ -23,20 +23,20 @@ class SiteFacts(Frozen):
         release: the server's release at the time; another release may behave differently.
         learnt_at: when a fact was last added.
         replaces: whether the publish mode Replace works.
-        takes_bare_stars: whether it accepts a `.hyper` file of several tables without a `.tds`.
-        loses_jobs: whether it has forgotten a job right after its end.
+        takes_bare_stars: whether the site accepts a `.hyper` file of several tables without `.tds`.
+        loses_jobs: whether the server has forgotten a job right after the job ended.
         updates_move_stamp: whether a data update moves the time stamp `updatedAt`.
         stamp_lag: the seconds by which the time stamp follows a job, observed more than once.
-        noted_lags: by the kind of job, the seconds by which it followed the last one, observed
-            once: another user may have caused it.
+        noted_lags: the seconds by which the time stamp followed the last job of a kind; the keys
+            are kinds of jobs. This was observed once, so another user may have caused it.
         update_revisions: the number of revisions that a data update makes, observed more than once.
-        noted_revisions: the number that the last update made, observed once: another user may have
-            published.
-        reads_jobs: by the LUID of a user, whether this user may query jobs.
-        lists_jobs: by the LUID of a user, whether this user may list jobs.
-        refused_others: by the LUID of a user, when the server refused this user an update because
-            another user owns the data source.
-        job_words: the kinds of jobs, by the words for them in the site's lists.
+        noted_revisions: the number of revisions that the last update made. This was observed once,
+            so another user may have published.
+        reads_jobs: whether a user may query jobs; the keys are LUIDs of users.
+        lists_jobs: whether a user may list jobs; the keys are LUIDs of users.
+        refused_others: when the server refused an update because another user owns the data source;
+            the keys are the LUIDs of the users who sent the update.
+        job_words: the kinds of jobs; the keys are the words for these kinds in the site's lists.
     """
 
     release: str = ""
@@ -55,12 +55,12 @@ class SiteFacts(Frozen):
     job_words: Mapping[str, JobKind] = Field(default_factory=dict)
 
     def revisions_of(self, *, is_update: bool) -> Collection[int]:
-        """Return how many revisions our change may make, as the set of possible numbers."""
+        """Return the possible numbers of revisions that one change of ours makes."""
         return {0, self.update_revisions} if is_update else {1}
 
     @property
     def peculiarities(self) -> Sequence[str]:
-        """How this site differs from most, in phrases."""
+        """Phrases that describe how this site differs from most sites."""
         phrases = {
             "Replace does not keep metadata: they are published again": self.replaces is False,
             "several tables are published with a model": self.takes_bare_stars is False,
@@ -78,11 +78,11 @@ class SiteFacts(Frozen):
 class SiteRecord:
     """The file with the facts about a site, which all refreshes in this store share.
 
-    It only saves attempts: facts that are lost, or overwritten by a concurrent refresh, are learnt
-    again.
+    The file only saves attempts. If facts are lost, or overwritten by a concurrent refresh, they
+    are learnt again.
 
     Args:
-        place: the folder of such files, or its URL in an object store.
+        place: the folder of these files, or the URL of that folder in an object store.
         server: the URL of the server.
         site: the content URL of the site.
         release: the current release of the server.
@@ -102,22 +102,22 @@ class SiteRecord:
             facts = SiteFacts.model_validate_json(content)
             if facts.release == self._release:
                 return facts
-        # An upgrade may have changed any of the facts.
+        # Start without facts: an upgrade of the server may have changed any of them.
         return SiteFacts(release=self._release)
 
     def forget_noted(self, kind: JobKind) -> None:
-        """Forget oddities of the last job of a kind, since the site does not repeat them."""
+        """Forget what was noted once about jobs of a kind, as the last job did not repeat it."""
         if self.facts.noted_lags.get(kind):
             self.learn(noted_lags={kind: 0})
         if kind == "update" and self.facts.noted_revisions:
             self.learn(noted_revisions=0)
 
     def learn(self, **seen: Any) -> None:
-        """Add facts and store them; a mapping adds to the stored one."""
+        """Add facts and store them; the entries of a mapping are added to the stored mapping."""
         facts = self.facts.model_dump()
         if all(_holds(facts[name], value) for name, value in seen.items()):
             return
-        # Another refresh may have stored other facts meanwhile.
+        # Read them again, as another refresh may have stored other facts meanwhile.
         facts = self._read().model_dump()
         for name, value in seen.items():
             facts[name] = {**facts[name], **value} if isinstance(value, Mapping) else value

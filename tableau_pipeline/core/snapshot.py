@@ -17,13 +17,13 @@ from tableau_pipeline.outcome import Code
 
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
-# The name of the "algorithm" for a lake table, whose rows are identified by its files and layout.
+# Names the "algorithm" of a lake table: its fingerprint identifies files and layouts, not rows.
 FILES_DIGEST = "digest of the files"
 
 # Sums of 64-bit hashes exceed 2^53, where JSON parsers in browsers lose digits.
 BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
-# In UTC, since in another zone, an instant in the repeated hour would not equal itself after a
-# JSON round trip.
+# An instant is converted to UTC. In another zone, an instant in the repeated hour would not equal
+# itself after a JSON round trip.
 Instant = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
@@ -35,7 +35,7 @@ class Frozen(BaseModel):
 
 
 class Fingerprint(Frozen):
-    """The number of a set of rows and the sum of their hashes, independent of their order."""
+    """The number of rows and the sum of their hashes, which do not depend on their order."""
 
     rows: int
     hash_sum: BigInt
@@ -43,18 +43,18 @@ class Fingerprint(Frozen):
 
     @property
     def is_additive(self) -> bool:
-        """Whether the fingerprints of parts add up to that of the whole."""
+        """Whether the fingerprints of parts add up to the fingerprint of the whole."""
         return self.algorithm != FILES_DIGEST
 
     def __add__(self, other: Self) -> Self:
         """Return the fingerprint of both sets of rows together."""
-        # Joined names: a sum over several algorithms must not equal a sum over one of them.
+        # Join the names, as a sum over several algorithms must not equal a sum over one of them.
         names = dict.fromkeys((self.algorithm, other.algorithm))
         rows, hash_sum = self.rows + other.rows, self.hash_sum + other.hash_sum
         return type(self)(rows=rows, hash_sum=hash_sum, algorithm=" and ".join(names))
 
     def __sub__(self, part: Self) -> Self:
-        """Return the fingerprint of the rows without those of a part."""
+        """Return the fingerprint of the rows that remain without a part of them."""
         return self.model_copy(
             update={"rows": self.rows - part.rows, "hash_sum": self.hash_sum - part.hash_sum}
         )
@@ -64,10 +64,10 @@ class DataFile(Frozen):
     """A Parquet file.
 
     Attributes:
-        name: its path, relative to the folder of its model or absolute.
+        name: the path of the file, either absolute or relative to the folder of the model.
         size: in bytes.
-        layout: how it stores the columns of its table; None if each has its own name and type,
-            and the file has the hash of each row.
+        layout: how the file stores the columns of the table; None if it stores each column under
+            its own name and type, and stores the hash of each row.
     """
 
     name: str
@@ -93,11 +93,11 @@ class Part(Frozen):
 
     Attributes:
         partition: the partition key; for a static partition, also the value that its rows share.
-        span: the time that a partition covers; None if it is not a time partition.
+        span: the time that the partition covers; None if it is not a time partition.
         version: the number of the version that wrote these files.
-        columns: None if they are those of the snapshot.
-        digest: SHA-256 of the file from which the rows were read; None for rows of a model's
-            code.
+        columns: the columns of these rows; None if the snapshot has the same columns.
+        digest: SHA-256 of the file from which the rows were read; None if the code of a model
+            returned the rows.
     """
 
     partition: str | None = None
@@ -119,9 +119,11 @@ class Snapshot(Frozen):
             move.
         asset_key: the asset key of the model, "a/b" for a key of two parts.
         number: the number of the version; the store counts from 1 for each model.
-        columns: the columns of the newest write of the model.
-        comments: the comments of columns, by name; they are not part of the data.
-        parts: one for each partition, by key; exactly one for a model without partitions.
+        columns: the columns that the model had when it was last written.
+        comments: the comments on columns, which are not part of the data; the keys are names of
+            columns.
+        parts: one part for each partition, sorted by key; exactly one part for a model without
+            partitions.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -154,13 +156,13 @@ class Snapshot(Frozen):
 
     @property
     def size(self) -> int:
-        """The bytes of all files."""
+        """The size of all files together, in bytes."""
         return sum(file.size for part in self.parts for file in part.files)
 
     @property
     def files(self) -> tuple[DataFile, ...]:
         """The files that have rows."""
-        # Spark writes an empty file for an empty partition, which hyperd need not open.
+        # Leave out empty files, which Spark writes for empty partitions: hyperd need not open them.
         return tuple(file for part in self.parts for file in part.files if file.rows)
 
     @property
@@ -183,8 +185,8 @@ class Snapshot(Frozen):
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
             return [[column.name, column.type] for column in columns] if columns else None
 
-        # Without version and file names: writing the same rows again must not trigger anything
-        # downstream.
+        # Leave out the version and the names of files: writing the same rows again must not trigger
+        # anything downstream.
         parts = [
             [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]
             for part in self.parts
@@ -218,7 +220,7 @@ class Snapshot(Frozen):
         return {str(part.partition): self._of([part]) for part in self.parts}
 
     def _of(self, parts: Sequence[Part]) -> Self:
-        """Return a version of these parts, with their own columns if all share them."""
+        """Return this version with only these parts, and with their columns if all share them."""
         # Old partitions that share their columns are consistent, even if the newest write has
         # other columns.
         shared = {part.columns or self.columns for part in parts}
@@ -244,7 +246,8 @@ class Snapshot(Frozen):
         """Check that all partitions have the columns of the newest write.
 
         Raises:
-            RefusedError: a partition has others; the message names it and the columns.
+            RefusedError: a partition has other columns; the message names the partition and these
+                columns.
         """
         if problem := self.column_problem():
             raise RefusedError(problem, code=Code.MODEL)

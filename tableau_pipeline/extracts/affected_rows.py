@@ -1,8 +1,8 @@
 """Find the affected rows of a table: an update deletes them and inserts their current version.
 
-Small tables of the payload, the key tables, identify them: a row is affected if it matches a row of
-any key table. Keys, windows and cutoffs are sent as tables because constants in a batch cannot be
-decimals or dates, and have no more than milliseconds.
+Small tables of the payload, the key tables, identify the affected rows: a row is affected if it
+matches a row of any key table. Keys, windows and cutoffs are sent as tables because a constant in a
+batch cannot be a decimal or a date, and a time stamp in a batch cannot have microseconds.
 """
 
 import math
@@ -49,7 +49,7 @@ _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
 
 class NotProvedError(Exception):
-    """No delta can be proved to be sufficient; the message is a phrase with the reason."""
+    """No delta can be proved to be sufficient; the message is a phrase that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class TableVersion:
     cutoff: Cutoff | None
 
     def select_sql(self, files: Iterable[DataFile] | None = None) -> str:
-        """Return SQL for its rows with their hashes, from some files or from all."""
+        """Return SQL for the rows in `files`, or for all rows if it is None, with their hashes."""
         return select_sql(table_source("", self.snapshot, self.cutoff, hashed=True, files=files))
 
 
@@ -69,13 +69,15 @@ class TableVersion:
 class TableChange:
     """One table of an update: its published version and its desired version.
 
-    Both versions share the files of partitions that were not rewritten in between, if they read
-    these files alike. The rows of shared files need not be compared, and mostly need not be read.
+    The two versions share the files of partitions that were not rewritten in between, unless the
+    new cutoff may keep rows of these files that the old one drops. The rows of shared files need
+    not be compared, and most of these rows need not be read.
 
     Attributes:
-        old: None if the published rows are not available; then the whole table is sent.
+        old: the published version; None if its rows are not available, so that the whole table is
+            sent.
         published_rows: the number of published rows.
-        whole: why the whole table is sent; None if a smaller update may be enough.
+        whole: the reason why the whole table is sent; None if a smaller update may be enough.
     """
 
     table: Table
@@ -94,7 +96,7 @@ class TableChange:
         """The published version.
 
         Raises:
-            NotProvedError: its rows are not available.
+            NotProvedError: the published rows are not available.
         """
         if self.old is None:
             raise NotProvedError("the snapshot that is published is gone")
@@ -102,7 +104,7 @@ class TableChange:
 
     @property
     def shared(self) -> tuple[DataFile, ...]:
-        """The files of both versions; () unless the new cutoff drops all that the old one drops."""
+        """The files in both versions; () if the new cutoff may keep rows that were dropped."""
         old, new = self.published.cutoff, self.new.cutoff
         # The texts of dates and time stamps sort in the order of time.
         cut_as_late = (
@@ -129,14 +131,15 @@ class TableChange:
     def surviving_sql(self) -> str:
         """Return SQL for the published rows in unshared files that the new cutoff keeps."""
         unshared = self.published.select_sql(self.unshared(self.published))
-        # Expired rows are deleted by the cutoff; here they would count as changed as well.
+        # Leave out expired rows: the key table of the cutoff already deletes them, and here they
+        # would count as changed.
         if self.new.cutoff in (None, self.published.cutoff):
             return unshared
         return f"(SELECT * FROM {unshared} old WHERE {retained(self.columns, self.new.cutoff)})"  # noqa: S608
 
 
 class KeyMatch(NamedTuple):
-    """A row's `column` compared with the column `by` of a key table."""
+    """A comparison of a row's `column` with the column `by` of a key table."""
 
     column: str
     operator: Literal["=", "<", ">="]
@@ -145,7 +148,7 @@ class KeyMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """A key table of the payload, in the schema `kind`, and how rows of `change` match it."""
+    """A key table in the schema `kind` of the payload; `matches` says which rows it affects."""
 
     change: TableChange
     kind: MatchKind
@@ -153,7 +156,7 @@ class KeyTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns; the server accepts no others."""
+        """The names of its columns: only compared ones, as the server accepts no others."""
         return tuple(dict.fromkeys(match.by for match in self.matches))
 
     @property
@@ -202,8 +205,9 @@ def find_affected(
         memory: the bytes that hyperd may use.
 
     Returns:
-        the key tables; and the number of pairs of rows, one of each version, that are equal in all
-        columns, from files that the versions do not share; None if columns were not compared.
+        the key tables; and the number of equal pairs, or None if columns were not compared. An
+        equal pair is a published and a desired row, both in files that the versions do not share,
+        which are equal in all columns.
 
     Raises:
         NotProvedError: the policy cannot determine the affected rows.
@@ -246,8 +250,8 @@ def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: 
     try:
         keys.fill(connection, f"SELECT DISTINCT {values} FROM {feed_rows} feed WHERE {where}")  # noqa: S608
     except HyperException as error:
-        # The feed may have an empty text, say, where the table has numbers. hyperd cannot skip it:
-        # its TRY_CAST fails for most types, too.
+        # The feed may have an empty text, say, where the table has numbers. hyperd cannot skip such
+        # values, because even its TRY_CAST fails for most types.
         reason = str(error).splitlines()[0].rstrip(": ")
         raise NotProvedError(
             f'the feed "{feed.model}" has keys that are none of the table ({reason})'
@@ -255,14 +259,14 @@ def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: 
 
 
 def _without_nulls(key: Sequence[str]) -> str:
-    """Return SQL that is true for keys without NULL; others match no row on the server."""
+    """Return SQL that is true for keys without NULL; keys with NULL match no row on the server."""
     return " AND ".join(f"{escape_name(name)} IS NOT NULL" for name in key)
 
 
 def _from_cursor(
     connection: Connection, change: TableChange, cursor: str, lookback: int | str | None
 ) -> KeyTable:
-    """Return the key table of an append: the last published cursor, less the lookback."""
+    """Return the key table of an append; it holds the last published cursor minus the lookback."""
     keys = KeyTable(change, "keys", (KeyMatch(cursor, ">=", "start"),))
     last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {change.published.select_sql()} old)"  # noqa: S608
     if connection.execute_scalar_query(f"SELECT last IS NULL FROM {last} ends"):  # noqa: S608
@@ -275,7 +279,7 @@ def _from_cursor(
 
 
 def _changed_partitions(connection: Connection, change: TableChange, column: str) -> list[KeyTable]:
-    """Return the windows or values of the partitions that changed, vanished or are new."""
+    """Return key tables for the windows or values of changed, vanished and new partitions."""
     old_parts, new_parts = (
         {part.partition: part for part in version.snapshot.parts}
         for version in (change.published, change.new)
@@ -283,7 +287,7 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
     if None in old_parts:
         raise NotProvedError("its model was not partitioned at the last refresh")
     changed = [
-        # The window of a partition that vanished is still needed, to delete its rows.
+        # Include the partitions that are gone: their windows are needed to delete their rows.
         new_parts.get(key) or old_parts[key]
         for key in old_parts.keys() | new_parts.keys()
         if key not in old_parts
@@ -316,7 +320,7 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
 def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
     """Merge adjacent windows, so that the server compares less; yield their edges as text.
 
-    The text is in the zone of the column if it holds instants, otherwise in that of the partitions.
+    If the column holds instants, the edges are in its zone; otherwise in the partitions' zone.
     """
     merged: list[Span] = []
     for span in sorted(spans, key=attrgetter("start")):
@@ -330,48 +334,52 @@ def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str
     ]
     form = "%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S"
     if all(edge.time() == time() for pair in edges for edge in pair) and not is_moment(column):
-        # In star schemas, keys of days are often numbers: 20240101. If not here, the proof fails.
+        # In star schemas, the key of a day is often a number such as 20240101. If the numbers in
+        # this column mean something else, the proof fails.
         form = "%Y%m%d" if column.type in ("int", "bigint") else "%Y-%m-%d"
     for pair in edges:
         yield tuple(edge.strftime(form) for edge in pair)
 
 
-# To need little memory, two versions of many rows are compared in slices of their hashes.
+# To save memory, two large versions are compared in slices. Each slice has the rows whose hashes
+# have the same last bits.
 
-# The bytes (measured) that hyperd needs to join two relations: for each row of the larger one, and
-# for each column of such a row that is compared in addition to one hash.
+# The memory, in bytes and measured, that hyperd needs to join two relations: for each row of the
+# larger relation, and for each value in such a row that is compared in addition to the hash.
 _ROW_BYTES, _COLUMN_BYTES = 70, 14
 # The share of hyperd's memory that a comparison may take.
 _MEMORY_SHARE = 0.6
 _MAX_SLICES = 256
-# The only name that no column of a model can have.
+# The name of the row hash is reserved, so it cannot be the name of a column of the model.
 _HASH = _DIFFERS = _EQUAL = escape_name(ROW_HASH)
-# A temporary table: in the payload, the keys of a failed comparison would leave gaps.
+# A temporary table, because in the payload the keys of a failed comparison would leave gaps.
 _DIFFERING = escape_name("differing keys")
 
 
 def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int | None:
-    """Fill a key table with the keys of the rows that only one of two versions has.
+    """Fill a key table with the keys of rows that are in only one version.
 
-    Rows of shared files are in both versions; the proof finds those with the key of a changed row.
-    Return the number of equal pairs, as `find_affected` does.
+    Rows of shared files are not compared, as they are in both versions. If one of these rows has
+    the key of a changed row, the proof finds it. Return the number of equal pairs, as
+    `find_affected` does.
     """
     change = keys.change
     sides = (change.unshared(change.new), change.unshared(change.published))
     rows = max(sum(file.rows for file in files) for files in sides)
     needed = rows * (_ROW_BYTES + _COLUMN_BYTES * len(change.columns))
-    # Without stored hashes, this saves computing them from all columns.
+    # If hashes are not stored, compare the columns instead of computing hashes from all of them.
     by_columns = not change.new.content.is_additive and needed <= memory * _MEMORY_SHARE
 
     def compare(slices: int) -> int | None:
-        # An earlier comparison that ran out of memory may have left either table.
+        # An earlier attempt that ran out of memory may have left one or both of these tables.
         for table in (_DIFFERING, keys.unfinished):
             connection.execute_command(f"DROP TABLE IF EXISTS {table}")
         columns = ", ".join(f"{escape_name(name)} {change.type(name)}" for name in keys.columns)
         connection.execute_command(
             f"CREATE TEMPORARY TABLE {_DIFFERING} ({columns}, {_EQUAL} BIGINT)"
         )
-        # There is more than one slice only if the memory was not enough.
+        # Columns cannot be compared in slices. More than one slice means that the memory was not
+        # enough to compare them.
         if compares_columns := by_columns and slices == 1:
             selects = [_by_columns(change, keys.columns)]
         else:
@@ -379,7 +387,8 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
         for select in selects:
             connection.execute_command(f"INSERT INTO {_DIFFERING} {select}")
         equal = connection.execute_scalar_query(f"SELECT SUM({_EQUAL}) FROM {_DIFFERING}")  # noqa: S608
-        # A changed row has another hash, so its key may be found in two slices.
+        # DISTINCT, because the old and the new hash of a changed row may be in different slices,
+        # each of which adds the key.
         key, where = names(keys.columns), _without_nulls(keys.columns)
         keys.fill(connection, f"SELECT DISTINCT {key} FROM {_DIFFERING} WHERE {where}")  # noqa: S608
         connection.execute_command(f"DROP TABLE {_DIFFERING}")
@@ -389,10 +398,10 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
 
 
 def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: int = 0) -> _T:
-    """Compare in as many slices as the memory requires, and in more if it still runs out.
+    """Compare in as many slices as the memory requires, and in more if hyperd still runs out of it.
 
     Args:
-        compare: is given the number of slices, a power of two; its result is returned.
+        compare: a function that gets the number of slices, a power of two; its result is returned.
         rows: the number of rows of the larger side.
         columns: the number of columns that are compared in addition to one hash.
         memory: the bytes that hyperd may use.
@@ -416,8 +425,9 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
 
 
 def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -> str:
-    """Return SQL for the keys of the rows that only one version has, in one slice of the hashes."""
-    # hyperd joins all rows faster if no condition misleads its estimate of their number.
+    """Return SQL for the keys of rows that are in only one version, for one slice of the hashes."""
+    # Without slices, use no condition on the hash: it would mislead hyperd's estimate of the number
+    # of rows, and slow down the join.
     where = f"({_HASH} & {slices - 1}) = {index}" if slices > 1 else "TRUE"
     new, old = (
         f"(SELECT {names([*key, ROW_HASH])} FROM {rows} side WHERE {where})"  # noqa: S608
@@ -433,9 +443,9 @@ def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -
 
 
 def _by_columns(change: TableChange, key: Sequence[str]) -> str:
-    """Return SQL for the keys of rows that differ, and for the number of pairs that do not.
+    """Return SQL for the keys of rows that differ, and for the number of equal pairs.
 
-    These pairs form one group, whose key is NULL.
+    The equal pairs form one group, whose key is NULL.
     """
     columns = [escape_name(column.name) for column in change.columns]
     differs = " OR ".join(f"n.{name} IS DISTINCT FROM o.{name}" for name in columns)

@@ -1,4 +1,4 @@
-"""Build the files of a refresh: whole data sources, and payloads of updates."""
+"""Build the files that a refresh sends: whole data sources, and payloads of updates."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -38,11 +38,11 @@ class Builder:
     folder: Path
     now: Callable[[], datetime]
     log: logging.Logger
-    # Why a published version cannot be read, by model and number.
+    # The reason why a version cannot be read; each key is a model and the number of a version.
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
     def desired(self, checkpoint: Checkpoint | None) -> Mapping[str, TableContent]:
-        """Return the desired content of each table; open files only for what no checkpoint has."""
+        """Return the desired content of each table; open files only if no checkpoint records it."""
         recorded, now = checkpoint.tables if checkpoint else {}, self.now()
         return {
             table.name: desired_table(
@@ -55,7 +55,7 @@ class Builder:
         """Return a builder of the rows that a checkpoint records as published, and their content.
 
         Raises:
-            RefusedError: the published rows are not known, or no longer there.
+            RefusedError: the published rows are not known, or no longer exist.
         """
         tables, models = checkpoint.tables if checkpoint else {}, {**self.models}
         for table in self.declaration.tables:
@@ -99,7 +99,7 @@ class Builder:
         *,
         changed: Collection[str],
     ) -> None:
-        """Check the unchanged tables whose key differs from the one they were published with."""
+        """Check unchanged tables whose published rows were not checked for this key or cursor."""
         tables = {
             name
             for name, table in desired.items()
@@ -140,8 +140,9 @@ class Builder:
             targets={name: declaration.target(name) for name in tables},
             models=self.models,
         )
-        # Tables with checked keys were skipped above, because grouping all rows by key is slower
-        # than finding the changed ones. Check those whose new rows the key may not identify.
+        # The check above skips tables whose published keys were checked, as grouping all rows by
+        # key is slower than finding the changed rows. Check a skipped table now if its key may not
+        # identify its new rows.
         identified = {
             table_delta.change.table.name
             for table_delta in delta.tables
@@ -161,17 +162,17 @@ class Builder:
 
     def _new_path(self) -> Path:
         """Remove the files of earlier refreshes; return the path of a new one."""
-        # Unlike in a shell, this also finds the half-built files, whose names begin with a dot.
+        # Unlike in a shell, "*" matches half-built files as well, whose names begin with a dot.
         for file in self.folder.glob("*"):
             file.unlink()
-        # No name is used twice: a refresh that was overtaken must find its file missing, and not
-        # send the newer file instead.
+        # Use no name twice: if a newer refresh has removed the file of this one, this one must fail
+        # instead of sending the newer file.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _sources(
         self, desired: Mapping[str, TableContent], tables: Collection[str]
     ) -> dict[str, TableSource]:
-        """Return the desired rows of some tables."""
+        """Return the desired rows of the given tables, by table."""
         return {
             table.name: table_source(
                 table.name, self.models[table.model], desired[table.name].cutoff
@@ -193,7 +194,7 @@ class Builder:
         )
 
     def _published_snapshot(self, table: TableContent) -> tuple[Snapshot | None, str | None]:
-        """Return the published version of a table; if it is not available, None and the reason."""
+        """Return the published version of a table and None, or None and why it is not available."""
         if reason := self._damaged.get((table.model, table.version)):
             return None, reason
         try:
@@ -202,8 +203,9 @@ class Builder:
             return None, f"the snapshot that is published cannot be read ({error})"
         if snapshot is None:
             return None, "the snapshot that is published is gone"
-        # A lake numbers its own versions: another table may have a version of this number, too.
-        # The record of a partitioned model may lack some of its partitions.
+        # A lake numbers the versions of each table, so another table of the same name may have a
+        # version with this number. Fingerprints that add up are not compared, because the record of
+        # a partitioned model may lack some of its partitions.
         is_summed = snapshot.fingerprint.is_additive and table.all_rows.is_additive
         if snapshot.fingerprint != table.all_rows and not is_summed:
             return None, (
@@ -227,5 +229,5 @@ class Builder:
 
 
 def _is_checked(desired: TableContent, published: TableContent) -> bool:
-    """Whether the published rows were found to meet the condition of the table's policy, if any."""
+    """Whether the published rows were checked for the policy's key or cursor, if it has one."""
     return (desired.key, desired.cursor) in (((), None), (published.key, published.cursor))

@@ -86,7 +86,7 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     tables = {table.name: table for table in declaration.tables if table.model in models}
     readers = {table.model: f'Table "{table.name}"' for table in reversed(declaration.tables)}
     types = {name: _types(models[table.model]) for name, table in tables.items()}
-    # Where no model exists yet, there is no schema that could have failed its check.
+    # If no model exists yet, do not report a failed schema check: there is no schema to check.
     check = Check.SCHEMA if types else None
     refusals = [
         Refusal(
@@ -133,7 +133,7 @@ def _relationship_problems(
     for left, right in edge.on:
         types = []
         for table, column in ((edge.many, left), (edge.one, right)):
-            # Nothing is known of the columns of a model without a snapshot.
+            # Skip a table whose model has no snapshot: its columns are not known.
             if table in known and column not in known[table]:
                 yield (
                     f'Relationship {edge}: table "{table}" has no column "{column}"; it has '
@@ -151,7 +151,7 @@ def _relationship_problems(
 def _type_problems(
     declaration: Declaration, table: str, columns: Sequence[Column]
 ) -> Iterator[str]:
-    """Yield a sentence for each column that Tableau, or a product to open the file, cannot hold."""
+    """Yield a sentence for each column that Tableau, or the oldest product in use, cannot hold."""
     limit = declaration.max_database_version
     for column in columns:
         if sign := not_for_tableau(column.name):
@@ -174,7 +174,7 @@ def _type_problems(
 
 
 def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy) -> Iterator[str]:
-    """Yield a sentence with all differences between a contract and the actual columns.
+    """Yield one sentence that lists all differences between a contract and the actual columns.
 
     Args:
         columns: the actual columns, with the types that the data source declares.
@@ -201,7 +201,7 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
 
 
 def _policy_problems(table: Table, models: Models) -> Iterator[str]:
-    """Yield what keeps a model from serving the columns that `retain` and the policy name."""
+    """Yield the reasons why a model does not fit the `retain` and the refresh policy of a table."""
     snapshot = models[table.model]
     types = _types(snapshot)
     if table.retain:
@@ -259,13 +259,13 @@ def _cursor_problems(cursor: Column, lookback: int | str | None) -> Iterator[str
 
 
 def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
-    """Read all files; return the first that cannot be read, and why, or None."""
+    """Read all files; return the first unreadable file with the reason, None if there is none."""
     for file in snapshot.files:
         table = table_source("", snapshot, hashed=True, files=[file])
-        # A plain count need not read the values.
+        # Count each column, because a plain COUNT(*) would not read the values.
         counts = ", ".join(f"COUNT({escape_name(column.name)})" for column in table.columns)
         try:
-            # A damaged file may have crashed the last hyperd.
+            # Ask for hyperd again, because a damaged file may have crashed the last one.
             with connect(hyper()) as connection:
                 connection.execute_list_query(f"SELECT {counts} FROM {select_sql(table)} source")  # noqa: S608
         except HyperException as error:
@@ -280,11 +280,12 @@ def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
 def readable(
     hyper: Callable[[], Hyperd], declaration: Declaration, models: Models
 ) -> Generator[None]:
-    """Report too little memory, a damaged file, or columns with values on which hyperd fails.
+    """Within the block, turn errors of hyperd into errors that name the cause.
 
     Raises:
-        RefreshError: hyperd may use too little memory.
-        RefusedError: names the file, or the tables and columns.
+        RefreshError: hyperd needs more memory than it may use.
+        RefusedError: names the missing or damaged file, or the tables and columns with values that
+            hyperd cannot hold.
     """
     try:
         yield
@@ -305,7 +306,8 @@ def readable(
                     "restore the file.",
                     code=Code.SNAPSHOT,
                 ) from error
-        # Only after a failure, because this search reads each column of each table once more.
+        # Search for such values only after a failure, because this reads each column of each table
+        # once more.
         problems = [
             problem
             for table in declaration.tables
@@ -334,16 +336,16 @@ def check_rows(
     or a NULL in a key or cursor, leaves open which published row is meant.
 
     Args:
-        tables: the desired rows, by table.
-        known: the changes of tables whose published version met the condition on its key or
-            cursor. The keys of a `diff` are not checked: the update finds out which are new.
+        tables: the desired rows of each table.
+        known: the changes of tables whose published rows were checked for their key or cursor. The
+            keys of a `diff` in these tables are not checked: the update finds out which are new.
 
     Raises:
         RefusedError: names the tables, the columns and sample values.
     """
     known, problems = known or {}, []
     for edge in declaration.relationships:
-        # The many side may repeat its values.
+        # Check only the one side: the many side may repeat its values.
         if edge.one in tables and (problem := key_problem(hyper, tables[edge.one], edge.key)):
             problems.append(
                 f"Relationship {edge}: {problem}. The key of the one side may be neither NULL "

@@ -32,7 +32,7 @@ def table_source(
     Args:
         hashed: include the hash of each row.
         only: the columns to include; None for all.
-        files: the files to read, of those of the snapshot; None for all.
+        files: the files of the snapshot to read; None for all.
     """
     columns = tuple(column for column in snapshot.columns if only is None or column.name in only)
     files = snapshot.files if files is None else tuple(files)
@@ -64,8 +64,8 @@ def cutoff_value(columns: Sequence[Column], cutoff: Cutoff) -> str:
 
 
 def fingerprint(connection: Connection, relation: str) -> Fingerprint:
-    """Return the fingerprint of a relation, named `source` in the SQL, with row hashes."""
-    # A sum of bigints would overflow.
+    """Return the fingerprint of a relation that has row hashes; `relation` is SQL after FROM."""
+    # Cast the hashes, because a sum of bigints would overflow.
     hashes = f"SUM(CAST({escape_name(ROW_HASH)} AS NUMERIC(38,0)))"
     (result,) = connection.execute_list_query(f"SELECT COUNT(*), {hashes} FROM {relation}")  # noqa: S608
     count, hash_sum = result
@@ -74,15 +74,15 @@ def fingerprint(connection: Connection, relation: str) -> Fingerprint:
 
 
 def row_count(connection: Connection, relation: str) -> Fingerprint:
-    """Return the number of rows of a relation, named `source` in the SQL, as a fingerprint.
+    """Return the number of rows of a relation as a fingerprint; `relation` is SQL after FROM.
 
-    Unlike their hashes, the rows of a lake can be counted without reading all columns.
+    In a lake, counting the rows does not read all columns, but computing their hashes does.
     """
     return Fingerprint(rows=rows_in(connection, relation), hash_sum=0)
 
 
 def literal(value: str, type_: str) -> str:
-    """Return a value as SQL."""
+    """Return SQL for a value, cast to a type."""
     return f"CAST({string_literal(value)} AS {type_})"
 
 
@@ -94,20 +94,21 @@ def desired_table(
     known: TableContent | None,
     now: datetime,
 ) -> TableContent:
-    """Return the desired content of a table; files are opened only if `known` does not have it."""
+    """Return the desired content of a table; open files only if `known` does not record it."""
     whole = TableContent(
         model=table.model,
         version=snapshot.number,
         columns=snapshot.columns,
         all_rows=snapshot.fingerprint,
         content=snapshot.fingerprint,
-        # The rows are checked for both before the record is written.
+        # The rows are checked for this key or cursor before the content is recorded.
         key=table.policy.key if isinstance(table.policy, Diff) else (),
         cursor=table.policy.cursor if isinstance(table.policy, Append) else None,
     )
     if table.retain is None:
         return whole
-    # The recorded window holds only for the rows that it was computed from.
+    # Use the recorded cutoff and content only if the model still has the rows they were computed
+    # from.
     if known and (known.columns, known.all_rows) != (whole.columns, whole.all_rows):
         known = None
     cutoff = _cutoff(hyper, table.name, table.retain, snapshot, known=known, now=now)
@@ -120,7 +121,8 @@ def desired_table(
     with connect(hyper()) as connection:
         content = (fingerprint if is_additive else row_count)(connection, f"{retained_rows} source")
     if not is_additive:
-        # Two cutoffs of a column that keep equally many rows of the same files keep the same ones.
+        # No row hashes are needed: if two cutoffs of the same column keep equally many rows of the
+        # same files, they keep the same rows.
         digest = hashlib.sha256(f"{all_rows.hash_sum} {cutoff.column}".encode()).hexdigest()
         update = {"rows": content.rows, "hash_sum": int(digest[:16], 16)}
         content = all_rows.model_copy(update=update)
@@ -140,7 +142,7 @@ def _cutoff(
     rule = {"column": retain.column, "days": retain.days, "as_of": retain.as_of}
     if retain.as_of == "run":
         return Cutoff(**rule, value=str(now.date() - timedelta(days=retain.days)))
-    # Equal rows have the same latest value, so no file need be opened to find it.
+    # The model still has the recorded rows, so its latest value is the recorded one: open no file.
     recorded = known.cutoff if known else None
     if recorded and recorded == Cutoff(**rule, value=recorded.value):
         return recorded

@@ -1,4 +1,4 @@
-"""A delta: the payload and the actions of an update, proved to be sufficient."""
+"""A delta is the payload and the actions of an update, which are proved to be sufficient."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """The row counts of an update of one table; `whole` is why the whole table is sent."""
+    """The row counts of the update of a table; `whole` is the reason to send the whole table."""
 
     deleted: int
     inserted: int
@@ -46,8 +46,8 @@ class TableDelta:
     """The part of a delta for one table: its counts and its key tables.
 
     Attributes:
-        is_identified: whether the key of a `diff` identifies every new row, provided that it
-            identified the old ones.
+        is_identified: whether the key of a `diff` identifies every row of the new version if it
+            identifies every published row.
     """
 
     change: TableChange
@@ -62,7 +62,7 @@ class TableDelta:
         rows = TableName(ROWS, self.change.table.name)
         if self.counts.whole:
             return [Replace(target=self.target, source=rows)]
-        # The deletes come first, because the keys match the new rows as well.
+        # The deletes come first, because the keys match both the published and the new rows.
         deletes: list[Action] = [keys.delete(self.target) for keys in self.keys]
         insert = [Insert(target=self.target, source=rows)] if self.counts.inserted else []
         return [*deletes, *insert]
@@ -70,7 +70,7 @@ class TableDelta:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """An update that can be sent. The rows of its extract are the inserted ones."""
+    """An update that can be sent; the rows of `extract` are the rows to insert."""
 
     extract: Extract
     tables: Sequence[TableDelta]
@@ -83,7 +83,7 @@ class Delta:
 
     @property
     def counts(self) -> Mapping[str, RowCounts]:
-        """The row counts by table."""
+        """The row counts of each table, by name."""
         return {table.change.table.name: table.counts for table in self.tables}
 
     @property
@@ -103,12 +103,12 @@ def build_delta(
     """Write the payload of the update from the published to the desired content.
 
     For each table, the affected rows are deleted and their current version is inserted.
-    Fingerprints prove that this is sufficient: the rows that are not affected must have the same
-    fingerprint on both sides. A table for which the proof fails is sent whole.
+    Fingerprints prove that this is sufficient: the unaffected rows must have the same fingerprint
+    in the published and in the desired content. A table for which the proof fails is sent whole.
 
     Args:
         changes: the tables that change.
-        targets: for each declared table, its name in the published file.
+        targets: the name in the published file of each table; its keys are the declared names.
     """
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
@@ -124,10 +124,10 @@ def build_delta(
 def _table_delta(
     connection: Connection, change: TableChange, target: TableName, models: Models, *, memory: int
 ) -> TableDelta:
-    """Write the delta of a table by its policy; the whole table if no smaller one is proved."""
+    """Write the delta that the policy gives; write the whole table if no delta can be proved."""
     policies, reasons = [change.table.policy], []
     if isinstance(policies[0], Diff) and policies[0].feed:
-        # A feed may lack a key. Then all rows are compared.
+        # A feed may lack a changed key. If its delta cannot be proved, compare all rows.
         policies.append(Diff(policies[0].key))
     if change.whole:
         policies, reasons = [], [change.whole]
@@ -142,13 +142,14 @@ def _table_delta(
                 connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
             continue
         if inserted:
-            # This reads all columns of a file, so leave out shared files without an affected row.
+            # The insert reads all columns, so read shared files only if they have affected rows.
             relations = [change.new.select_sql(change.shared)] if shared else []
             _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
         counts, is_identified = RowCounts(deleted, inserted), isinstance(policy, Diff)
         if isinstance(policy, Diff) and inserted:
-            # The unaffected rows have not changed, and their keys differ from those of the affected
-            # rows. Rows with a NULL key are never affected, so a new one makes the proof fail.
+            # It is enough to check the inserted rows: the unaffected rows have not changed, and do
+            # not have keys of affected rows. A new row with a NULL key makes the proof fail, as it
+            # is never affected.
             key = f"(SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}) keys"  # noqa: S608
             is_identified = rows_in(connection, key) == inserted
         return TableDelta(change, target, counts, keys, is_identified=is_identified)
@@ -166,32 +167,32 @@ def prove(
         equal: the number of pairs of equal rows, as `find_affected` returns it.
 
     Returns:
-        the numbers of published affected rows, of desired affected rows, and of those desired ones
-        that are in shared files.
+        the number of affected rows that are published; the number of those that are desired; and
+        how many of the desired affected rows are in shared files.
 
     Raises:
-        NotProvedError: they are not the same.
+        NotProvedError: the unaffected rows are not the same.
     """
     new, old = change.new, change.published
     where = affected(keys)
-    # Counts are enough where all columns were compared: a key is in one pair of equal rows at most,
-    # so if either version has as many unaffected rows as there are pairs, these are the same rows.
+    # Counts are enough if all columns were compared: no key is in two pairs of equal rows, so if
+    # both versions have as many unaffected rows as there are pairs, these rows are the same.
     measure = fingerprint if equal is None else row_count
 
     def shared_rows(version: TableVersion) -> Fingerprint:
         """Return the fingerprint of the affected rows in shared files."""
-        # This reads the columns that the key tables name, and the hash if it is stored.
+        # Use hashes only if they are stored; computing them would read all columns.
         measure = fingerprint if version.content.is_additive else row_count
         return measure(connection, f"{version.select_sql(change.shared)} source WHERE {where}")
 
     def count_rows(version: TableVersion, shared: Fingerprint) -> tuple[int, Fingerprint]:
-        """Return the number of affected rows, and the fingerprint of the others."""
+        """Return the number of affected rows, and the fingerprint of unaffected rows."""
         rows = f"{version.select_sql(change.unshared(version))} source"
         affected_rows = measure(connection, f"{rows} WHERE {where}")
         if version.content.is_additive:
             others = version.content - shared
         else:
-            # Shared files hold the same rows, so comparing the other files proves as much.
+            # Compare only unshared files: both versions have the same rows in shared files.
             others = measure(connection, rows)
         return affected_rows.rows + shared.rows, others - affected_rows
 
@@ -224,25 +225,26 @@ def _insert(
     )
 
 
-# A split delta consists of consecutive updates. Each deletes and inserts the affected rows of its
-# own keys, windows or range of the cursor; between two of them, every row is in its old or in its
-# new version. All are cut from the one payload that was built: the versions are compared only once.
+# A split delta consists of consecutive updates. Each update deletes and inserts the affected rows
+# of its own keys, windows or range of the cursor. Between two updates, every row is in its old or
+# in its new version. All updates are cut from one payload, so the versions are compared only once.
 
-# Several payloads are together larger than one, as every file has some overhead.
+# The payloads of a split delta are together larger than one payload: every file has some overhead.
 _OVERHEAD = 1.3
-# The database of the payload that is split, and a column that its tables do not have.
+# The name for the database of the payload that is split, and the name of a column that no table of
+# this payload has.
 _WHOLE, _RANK = "whole", escape_name("_rank")
 
 
 def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     """Split an update into several, each with a payload of at most `limit` bytes.
 
-    The first part has the tables that are sent whole. Returns [] if no split is fine enough.
+    Tables that are sent whole are in the first part. Return [] if no split is fine enough.
     """
     if limit <= 0:
         return []
     least = ceil(delta.extract.size / limit * _OVERHEAD)
-    # Rows differ in size: parts with equally many rows may still exceed the limit.
+    # Try more parts, because rows differ in size, and one of the parts may exceed the limit.
     for count in (least, 2 * least, 4 * least):
         parts: list[Delta] = []
         for index in range(count):
@@ -266,7 +268,8 @@ def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
         parts = [
             _table_part(connection, table, index, of)
             for table in delta.tables
-            # A table that is replaced in pieces would lack most of its rows between them.
+            # Do not split a table that is sent whole: it would lack most of its rows until the last
+            # part.
             if not (index and table.counts.whole)
         ]
         connection.catalog.detach_database(_WHOLE)
@@ -274,7 +277,7 @@ def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
 
 
 def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) -> TableDelta:
-    """Write the share of one table in a part of a delta."""
+    """Write one of the `of` parts of the delta of one table; `index` counts from 0."""
     change, counts = delta.change, delta.counts
     rows = TableName(_WHOLE, ROWS, change.table.name)
     if counts.whole:
@@ -283,12 +286,12 @@ def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) 
     part_keys = []
     for keys in delta.keys:
         table = TableName(_WHOLE, keys.kind, change.table.name)
-        # The key table of an append has only one row, its start, which cannot be dealt out.
+        # The key table of an append has only one row, the start of the range. So divide the range.
         is_append = [match.operator for match in keys.matches] == [">="]
         if is_append and counts.inserted:
             part_keys.append(_fill_range(connection, keys, table, rows, index=index, of=of))
             continue
-        # Dealt out by rank, so that each part gets equally many keys.
+        # Deal out the keys by rank, so that each part gets about equally many.
         columns = names(keys.columns)
         ranked = f"SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) AS {_RANK} FROM {table}"  # noqa: S608
         where = f"{_RANK} % {of} = {index}"
@@ -312,8 +315,8 @@ def _fill_range(
     """Fill the key table of an append with one range of the cursor; the last range has no end."""
     (match,) = keys.matches
     cursor, start = escape_name(match.column), escape_name(match.by)
-    # UNION drops repeated starts, as one value of the cursor may fill several tiles. Then some
-    # parts get no range, and affect no rows.
+    # One value of the cursor may fill several tiles. UNION drops the repeated starts of such tiles,
+    # so that the last parts get no range, and affect no rows.
     starts = (
         "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
         "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
@@ -332,7 +335,7 @@ def _fill_range(
 
 
 def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
-    """Return the row counts of all parts together; each part already reports all the deletes."""
+    """Return the total row counts of a split delta; every part has the full count of deletes."""
     totals: dict[str, RowCounts] = {}
     for delta in deltas:
         for name, part in delta.counts.items():

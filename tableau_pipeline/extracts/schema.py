@@ -6,7 +6,7 @@ from tableau_pipeline.core.declaration import Declaration, SchemaPolicy
 from tableau_pipeline.hyper.types import Column, hyper_type
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal
 
-# The columns of each table.
+# The columns of each table, by table name.
 ColumnsByTable = Mapping[str, Sequence[Column]]
 
 
@@ -15,10 +15,10 @@ def layout_changes(
     declaration: Declaration,
     desired: Mapping[str, Sequence[Column]],
 ) -> list[str]:
-    """Return the differences between the tables of a published file and those to publish.
+    """Return the differences between the published tables and the tables to publish.
 
     Args:
-        found: the SQL types of the published columns, by table and column.
+        found: for each published table, the SQL types of its columns, by column name.
 
     Returns:
         a phrase for each difference.
@@ -41,11 +41,11 @@ def layout_changes(
 
 
 def schema_changes(desired: ColumnsByTable, base: ColumnsByTable) -> dict[str, bool]:
-    """Return how the desired schema differs from the published one; True for what only adds."""
+    """Return the differences from the published schema; True marks those that only add to it."""
     changes = {f'table "{name}" is new': True for name in desired if name not in base}
     changes |= {f'table "{name}" is gone': False for name in base if name not in desired}
     for table in (shared for shared in desired if shared in base):
-        # Readers do not see the order of columns, so a new order is no change of the schema.
+        # Do not compare the order of columns, because readers do not see it.
         new, old = (
             {column.name: column.type for column in columns[table]} for columns in (desired, base)
         )
@@ -62,7 +62,7 @@ def schema_changes(desired: ColumnsByTable, base: ColumnsByTable) -> dict[str, b
 def schema_problems(
     desired: ColumnsByTable, base: ColumnsByTable, policy: SchemaPolicy
 ) -> list[Refusal]:
-    """Return a refusal with all differences that the policy does not allow; [] if none."""
+    """Return one refusal that lists all differences which the policy forbids; [] if none."""
     changes = schema_changes(desired, base)
     refused = [
         change for change, only_adds in changes.items() if policy == "refuse" or not only_adds

@@ -32,7 +32,8 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
             f"COMMENT ON COLUMN {table}.{escape_name(column)} IS {string_literal(text)}"
         )
     if comments:
-        # hyperd loses new comments unless something else in the schema changes too.
+        # hyperd loses new comments unless something else in the schema changes, so create and drop
+        # a schema.
         database = table.schema_name.database_name if table.schema_name else None
         name = f"passing {uuid4()}"
         passing = SchemaName(database, name) if database else SchemaName(name)
@@ -42,8 +43,8 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
 
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
-    """Yield the path to write to; it replaces `path` if the block succeeds."""
-    # hyperd requires the suffix. The name is not random, because a lock guards each data source.
+    """Yield the path of a file to write; the file moves to `path` if the block succeeds."""
+    # hyperd requires the suffix. The name need not be random, as a lock guards each data source.
     unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
     unfinished.unlink(missing_ok=True)
     unfinished.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,7 @@ def saved(
 
     Args:
         name: the name of the file in messages.
-        database: its name within the connection; "" if it is the only one.
+        database: the name of its database within the connection; "" if there is no other.
 
     Raises:
         RefreshError: no space is left, or the file does not hold what was written.
@@ -71,7 +72,8 @@ def saved(
         with connection:
             yield
             written = _row_counts(connection, database)
-            # Closing would save it, too, but silently leaves a file without tables on a full disk.
+            # Detach first: on a full disk, closing alone would leave a file without tables, and
+            # would raise no error.
             connection.catalog.detach_all_databases()
     except HyperException as error:
         if not is_disk_full(error):
@@ -102,14 +104,14 @@ def table_names(connection: Connection, database: str = "") -> list[TableName]:
 
 
 def rows_in(connection: Connection, relation: TableName | str) -> int:
-    """Count the rows of a table, or of a relation with its name in the SQL."""
+    """Count the rows of a table, or of a relation: SQL that can stand after FROM."""
     return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
 
 
 def _row_counts(connection: Connection, database: str = "") -> Mapping[str, int]:
-    """Return the number of rows of each table of a database, by schema and table."""
+    """Return the number of rows of each table of a database; the keys are "schema.table"."""
     return {
-        # The name of the database within the connection is left out.
+        # Leave out the name of the database: it differs between the connections to compare.
         f"{table.schema_name and table.schema_name.name}.{table.name}": rows_in(connection, table)
         for table in table_names(connection, database)
     }
@@ -127,7 +129,7 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
         version: the version of the file format.
 
     Raises:
-        RefreshError: no space is left on its disk.
+        RefreshError: no space is left on the disk, or the file does not hold what was written.
     """
     with atomic_path(path) as unfinished:
         connection, database = connect(hyper), escape_name(str(unfinished))
@@ -140,10 +142,10 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
 def create_table(
     connection: Connection, table: TableName, types: Mapping[str, str], *, key: Sequence[str] = ()
 ) -> None:
-    """Create a table; `key` becomes its assumed primary key, if it is not empty.
+    """Create a table; if `key` is not empty, it becomes the assumed primary key.
 
     Args:
-        types: the SQL type of each column, by name.
+        types: the SQL type of each column, by column name.
     """
     definitions = [
         f"{escape_name(name)} {type_}{' NOT NULL' if name in key else ''}"
@@ -158,7 +160,7 @@ def create_table(
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A complete `.hyper` file; `rows` by table, `size` in bytes."""
+    """A complete `.hyper` file; `rows` has the row count of each table, `size` is in bytes."""
 
     path: Path
     rows: dict[str, int]
@@ -175,12 +177,12 @@ def build_extract(
 ) -> Extract:
     """Write a `.hyper` file; it appears at `path` only when it is complete.
 
-    The tables get explicit columns and types. The `one` sides of the relationships get assumed
-    primary keys, for whose columns Hyper requires NOT NULL. The `many` sides get assumed foreign
-    keys. Tableau infers its data model from these keys.
+    The tables get explicit columns and types. The `one` side of a relationship gets an assumed
+    primary key, and Hyper requires NOT NULL for the columns of this key. The `many` side gets an
+    assumed foreign key. Tableau infers its data model from these keys.
 
     Raises:
-        UnsupportedTypeError: raised before anything is written.
+        UnsupportedTypeError: Tableau cannot hold the type of a column. Nothing was written.
         HyperException: hyperd cannot read the files, or a key column contains NULL.
     """
     selects = {table.name: select_sql(table) for table in tables}
@@ -197,7 +199,7 @@ def build_extract(
             )
             written[table.name] = inserted or 0
             comment(connection, target, table.comments)
-        # After all tables, as a key may refer to a table that comes later in the list.
+        # Add these keys after all tables, as a key may refer to a table that comes later.
         for relationship in relationships:
             many, one = (
                 TableName(NEW, EXTRACT_SCHEMA, table)

@@ -41,7 +41,7 @@ class ArrowStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Arrow data as SQL: `relation` has columns with these `types`, by name."""
+    """Arrow data as an SQL relation; `types` maps its column names to SQL types."""
 
     relation: str
     types: dict[str, str]
@@ -57,7 +57,8 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
     """
     with TemporaryDirectory() as folder, pa.RecordBatchReader.from_stream(data) as reader:
         schema = pa.schema([plain_field(field) for field in reader.schema])
-        # A file, because a pipe could be read only once: the check of keys scans it too.
+        # Write a file, as a pipe could be read only once: both the check of keys and the command
+        # scan the rows.
         file = Path(folder) / "rows.arrows"
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
             for batch in reader:
@@ -85,16 +86,17 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class HyperFile:
-    """An open file. Tables are named `TableName("Extract", "Extract")`.
+    """An open file. Tables have names such as `TableName("Extract", "Extract")`.
 
     Data may be anything with columns in Arrow's memory format: Arrow tables, record batch readers,
     and data frames of most libraries. Columns are matched by name, never by order.
 
-    Methods that take data raise an UnsupportedArrowTypeError, which names the column and its type,
-    or a HyperFileError if a column is missing on either side, or a key is repeated in the data.
+    Methods that take data raise an UnsupportedArrowTypeError, which names the column and its type.
+    They raise a HyperFileError if the table lacks a column of the data, if the data lacks a column
+    of the key, or if the data repeats a key.
 
     Attributes:
-        connection: for everything else that SQL can do.
+        connection: the open connection, for SQL that no method covers.
     """
 
     connection: Connection
@@ -123,15 +125,15 @@ class HyperFile:
         """Read the rows of a table or a query, batch by batch, within the block."""
         query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
         with TemporaryDirectory() as folder:
-            # Through a file, rows come from hyperd without Python handling each.
+            # Let hyperd write the rows to a file, so that Python does not handle each row.
             file = Path(folder) / "rows.arrows"
             self.execute(f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)")
             with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
-                # hyperd writes dates as milliseconds, and names the zone "Utc".
+                # Cast, because hyperd writes dates as milliseconds, and names the zone "Utc".
                 yield reader.cast(pa.schema([plain_field(field) for field in reader.schema]))
 
     def read(self, what: TableName | str) -> pa.Table:
-        """Read all rows of a table or a query; without ORDER BY in no particular order."""
+        """Read all rows of a table or a query; only a query with ORDER BY sorts them."""
         with self.reading(what) as reader:
             return reader.read_all()
 
@@ -156,7 +158,7 @@ class HyperFile:
             return self._insert(table, scan)
 
     def update(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Set the other columns of `data` in the rows with its keys; return the number of rows.
+        """Set the columns of `data` in the rows that have the same key; return how many were set.
 
         A NULL in the key matches NULL.
         """
@@ -165,11 +167,12 @@ class HyperFile:
             return self._update(table, scan, key)
 
     def upsert(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Update the rows with the keys of `data`, insert the others; return the number of rows."""
+        """Update rows whose key exists, insert the other rows; return how many were written."""
         with scanned(data) as scan:
             self._check(table, scan, key=key)
             exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_matches(key)})"  # noqa: S608
-            # The caller may catch an error of the insert, and must not keep half of the upsert.
+            # Use a transaction: if the insert fails and the caller catches the error, the update
+            # must not remain.
             self.execute("BEGIN TRANSACTION")
             try:
                 changed = self._update(table, scan, key)
@@ -181,7 +184,7 @@ class HyperFile:
             return changed
 
     def delete(self, table: TableName, keys: ArrowStream) -> int:
-        """Delete the rows that match a row of `keys` in all its columns; return their number."""
+        """Delete rows that equal a row of `keys` in all columns of `keys`; return their number."""
         with scanned(keys) as scan:
             self._check(table, scan)
             matches = f"SELECT 1 FROM {scan.relation} source WHERE {_matches(list(scan.types))}"  # noqa: S608
@@ -220,7 +223,7 @@ class HyperFile:
             )
         if not key:
             return
-        # hyperd would take the values of any one of the rows that share a key.
+        # Refuse repeated keys: hyperd would use an arbitrary one of the rows that share a key.
         repeated = self.connection.execute_list_query(
             f"SELECT {names(key)} FROM {scan.relation} source GROUP BY {names(key)} "  # noqa: S608
             "HAVING COUNT(*) > 1 LIMIT 1"
@@ -257,11 +260,11 @@ def open_hyper(
 
     Args:
         version: the format version of a new file.
-        hyper: the hyperd to use. Default: the one that this process shares.
+        hyper: the hyperd to use; by default, the shared hyperd of this process.
 
     Raises:
         HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
-        RefreshError: no space is left on its disk.
+        RefreshError: no space is left on the disk, or the file does not hold what was written.
     """
     hyper, path = hyper or hyper_process(), Path(path).absolute()
     if mode == "r":
@@ -273,7 +276,7 @@ def open_hyper(
             with new_file(hyper, path, version=version) as connection:
                 yield HyperFile(connection)
             return
-        # While the file is open here, no other process can change it.
+        # Keep the original file open, so that no other process can change it meanwhile.
         with atomic_path(path) as unfinished, _connect(hyper, path):
             shutil.copyfile(path, unfinished)
             connection = _connect(hyper, unfinished)
@@ -282,7 +285,7 @@ def open_hyper(
 
 
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
-    """Return the SQL types of the columns of each table of a file, by name and in order."""
+    """Return, for each table of a file, the SQL types of its columns, by name and in order."""
     with open_hyper(path, hyper=hyper) as file:
         return {table: file.columns(table) for table in file.table_names()}
 
@@ -305,7 +308,7 @@ def _connect(hyper: HyperProcess, path: Path) -> Connection:
 
 @contextmanager
 def _exclusive(path: Path) -> Generator[None]:
-    """Keep other threads out; hyperd's lock keeps out only other processes."""
+    """Keep other threads from changing the file; hyperd's lock stops only other processes."""
     with _lock:
         if path in _changing:
             raise HyperFileError(f"{path}: another thread is changing it")

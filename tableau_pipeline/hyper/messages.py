@@ -1,11 +1,12 @@
-"""What hyperd says in English alone, without a code.
+"""Recognize errors of hyperd that can be told apart only by their English messages.
 
-A new hyperd may word it otherwise: `tableau_pipeline_tests/hyper/test_messages.py` has it say each.
+A new hyperd may word them differently, so `tableau_pipeline_tests/hyper/test_messages.py` provokes
+each of them.
 """
 
 from tableauhyperapi import HyperException
 
-# A limit on the size of files has the same effect as a full disk.
+# hyperd reports this both for a full disk and for a limit on the size of files.
 _DISK_FULL = "growing the database file failed"
 _OUT_OF_MEMORY = "memory limit"
 _DAMAGED_PARQUET = ("not a Parquet file", "probably corrupt")
@@ -18,12 +19,12 @@ def is_out_of_memory(error: HyperException) -> bool:
 
 
 def is_disk_full(error: HyperException) -> bool:
-    """Whether a file could not grow."""
+    """Whether hyperd could not enlarge a file."""
     return _DISK_FULL in str(error)
 
 
 def may_be_damaged(error: HyperException) -> bool:
-    """Whether a Parquet file may be damaged; it may also hold values that hyperd cannot hold."""
+    """Whether a Parquet file is damaged, or holds values that hyperd cannot hold."""
     return any(words in str(error) for words in _DAMAGED_PARQUET)
 
 

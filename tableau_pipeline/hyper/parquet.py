@@ -1,6 +1,6 @@
 """Tables in Parquet files: where the files are, and SQL for their rows.
 
-hyperd reads only the columns that are used.
+Of the columns in a file, hyperd reads only those that a query uses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,29 +25,29 @@ from tableau_pipeline.hyper.types import (
 
 @runtime_checkable
 class Folder(Protocol):
-    """The files of a model, each named by its path below the folder."""
+    """The files of a model; the name of a file is its path below the folder."""
 
     def uri(self, name: str) -> str:
-        """Return the URI of a file or of a folder in this one."""
+        """Return the URI of a file or folder in this folder."""
 
     def full_name(self, name: str) -> str:
         """Return the path or URL of a file, for messages."""
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the local paths of files; those that are not on this machine are fetched."""
+        """Return the local paths of files; files that are not on this machine are fetched."""
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return the full names of those of these files that do not exist."""
+        """Return the full names of the given files that do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """A folder of a disk; `path` is absolute. A file elsewhere is named by its absolute path."""
+    """A folder on a disk; `path` is absolute. The name of a file elsewhere is its absolute path."""
 
     path: Path
 
     def uri(self, name: str) -> str:
-        """Return the URI of a file or of a folder in this one."""
+        """Return the URI of a file or folder in this folder."""
         return (self.path / name).as_uri()
 
     def full_name(self, name: str) -> str:
@@ -66,12 +66,12 @@ class LocalFolder:
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """How Parquet files hold a column, if not under its own name and type.
+    """How some Parquet files hold a column: under which name, or as one value for all rows.
 
     Attributes:
         column: the column of the table.
-        name: its name in the files; None if the files do not hold it.
-        value: if the files do not hold it, the value of all their rows as text; None for NULL.
+        name: the name of the column in the files; None if the files lack the column.
+        value: if the files lack the column, its value in all their rows, as text; None for NULL.
     """
 
     column: Column
@@ -89,13 +89,13 @@ class TableSource:
 
     Attributes:
         name: the table's name in the extract, in the schema "Extract".
-        columns: in the order of the extract; other columns of the files are left out.
-        files: names below `folder`, or absolute paths; () for an empty table.
-        layouts: the files by how they hold the columns; {} if all of them hold each column under
+        columns: the columns in the order of the extract; further columns of the files are left out.
+        files: the names of files in `folder`, or absolute paths; () for an empty table.
+        layouts: for each layout, the files that have it; {} if all files hold each column under
             its own name and type. With layouts, the hash of a row is not stored, but computed.
-        where: an SQL condition over the columns; other rows are left out.
-        comments: the comments of columns, by name.
-        folder: where the files are; it returns their local paths when the rows are read.
+        where: an SQL condition over the columns; rows that do not meet it are left out.
+        comments: the comments of columns, by column name.
+        folder: the folder of the files; it returns their local paths when the rows are read.
     """
 
     name: str
@@ -117,27 +117,27 @@ def row_text(columns: Sequence[Column]) -> str:
         value, type_ = escape_name(column.name), hyper_type(column, table="")
         text = f"CAST({value} AS TEXT)"
         if type_ == "BYTES":
-            # Bytes need not be valid text.
+            # Encode bytes, because they need not be valid text.
             text = f"encode({value}, 'hex')"
         elif type_ in ("DOUBLE PRECISION", "REAL"):
             # hyperd stores only one of 0.0 and -0.0 in a column that has both.
             text = f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
         elif type_ == "TEXT":
-            # Unlike the others, this text may contain a semicolon; its length shows where it ends.
+            # Only a text may contain a semicolon, so prefix its length, which shows where it ends.
             text = f"LENGTH({text}) || '=' || {text}"
         parts.append(f"COALESCE({text}, '-') || ';'")
     return " || ".join(parts)
 
 
 def number_of(hash_: str, size: int) -> str:
-    """Return SQL for the first bytes of a hash as a whole number; at most 7 bytes."""
+    """Return SQL for the first `size` bytes of a hash as a whole number; `size` is at most 7."""
     return " + ".join(
         f"CAST(get_byte({hash_}, {number}) AS BIGINT) * {256**number}" for number in range(size)
     )
 
 
 def names(columns: Sequence[str]) -> str:
-    """Return column names as a list in SQL."""
+    """Return SQL for a list of column names."""
     return ", ".join(escape_name(column) for column in columns)
 
 
@@ -146,7 +146,7 @@ def select_sql(table: TableSource) -> str:
     values, stored = [], []
     for column in table.columns:
         type_ = hyper_type(column, table=table.name)
-        # Without files there is nothing to scan, but the columns still need their types.
+        # Without files there is nothing to scan, so use NULLs of the right types.
         value = value_of(column) if table.files else "NULL"
         values.append(f"CAST({value} AS {type_}) AS {escape_name(column.name)}")
         stored.append(f"{escape_name(stored_name(column))} {stored_type(column, type_)}")
@@ -163,11 +163,11 @@ def select_sql(table: TableSource) -> str:
 def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]) -> str:
     """Return SQL for some files of a table, with these columns.
 
-    hyperd refuses a file in which one of these columns has another type. Other columns may have
-    types that hyperd cannot read.
+    hyperd refuses a file in which one of these columns has another type than given here. Columns
+    that are not given may have types that hyperd cannot read.
     """
     sources = ", ".join(map(string_literal, table.folder.paths(files)))
-    # An external table needs a column, even where all values come from elsewhere.
+    # Without columns, let hyperd find them in the file: an external table needs at least one.
     descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)}), " if columns else ""
     return f"external(ARRAY[{sources}], {descriptor}FORMAT => 'parquet')"
 
@@ -180,7 +180,8 @@ def _in_layouts(table: TableSource) -> str:
         names([column.name for column in columns]),
         f"({' UNION ALL '.join(parts)}) united",
     )
-    # The stored values are hashed, whatever types a data source declares.
+    # Hash the stored values, so that the hash does not depend on the types that a data source
+    # declares.
     hashed = f"(SELECT {selected}, sha256({row_text(columns)}) AS {_HASH} FROM {united}) hashed"  # noqa: S608
     # The last of the eight bytes carries the sign.
     number = f"{number_of(_HASH, 7)} + (CAST(get_byte({_HASH}, 7) AS BIGINT) - 128) * {256**7}"
@@ -188,7 +189,7 @@ def _in_layouts(table: TableSource) -> str:
 
 
 def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
-    """Return SQL for all columns of a layout, from the files that have it."""
+    """Return SQL for all columns of a layout, read from the files that have this layout."""
     values, stored = [], []
     for stored_column in layout:
         type_ = stored_type(stored_column.column, hyper_type(stored_column.column, table=""))
@@ -204,14 +205,14 @@ def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
 
 
 def unreadable_columns(hyper: HyperProcess, table: TableSource) -> Iterator[str]:
-    """Yield a phrase for each column with values that hyperd refuses; reads the whole table.
+    """Read the whole table, and yield a phrase for each column with values that hyperd refuses.
 
-    hyperd's own errors may not name the column.
+    This is needed because hyperd's own errors may not name the column.
     """
     for column in table.columns:
-        # Without the condition as well, because it may name one of the other columns.
+        # Drop the condition, because it may name one of the other columns.
         alone = replace(table, columns=(column,), where=None)
-        # A plain count would not read the values.
+        # Use DISTINCT, because a plain count would not read the values.
         values = f"SELECT DISTINCT * FROM {select_sql(alone)} source"  # noqa: S608
         try:
             with connect(hyper) as connection:

@@ -13,21 +13,21 @@ from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess
 
 from tableau_pipeline.errors import SettingError
 
-# With 16 MiB, hyperd cannot sort 200,000 short texts.
+# Half of this is not enough: with 16 MiB, hyperd cannot sort 200,000 short texts.
 _LEAST_MEMORY = 32 * 2**20
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
-    """Return a setting in bytes.
+    """Return a memory limit in bytes.
 
     Args:
-        setting: an amount, "512m" or "4g"; or a share of the memory that this process may use,
-            "50%".
-        root: the folder with `proc` and `sys`.
+        setting: an amount such as "512m" or "4g", or a share of the memory that this process may
+            use, such as "50%".
+        root: the folder that contains `proc` and `sys`.
 
     Raises:
-        RefusedError: the setting is neither, or too little; the message names it.
+        RefusedError: `setting` is neither an amount nor a share, or is too little for hyperd.
     """
     amount = re.fullmatch(r"(\d+)\s*([kmgt])b?", setting.strip().lower())
     share = re.fullmatch(r"(\d+)\s*%", setting.strip())
@@ -38,7 +38,8 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
             )
         return memory
     if share and 0 < int(share[1]) <= 100:
-        # The memory of the machine, or of the container or control group if that is less.
+        # Take the share of the smallest: the memory of the machine and the limits of the control
+        # groups, such as that of a container.
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return min([machine, *_group_limits(root)]) * int(share[1]) // 100
     raise SettingError(
@@ -50,7 +51,7 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
 def _group_limits(root: Path) -> Iterator[int]:
     """Yield the memory limits, in bytes, of this process's control groups of versions 1 and 2.
 
-    There are none outside of Linux. The files are described in cgroups(7) and in the kernel's
+    Only Linux has control groups. Their files are described in cgroups(7) and in the kernel's
     cgroup-v2.rst.
     """
     try:
@@ -66,8 +67,8 @@ def _group_limits(root: Path) -> Iterator[int]:
         else:
             continue
         own_group = folder / path.lstrip("/")
-        # A limit of a group also holds for the groups below it. A container may see its own group
-        # as the root, and none above it.
+        # The limit of a group holds for all groups below it, so read the groups above as well. A
+        # container may see its own group as the root, and no group above it.
         for group in (own_group, *own_group.parents):
             if group.is_relative_to(folder):
                 with suppress(OSError):
@@ -80,12 +81,13 @@ USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
 
 
 class Hyperd(HyperProcess):
-    """A hyperd that closes with its last user, so no thread can close it while another uses it.
+    """A hyperd that closes when nothing refers to it any more.
 
-    This also releases a dead process without the warning that it should have been closed.
+    So no thread can close it while another thread uses it, and no warning about an unclosed process
+    appears when a crashed hyperd is replaced.
 
     Attributes:
-        memory: the bytes that it may use.
+        memory: the memory that this hyperd may use, in bytes.
     """
 
     def __init__(self, *, memory: int, telemetry: bool) -> None:
@@ -111,34 +113,35 @@ _running: dict[tuple[str, bool], Hyperd] = {}
 
 
 def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hyperd:
-    """Return the hyperd of this Python process; it is started when first needed.
+    """Return the hyperd of this Python process; start it if none is running.
 
-    Starting one takes about 0.1 s, and each may use all its memory, so the process shares one. A
-    damaged file can crash it. Therefore call this before each piece of work: after a crash it
-    returns a new one. A call takes about 1 ms.
+    All threads share one hyperd, because starting one takes about 0.1 s, and each may use memory up
+    to its limit. A damaged file can crash hyperd. Therefore call this function before each piece of
+    work: after a crash it starts a new hyperd. A call takes about 1 ms.
 
     Args:
-        memory_limit: the memory for hyperd, such as "4g", or a share of what this process may use,
-            "50%". hyperd's own default is 80 % of the machine's, too much next to a JVM.
-        telemetry: send usage data to Tableau.
+        memory_limit: an amount of memory such as "4g", or a share of the memory that this process
+            may use, such as "50%". hyperd's own default, 80 % of the machine's memory, is too much
+            next to a JVM.
+        telemetry: whether to send usage data to Tableau.
 
     Raises:
-        RefusedError: `memory_limit` is neither.
+        RefusedError: `memory_limit` is neither an amount nor a share, or is too little.
     """
     key = (memory_limit, telemetry)
-    # Checked without the lock, because a busy hyperd takes longer to answer.
+    # Check without the lock, because a busy hyperd takes longer to answer.
     process = _running.get(key)
     if process is not None and _is_running(process):
         return process
     with _lock:
-        # If not, another thread has already started a new one.
+        # If the entry has changed, another thread has already started a new hyperd.
         if _running.get(key) is process:
             _running[key] = Hyperd(memory=limit_in_bytes(memory_limit), telemetry=telemetry)
         return _running[key]
 
 
 def _is_running(process: HyperProcess) -> bool:
-    """Whether a hyperd still runs; its own `is_open` shows only whether we have closed it."""
+    """Whether a hyperd still runs; `is_open` alone would show only that we have not closed it."""
     if not process.is_open:
         return False
     try:
@@ -151,9 +154,9 @@ def _is_running(process: HyperProcess) -> bool:
 def connect(
     hyper: HyperProcess, path: Path | str | None = None, create_mode: CreateMode = CreateMode.NONE
 ) -> Connection:
-    """Connect to hyperd, and to the file at `path`, in UTC.
+    """Connect to hyperd, and to the file at `path` if given, with UTC as the time zone.
 
-    Without this setting, casts between instants and wall clock times use the machine's zone.
+    By default, casts between instants and wall clock times would use the machine's zone.
     """
     return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
 

@@ -1,4 +1,4 @@
-"""Relationships of the tables in a `.hyper` file, and what Tableau requires of them."""
+"""Relationships between the tables of a `.hyper` file, and the shape that Tableau requires."""
 
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -33,7 +33,7 @@ class Relationship:
 
 
 def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:
-    """Return why Tableau would refuse a file with these tables; None if it would not.
+    """Return why Tableau would refuse a file with these tables; None if it would accept the file.
 
     Tableau (2021.4 and later) requires one fact table, from which every other table is reached by
     exactly one path of relationships from many to one.

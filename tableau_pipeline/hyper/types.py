@@ -1,4 +1,4 @@
-"""Columns and their types: each of Spark's becomes one of Hyper's, exactly or not at all.
+"""Columns and their types: a Spark type becomes a Hyper type with the same values, or is refused.
 
 `docs/reference/types.md` lists the types.
 """
@@ -16,8 +16,8 @@ from tableauhyperapi import SqlType, TypeTag, escape_name
 def string_literal(text: str) -> str:
     """Return a text as a string literal of SQL.
 
-    `tableauhyperapi.escape_string_literal` writes a control character as up to three octal digits;
-    a digit that follows it becomes a part of it.
+    `tableauhyperapi.escape_string_literal` is not used: it writes a control character as one to
+    three octal digits, and hyperd reads a digit that follows as part of the escape.
     """
     quoted = text.replace("'", "''")
     if "\0" not in text:
@@ -37,8 +37,8 @@ class Column:
     """A column of a model.
 
     Attributes:
-        type: Spark's name of the type, "decimal(10,2)" or "bigint"; or the type that a data
-            source declares for it, such as "timestamp at Europe/Paris" (see `TypePolicy`).
+        type: Spark's name of the type, such as "decimal(10,2)"; or the type that a data source
+            declares for the column, such as "timestamp at Europe/Paris" (see `TypePolicy`).
     """
 
     name: str
@@ -46,7 +46,7 @@ class Column:
 
 
 def json_text(column: str) -> str:
-    """Return the name of the column in a snapshot with the JSON text of a nested column."""
+    """Return the name of the snapshot's column that holds a nested column as JSON text."""
     return f"_json_of_{column}"
 
 
@@ -54,7 +54,7 @@ def json_text(column: str) -> str:
 LOWEST = 2
 NEWEST = 4
 
-# The first products that can open files of a version.
+# The first products that can open a file, by its format version.
 # https://tableau.github.io/hyper-db/docs/hyper-api/hyper_process#default_database_version
 PRODUCTS = {
     LOWEST: "Tableau 2020.4.15, 2021.1.12, 2021.2.9, 2021.3.8, 2021.4.4, 2022.1.2 and later",
@@ -63,8 +63,9 @@ PRODUCTS = {
 }
 
 
-# A pattern for the name that Spark, or a `TypePolicy`, gives a type; the SQL type, with the groups
-# of the pattern; and the family within which Hyper compares types.
+# Each rule has three parts: a pattern for type names of Spark and of `TypePolicy`; the SQL type,
+# with a placeholder for each group of the pattern; and the family of the type. Hyper can compare
+# only types of the same family.
 _RULES = (
     ("boolean", "BOOLEAN", "BOOLEAN"),
     ("tinyint|smallint", "SMALLINT", "NUMBER"),
@@ -117,18 +118,18 @@ def hyper_type(column: Column, *, table: str) -> str:
 
 
 def stored_name(column: Column) -> str:
-    """Return the name under which a model's Parquet files hold a column."""
+    """Return the name of a column in the Parquet files of its model."""
     return json_text(column.name) if column.type.startswith("json of ") else column.name
 
 
 def stored_type(column: Column, type_: str) -> str:
-    """Return the type with which hyperd reads that column; `type_` is its type in the extract."""
-    # Spark writes instants, whatever zone they are to be shown in.
+    """Return the SQL type of a column in the Parquet files; `type_` is its type in the extract."""
+    # Spark stores instants, which do not depend on the zone in which they are shown.
     return "TIMESTAMPTZ" if zone_of(column) else type_
 
 
 def value_of(column: Column) -> str:
-    """Return the value of a column as SQL over the stored columns, to be cast to its type."""
+    """Return SQL for the value of a column from the stored columns; the caller casts it."""
     name = escape_name(stored_name(column))
     zone = zone_of(column)
     if zone is None or column.type == _WITH_ZONE:
@@ -137,7 +138,7 @@ def value_of(column: Column) -> str:
 
 
 def zone_of(column: Column) -> str | None:
-    """Return the zone in which an instant is shown; None if the column holds no such instants."""
+    """Return the zone in which a column shows its instants; None if it holds no instants."""
     if column.type in ("timestamp", _WITH_ZONE):
         return "UTC"
     declared = _AT_ZONE.fullmatch(column.type)
@@ -150,15 +151,15 @@ def is_moment(column: Column) -> bool:
 
 
 def comparable(one: str, other: str) -> bool:
-    """Whether Hyper can compare columns of these two Spark types."""
+    """Whether Hyper can compare a column of one Spark type with a column of the other."""
     return _family(one) == _family(other)
 
 
 def file_version(columns: Iterable[Column]) -> int:
-    """Return the lowest format version that can hold the columns, which most products can open."""
+    """Return the lowest format version for the columns, so that most products can open the file."""
     version = LOWEST
     for sql, _ in filter(None, (_rule_for(column.type) for column in columns)):
-        # Version 2 knows only decimals in 64 bits, which have up to 18 digits.
+        # Version 2 stores decimals in 64 bits, which have room for 18 digits.
         digits = re.match(r"NUMERIC\((\d+),", sql)
         needed = 3 if digits and int(digits[1]) > 18 else NEWEST if sql == "REAL" else LOWEST
         version = max(version, needed)
@@ -204,9 +205,9 @@ class UnsupportedArrowTypeError(Exception):
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """Return the field in a type that hyperd reads and that holds all values of the field.
+    """Return the field with a type that hyperd can read, and that can hold the field's values.
 
-    Nanoseconds become microseconds, which fails for values that are not whole microseconds.
+    Nanoseconds become microseconds; a cast fails if a value is not in whole microseconds.
 
     Raises:
         UnsupportedArrowTypeError: names the column and its type.
@@ -234,7 +235,8 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return pa.binary()
-    # Hyper stores 32-bit floats only in version 4 of its format; 64 bits hold the same values.
+    # Widen 32-bit floats: Hyper stores them only in version 4 of its format, and 64 bits can hold
+    # the same values.
     if pa.types.is_floating(type_):
         return pa.float64()
     if pa.types.is_date(type_):
@@ -251,7 +253,7 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-# SQL's names of types, where the names of the Hyper API differ.
+# The SQL names of types for which the Hyper API has other names, which are the keys.
 _SQL_NAMES = {
     "BOOL": "BOOLEAN",
     "SMALL_INT": "SMALLINT",
@@ -265,9 +267,9 @@ _SQL_NAMES = {
 
 
 def sql_type(type_: SqlType, collation: str | None = None) -> str:
-    """Return a type as SQL: "NUMERIC(10,2)", 'TEXT COLLATE "en_US_CI"'.
+    """Return the SQL name of a type, such as "NUMERIC(10,2)" or 'TEXT COLLATE "en_US_CI"'.
 
-    It is "UNSUPPORTED(number)" if the Hyper API does not know it.
+    Return "UNSUPPORTED(number)" if the Hyper API does not know the type.
     """
     name = str(type_).replace(" ", "")
     if type_.tag is TypeTag.UNSUPPORTED:
@@ -275,7 +277,7 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
     return _SQL_NAMES.get(name, name) + (f' COLLATE "{collation}"' if collation else "")
 
 
-# Several Spark types may be published as one Hyper type: this is the one for new models.
+# For each Hyper type, the Spark type to use in new models; others may be published as it as well.
 _SPARK_TYPES = {hyper: spark.split("|")[-1] for spark, hyper, _ in _RULES}
 _SPARK_TYPES |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 
@@ -296,15 +298,15 @@ _NESTED = re.compile(r"(array|map|struct)<.*|variant", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class TypePolicy:
-    """The choices of a data source for some of Spark's types.
+    """How a data source publishes some of Spark's types.
 
     Attributes:
         timestamps: how to publish instants (Spark's `timestamp`), as Tableau's datetime has no
-            zone: the wall clock time in UTC or in a zone, or Hyper's TIMESTAMP WITH TIME ZONE.
-            Values of `timestamp_ntz` are already wall clock times.
-        nested: refuse arrays, maps, structs and variants, or publish them as JSON text.
-        floats: widen 32-bit floats, which is exact, or keep them, which needs version 4 of the
-            file format.
+            zone: as wall clock times in UTC or in a zone, or as Hyper's TIMESTAMP WITH TIME ZONE.
+            Values of `timestamp_ntz` are wall clock times already, so this does not apply to them.
+        nested: whether to refuse arrays, maps, structs and variants, or to publish JSON text.
+        floats: whether to widen 32-bit floats, which is exact, or to keep them, which needs
+            version 4 of the file format.
     """
 
     timestamps: Literal["utc", "with_time_zone"] | ZoneInfo = "utc"

@@ -1,4 +1,4 @@
-"""Read versions of Delta tables: the log by deltalake, the files by hyperd."""
+"""Read versions of Delta tables: deltalake reads the log, hyperd reads the files."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,14 +25,14 @@ from tableau_pipeline.objects.errors import describe_failure
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, is_url
 
-# Spark's names of Delta's types, where the two differ.
+# Types whose names differ: Delta's names are the keys, Spark's names are the values.
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
-# As with the stores' own SDKs, an endpoint may begin with http://.
+# Like the stores' own SDKs, accept an endpoint that begins with http://.
 _OPTIONS = {"allow_http": "true"}
 _READABLE_FEATURES = {
     "columnMapping",
-    "deletionVectors",  # where no file has one
+    "deletionVectors",  # if no file has one
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",
@@ -43,17 +43,17 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     """Return a version of a Delta table; the newest one if `number` is None.
 
     Returns:
-        None if the log no longer has the version.
+        The version; None if the log no longer has it.
 
     Raises:
-        RefusedError: there is no table, or it needs something that cannot be read exactly.
+        RefusedError: there is no table, or the table cannot be read exactly.
     """
     table = _open_table(path, number=number)
     if table is None:
         return None
     _check_features(table, path)
     fields = table.schema().fields
-    # Of nested types, only the kind is of interest: Tableau has none.
+    # Tableau has no nested types, so only their kind is of interest.
     kinds = [str(field.type.type) for field in fields]
     types = [
         f"{kind}<...>" if kind in ("array", "map", "struct") else _TYPES.get(kind, kind)
@@ -65,12 +65,12 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
         field.name: str(field.metadata[_PHYSICAL_NAME]) if is_mapped else field.name
         for field in fields
     }
-    # pa.table would import pandas, which takes longer than reading the log.
+    # Avoid pa.table, which would import pandas and so take longer than reading the log.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
-    # Without partition columns, the column "partition" is missing, or NULL.
+    # If the table has no partition columns, the column "partition" is missing, or NULL.
     action_fields = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
     added = actions.select(sorted(action_fields)).to_pylist()
-    # The log holds URLs.
+    # The log escapes the names of files as in URLs.
     names = [
         name_below_table(unquote(action["path"]), path, table=_title(path)) for action in added
     ]
@@ -119,13 +119,13 @@ def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
         raise LakeError(f"{_title(path)} cannot be read: {error}") from error
     except OSError as error:
         if is_url(path, setting="source"):
-            # The original error holds the whole request, and with it perhaps a signature.
+            # Drop the original error: it shows the whole request, which may contain a signature.
             raise StoreError(describe_failure(error, "Reading", path)) from None
         raise LakeError(f"{_title(path)} cannot be read: {error}") from error
 
 
 def _check_features(table: DeltaTable, path: str) -> None:
-    """Refuse a table with features with which it could not be read exactly."""
+    """Refuse a table that has features which prevent us from reading it exactly."""
     unknown = set(table.protocol().reader_features or ()) - _READABLE_FEATURES
     if unknown:
         raise LakeError(
@@ -147,13 +147,13 @@ def _file(
     physical: Mapping[str, str],
     partition: Mapping[str, Any],
 ) -> DataFile:
-    """Return a file, and how it holds the columns.
+    """Return a file, with the layout of the columns in it.
 
     Args:
-        physical: the name of each column in the files.
-        partition: the values of the partition columns in this file, by name.
+        physical: for each column, its name in the files.
+        partition: for the name of each partition column, the column's value in this file.
     """
-    # A log may name partition columns by their logical or by their physical names.
+    # A log may have the logical or the physical names of partition columns.
     values = {column: partition.get(column, partition.get(physical[column])) for column in physical}
     layout: Layout = tuple(
         StoredColumn(column, physical[column.name])

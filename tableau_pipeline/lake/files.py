@@ -1,4 +1,4 @@
-"""A version of a table of a lake, from its Parquet files."""
+"""Make a version of a model from the Parquet files of a lake's table."""
 
 import hashlib
 import io
@@ -39,8 +39,8 @@ class Footer:
     """What the footer of a Parquet file contains, and the size of the file.
 
     Attributes:
-        size: the bytes of the file.
-        columns: the names of its columns, each with its field id if it has one.
+        size: the size of the file in bytes.
+        columns: for the name of each column, its field id; None if it has no field id.
     """
 
     rows: int
@@ -52,7 +52,7 @@ def footers(folder: Folder, names: Sequence[str], *, table: str) -> list[Footer]
     """Read the footers of Parquet files.
 
     Raises:
-        RefusedError: a file is gone, or is not Parquet; `table` names the table in the message.
+        RefusedError: a file is gone, or is not Parquet. The message begins with `table`.
         StoreError: the object store failed, or did not answer.
     """
     with ThreadPoolExecutor() as pool:
@@ -79,7 +79,7 @@ def lake_snapshot(
 
     Args:
         folder: the folder of the table; the names of files are relative to it.
-        identity: distinguishes this table from one that is created in its place.
+        identity: an id that another table, created in place of this one, would not have.
 
     Raises:
         RefusedError: hyperd cannot read a column.
@@ -88,14 +88,15 @@ def lake_snapshot(
         kind, is_nested, _ = column.type.partition("<")
         problem = "has the name of the hashes of rows" if column.name == ROW_HASH else ""
         if is_nested:
-            # It cannot be published as JSON text either: only snapshots by Spark contain that.
+            # Only snapshots that Spark wrote contain JSON text, which could be published instead.
             problem = problem or f"is of the type {kind}, which is not read"
         if problem:
             raise LakeError(
                 f'The table {folder.uri("")}: column "{column.name}" {problem}. Publish the table '
                 "through a Spark model that selects other columns from it",
             )
-    # The same files hold other rows after a column is dropped and added again under its name.
+    # Include the layouts: after a column is dropped and added again under its old name, the same
+    # files have other rows.
     layouts = {file.layout: repr(file.layout) for file in files}
     file_layouts = sorted((file.name, layouts[file.layout]) for file in files)
     digest = hashlib.sha256(repr((identity, [*columns], file_layouts)).encode()).hexdigest()
@@ -116,7 +117,7 @@ def lake_snapshot(
 
 
 def partition_text(value: Any) -> str | None:
-    """Return the value of a partition column as hyperd reads it."""
+    """Return the value of a partition column as a text that hyperd can read."""
     match value:
         case None:
             return None
@@ -132,7 +133,8 @@ def partition_text(value: Any) -> str | None:
             return str(value)
 
 
-# The files of a lake never change, and a refresh reads those of two versions.
+# The files of a lake never change, so their footers can be cached. A refresh reads the footers of
+# two versions, which may have files in common.
 @lru_cache(maxsize=100_000)
 def _footer(uri: str) -> Footer:
     if uri.startswith("file:"):
@@ -153,7 +155,7 @@ _FILE = re.compile("^file:(//)?")
 
 
 def folder_at(location: str, copies: LocalCopies) -> Folder:
-    """Return the folder of the table at a path or URL; `copies` serves an object store."""
+    """Return the folder of the table at a path or URL; only a URL makes use of `copies`."""
     if is_url(location, setting="source"):
         return ObjectFolder(*bucket_and_key(location), copies)
     return LocalFolder(Path(location))
@@ -175,17 +177,17 @@ def read_bytes(location: str) -> bytes | None:
 
 
 def normalized(logged: str) -> str:
-    """Return a path or URL from the records of a table in the form that we use."""
+    """Turn a path or URL that a table's own metadata contain into the form that we use."""
     return canonical(_FILE.sub("", logged)).rstrip("/")
 
 
 def name_below_table(logged: str, location: str, *, table: str) -> str:
-    """Return the name of a file below its table.
+    """Return the name of a file relative to the folder of its table.
 
     Args:
-        logged: a name, a path or a URL, without escapes.
+        logged: the name, path or URL of the file in the table's metadata, without escapes.
         location: the path or URL of the table.
-        table: names the table in the message.
+        table: the words for the table in the message.
 
     Raises:
         RefusedError: the file is elsewhere.

@@ -1,4 +1,4 @@
-"""Read versions of Iceberg tables: the metadata by pyiceberg, the files by hyperd."""
+"""Read versions of Iceberg tables: pyiceberg reads the metadata, hyperd reads the files."""
 
 import io
 import re
@@ -44,20 +44,22 @@ from tableau_pipeline.objects.stores import is_url
 
 _NEWEST_FORMAT = 2
 _HINT = "version-hint.text"
-# A table without a catalog commits a version by giving this name to a file.
+# To commit a version of a table without a catalog, a metadata file is renamed to such a name.
 _COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
-# Until then, the file has this name.
+# The name of a metadata file whose version is not committed.
 _UNCOMMITTED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(\w+\.)?metadata\.json")
-# Spark's names of Iceberg's types, where the two differ: they use "timestamp" the other way round.
+# Types whose names differ: Iceberg's names are the keys, Spark's names are the values. In Iceberg,
+# a "timestamp" has no time zone; in Spark, it has one.
 _TYPES = {
     "long": "bigint",
     "list": "array",
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
-# This stands for the id of a snapshot, as an empty table has none yet.
+# This number stands for the snapshot id of an empty table, which has no snapshot yet.
 _EMPTY = 0
-# A version number is this times the id of the schema, plus the smaller, positive snapshot id.
+# A version number is this number times the schema id, plus the snapshot id, which is positive and
+# smaller than this number.
 _SCHEMA = 2**63
 
 
@@ -75,13 +77,13 @@ def read(
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
     The number of a version combines the ids of Iceberg's snapshot and of the schema, because a
-    schema changes without a new snapshot.
+    schema may change without a new snapshot.
 
     Returns:
-        None if the table no longer has the version.
+        The version; None if the table no longer has it.
 
     Raises:
-        RefusedError: there is no table, or it needs something that cannot be read exactly.
+        RefusedError: there is no table, or the table cannot be read exactly.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
     table, title = _open_table(location), _title(location)
@@ -100,7 +102,7 @@ def read(
     folder = folder_at(table_folder, copies)
     fields: dict[int, tuple[IcebergType, Column]] = {}
     for field in schema.fields:
-        # Of nested types, only the kind is of interest: Tableau has none.
+        # Tableau has no nested types, so only their kind is of interest.
         kind, is_nested, _ = str(field.field_type).replace(" ", "").partition("<")
         column = Column(field.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
         fields[field.field_id] = (field.field_type, column)
@@ -122,7 +124,7 @@ def read(
 
 
 def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> list[FileScanTask]:
-    """Return the files of a version."""
+    """Return a task for each file of a version."""
     if snapshot is None:
         return []
     try:
@@ -150,12 +152,12 @@ def _file(
     specs: Mapping[int, PartitionSpec],
     ids: Mapping[str, int],
 ) -> DataFile:
-    """Return a file, and how it holds the columns.
+    """Return a file, with the layout of the columns in it.
 
     Args:
-        fields: the columns of the version, by field id.
-        specs: every partition spec that the table has had, by the id that files refer to.
-        ids: the field ids of the columns of files that Iceberg did not write itself, by name.
+        fields: for each field id of the version, the type and the column.
+        specs: every partition spec that the table has had; the keys are ids that files refer to.
+        ids: for files that Iceberg did not write itself, the field id of each column name.
     """
     stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
     if not stored and not ids:
@@ -164,7 +166,8 @@ def _file(
             "no schema.name-mapping.default to tell which column is which",
         )
     stored = stored or {ids[name]: name for name in footer.columns if name in ids}
-    # Files that Iceberg has taken over from a Hive table lack its partition columns.
+    # Files that Iceberg has taken over from a Hive table lack the table's partition columns, so
+    # take their values from the metadata.
     values: dict[int, str | None] = {}
     for number, field in enumerate(specs[file.spec_id].fields):
         if isinstance(field.transform, IdentityTransform) and field.source_id in fields:
@@ -180,7 +183,7 @@ def _file(
 
 
 def _open_table(location: str | InCatalog) -> StaticTable:
-    """Open a table at its current metadata, which its catalog or its folder names.
+    """Open a table with its current metadata, to which its catalog or its folder points.
 
     Raises:
         RefusedError: there is no Iceberg table, or pyiceberg cannot read it.
@@ -204,17 +207,17 @@ def _open_table(location: str | InCatalog) -> StaticTable:
         identifier=("static-table", source),
         metadata_location=source,
         metadata=metadata,
-        # A property of the table may make pyiceberg choose another one.
+        # Set it, because a property of the table may make pyiceberg choose another FileIO.
         io=LakeIO(),
         catalog=NoopCatalog("static-table"),
     )
 
 
 def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
-    """Return the path or URL of the folder below which all files of a table are.
+    """Return the path or URL of the folder that contains all files of a table.
 
     Raises:
-        RefusedError: it is in a store that is not read, or not where it was declared to be.
+        RefusedError: the table is in a store that cannot be read, or not at the declared place.
     """
     folder = normalized(table.location())
     is_at_url = is_url(folder, setting=f"The location of {_title(location)}")
@@ -239,7 +242,7 @@ def _title(location: str | InCatalog) -> str:
 
 
 def _current_metadata(path: str) -> str:
-    """Return the newest committed file of metadata of a table that has no catalog."""
+    """Return the newest committed metadata file of a table that has no catalog."""
     folder = f"{path}/metadata"
     committed: dict[int, list[str]] = {}
     for name in names_in(folder):
@@ -269,7 +272,7 @@ def _current_metadata(path: str) -> str:
 
 
 def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
-    """Return the number of the newest version, as Iceberg itself finds it."""
+    """Find the number of the newest version in the same way as Iceberg itself."""
     hint = read_bytes(f"{folder}/{_HINT}")
     if hint is None:
         return max(committed)
@@ -280,7 +283,7 @@ def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
             "file, or remove it",
         )
     number = int(text)
-    # The hint is written after the version, and may lag.
+    # Iceberg writes the hint after the version, so look for newer versions than the hint names.
     while number + 1 in committed:
         number += 1
     return number
@@ -289,11 +292,11 @@ def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
 class LakeIO(FileIO):
     """Reads whole files for pyiceberg, with the credentials that all our other reads use.
 
-    pyiceberg's own ways to read have settings and errors of their own for each kind of store.
+    pyiceberg's own readers would have other settings and errors for each kind of store.
     """
 
     def new_input(self, location: str) -> "LakeFile":
-        """Return a file."""
+        """Return a file to read."""
         return LakeFile(location)
 
     def new_output(self, location: str) -> NoReturn:
@@ -312,11 +315,11 @@ class LakeFile(InputFile):
         return len(self._content())
 
     def exists(self) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         return read_bytes(normalized(self.location)) is not None
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Return its content; files of metadata are small."""
+        """Return all of the file's content in memory; metadata files are small."""
         return cast("InputStream", io.BytesIO(self._content()))
 
     def _content(self) -> bytes:
@@ -328,25 +331,25 @@ class LakeFile(InputFile):
 
 _PROPERTIES = {
     "py-io-impl": "tableau_pipeline.lake.iceberg.LakeIO",
-    # For catalogs in a database: reading must not create anything.
+    # Reading must not create anything; catalogs in a database would create their tables.
     "init_catalog_tables": "false",
-    # For catalogs over HTTP: we have credentials of our own for the files.
+    # Ask catalogs over HTTP for no credentials: we have our own for the files.
     "header.X-Iceberg-Access-Delegation": "",
 }
-# The settings of a catalog whose values a message may repeat.
+# Messages may show the values of these settings of a catalog.
 _SHOWN_SETTINGS = ("type", "uri", "warehouse")
-# Texts of at most this length are not masked: they are no secrets, and occur in all messages.
+# Mask only texts that are longer than this. Shorter texts are no secrets, and occur in any message.
 _LONGEST_SHOWN = 3
 
 
 def _load_from_catalog(location: InCatalog) -> Table:
-    """Load a table.
+    """Load a table from its catalog.
 
     Raises:
-        RefusedError: pyiceberg knows no such catalog, or the catalog no such table.
-        RefreshError: the catalog could not be asked.
+        RefusedError: pyiceberg does not know the catalog, or the catalog does not have the table.
+        RefreshError: the request to the catalog failed.
     """
-    # Read the configuration again, as pyiceberg's own copy is as old as the process.
+    # Read the configuration again: pyiceberg reads its own copy only once in a process.
     config, name = Config(), location.catalog
     settings: Any = config.get_catalog_config(name)
     if settings is None:

@@ -1,4 +1,4 @@
-"""Tables of lakes as models: their newest versions, and which library reads them."""
+"""Read versions of models that are tables of lakes, with the library for each format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 def current_version(table: LakeTable) -> str:
-    """Return a text that differs for every version of a table, and for another table in its place.
+    """Return a text that changes with each version of a table, and when another table replaces it.
 
     Raises:
         RefusedError: the table does not exist or cannot be read.
@@ -26,7 +26,7 @@ def current_version(table: LakeTable) -> str:
 
 
 def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
-    """Return the module that reads a format; its library is an extra of this package."""
+    """Return the module that reads a format; it needs a library from an extra of this package."""
     library = _LIBRARIES[format_]
     try:
         return import_module(f"tableau_pipeline.lake.{format_}")
@@ -44,7 +44,7 @@ class LakeSnapshots:
 
     Attributes:
         snapshots: the versions of all other models.
-        tables: the tables of lakes, by asset key.
+        tables: the tables of lakes; the keys are asset keys.
         copies: local copies of files in object stores.
     """
 
@@ -53,7 +53,7 @@ class LakeSnapshots:
     copies: LocalCopies
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """Return the newest version of a model; None if it has none.
+        """Return the newest version of a model; None if the model has no version.
 
         Raises:
             RefusedError: the table of the lake cannot be read exactly.
@@ -63,7 +63,7 @@ class LakeSnapshots:
         return self.snapshots.newest(asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """Return a version of a model; None if it was removed, or can no longer be read."""
+        """Return a version of a model; None if the version was removed or is no longer readable."""
         if table := self.tables.get(asset_key):
             try:
                 return self._read(table, asset_key, number=number)

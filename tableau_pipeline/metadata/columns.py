@@ -20,9 +20,10 @@ from tableau_pipeline.metadata.document import (
     texts_of,
 )
 
-# The columns of each table by its name in the file: (name, Hyper's SQL type), in order.
+# The columns of each table in order, as pairs (name, Hyper's SQL type); the keys are the names of
+# the tables in the file.
 TypesByTable = Mapping[str, Sequence[tuple[str, str]]]
-# By Hyper's type: Tableau's types for it, the default first, and the remote type.
+# Tableau's types for each of Hyper's types, the default first; and the remote type.
 _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "BOOLEAN": (("boolean",), "11"),
@@ -47,13 +48,13 @@ _TYPE_PARTS = frozenset({"precision", "scale", "width", "collation", "attributes
 
 
 class ColumnAdjustment(Document):
-    """A `.tds` whose columns are adjusted to those of a file, in every list of columns."""
+    """A `.tds` in which every list of columns is adjusted to the columns of a file."""
 
     def __init__(self, root: Element) -> None:
         super().__init__(root)
         tables = {record.local: record.table for record in self.records}
-        # All entries by local name, and those that describe the file; and by table and list, the
-        # last entry, after which new ones are inserted.
+        # `_entries` has all entries, and `_file_records` those that describe the file; the keys are
+        # local names. `_last` has the last entry of each table in each list; new ones follow it.
         self._entries: dict[str, list[Element]] = defaultdict(list)
         self._file_records: dict[str, list[Element]] = defaultdict(list)
         self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
@@ -71,13 +72,14 @@ class ColumnAdjustment(Document):
                 number = int(ordinal) if ordinal and ordinal.isdecimal() else 0
                 self._ordinals[parent] = max(self._ordinals[parent], number)
                 self._last[tables.get(local, "")][parent] = entry
-        # The field of a former column may remain, and is reused if the column returns.
+        # The field of a removed column may remain. Its name does not count as used, so that the
+        # field is reused if the column returns.
         groups = {child.get("name", "") for child in root if tag_of(child) == "group"}
         shown = self.shown()
         self._used = {*groups, *shown, *map(bracketed, shown.values())}
 
     def follow(self, tables: TypesByTable) -> None:
-        """Add new columns, remove those that the file lacks, and change types.
+        """Add columns that are new in the file, remove columns that it lacks, and change types.
 
         Raises:
             ValueError: the `.tds` has other tables.
@@ -126,7 +128,7 @@ class ColumnAdjustment(Document):
             set_type(self.columns[local], texts["local-type"])
 
     def _retype(self, local: str, type_: str) -> None:
-        """Set the type of a column as in the file; the records of its database keep theirs."""
+        """Set the type that a column has in the file; records of its database keep their types."""
         accepted = (None, "", *_type(type_)[0])
         records = self._file_records[local]
         old = [record for record in records if texts_of(record).get("local-type") not in accepted]
@@ -137,7 +139,7 @@ class ColumnAdjustment(Document):
 
 
 def datatype_of(type_: str) -> str:
-    """Return the type in a `.tds` for a type of Hyper: "integer", "string"."""
+    """Return the type that a `.tds` has for a type of Hyper, such as "integer" or "string"."""
     (datatype, *_), _remote = _type(type_)
     return datatype
 
@@ -162,7 +164,7 @@ _RECORD = (
 
 
 def new_record(texts: Mapping[str, str], type_: str) -> Element:
-    """Return the record of a column with these texts, and those that follow from its Hyper type."""
+    """Return the record of a column, with these texts and texts that follow from its Hyper type."""
     parts = {**texts, **_texts(type_), "contains-null": "true"}
     sizes = re.findall(r"\d+", type_)
     if type_.startswith("NUMERIC"):

@@ -36,14 +36,14 @@ def field_name(path: tuple[str, ...], *, single: bool) -> str:
 
 
 def fields_in(formula: str) -> Iterator[str]:
-    """Yield the names of the fields in a formula, in brackets, without [Parameters].[A]."""
+    """Yield the fields in a formula as names in brackets; leave out [Parameters].[A]."""
     for match in _TOKEN.finditer(formula):
         if match[1] and not match[2]:
             yield match[1]
 
 
 def with_fields(formula: str, new: Callable[[str], str]) -> str:
-    """Return the formula with each field renamed by `new`; names are in brackets."""
+    """Return the formula after `new` has renamed each field; all names are in brackets."""
 
     def replaced(match: re.Match[str]) -> str:
         return new(match[1]) if match[1] and not match[2] else match[0]
@@ -72,10 +72,10 @@ def fault_in(formula: str) -> str | None:
     return f"a {opened[-1]} is not closed" if opened else None
 
 
-# The largest `.tds` in bytes, packed and unpacked. One of a thousand columns has less than 2 MB.
+# The largest `.tds` in bytes, packed and unpacked. With a thousand columns, it has less than 2 MB.
 LARGEST = 16 * 10**6
 # The order of elements in a data source, from `DataSource-CT` in Tableau's schema of workbooks,
-# with `folder`, the predecessor of `folders-common`.
+# plus `folder`, the predecessor of `folders-common`.
 ORDER = (
     "document-format-change-manifest",
     "repository-location",
@@ -113,14 +113,16 @@ ORDER = (
 # How many names of each kind a message lists.
 _LISTED = 30
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
-# Products use such a prefix until a release officially supports an element or attribute. The form
-# marked as false is for older products, next to the one marked as true; newer products drop it.
+# Products put this prefix before an element or attribute until a release officially supports it.
+# Its form with "false" is for older products; newer products drop it and use the form with "true",
+# which stands next to it.
 FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
 # The namespace of attributes that belong to users or the user interface.
 USER = "http://www.tableausoftware.com/xml/user"
-# The column that represents a whole table contains the table's id, which changes each time.
+# The column that represents a whole table has a name that begins with this. The table's id follows,
+# which changes each time.
 TABLE_COLUMN = "[__tableau_internal_object_id__]"
-# The default aggregation of the fields of a type.
+# The default aggregations of fields; the keys are types, and for all other types it is "Count".
 AGGREGATIONS = MappingProxyType(
     {"integer": "Sum", "real": "Sum", "date": "Year", "datetime": "Year", "spatial": "Collect"}
 )
@@ -130,11 +132,11 @@ def parsed(tds: bytes, *, comments: bool = True) -> Element:
     """Return the root of an untrusted `.tds`, with or without its comments.
 
     Raises:
-        ValueError: it is not a `.tds`, or too large or deep, or has a DTD.
+        ValueError: it is not a `.tds`, it is too large or too deep, or it has a DTD.
     """
     if len(tds) > LARGEST:
         raise ValueError(f"it is not a .tds: it has more than {LARGEST} bytes")
-    # Entities could exhaust the memory or read local files.
+    # Do not resolve entities, which could exhaust the memory or read local files.
     parser = etree.XMLParser(
         resolve_entities=False,
         load_dtd=False,
@@ -155,12 +157,12 @@ def parsed(tds: bytes, *, comments: bool = True) -> Element:
 
 
 def attributes_of(element: Element | None) -> dict[str, str]:
-    """Return the attributes by name; {} for no element."""
+    """Return the attributes of an element; {} if it is None."""
     return {} if element is None else {str(key): str(text) for key, text in element.attrib.items()}
 
 
 def tag_of(element: Element) -> str:
-    """Return the tag without the prefix of a feature; "" for a comment."""
+    """Return the tag of an element without the prefix of a feature; "" for a comment."""
     tag = element.tag if isinstance(element.tag, str) else ""
     return FEATURE.sub("", tag) if tag.startswith("_") else tag
 
@@ -191,19 +193,19 @@ def visible_name(element: Element) -> str:
 
 
 def texts_of(record: Element) -> dict[str, str]:
-    """Return the texts in the record of a column, by tag."""
+    """Return the texts in the record of a column; the keys are tags."""
     return {tag_of(child): child.text or "" for child in record if not is_for_old_products(child)}
 
 
 def local_name(calculation: str) -> str:
-    """Return the name in the `.tds` of a declared calculation."""
+    """Return the name that a declared calculation has in the `.tds`."""
     digest = hashlib.sha256(calculation.encode()).digest()
-    # The same form as Tableau's own names.
+    # Tableau's own names of calculations have the same form.
     return f"[Calculation_{int.from_bytes(digest[:8]) % 10**18:018}]"
 
 
 def set_type(column: Element, datatype: str, role: str | None = None) -> None:
-    """Set type and role of a `<column>`; without `role`, a default role follows the type."""
+    """Set the type and role of a `<column>`; if `role` is None, only a default role changes."""
     usual, before = default_role(datatype), default_role(column.get("datatype", ""))
     if role is None:
         role = column.get("role", before)
@@ -220,7 +222,7 @@ def default_role(datatype: str) -> str:
 
 
 class MetadataRecord(NamedTuple):
-    """A column of a published table; `local` is its name in the formulas and elements."""
+    """A column of a published table; `local` is its name in formulas and elements of the `.tds`."""
 
     table: str
     column: str
@@ -234,11 +236,12 @@ class Document:
     Attributes:
         part: the element that lists the columns: "extract" if it lists any, else "connection".
         records: the columns in that list.
-        locals: the local names of columns, by table and column.
-        columns: the elements of fields, by local name.
-        items: the elements that put fields into folders, in the old and new forms, by local name.
-        paths: the elements that put hierarchies into folders, by the name of the hierarchy.
-        names: the names of columns in declarations, by local name.
+        locals: the local names of columns; the keys are pairs (table, column).
+        columns: the elements of fields; the keys are local names.
+        items: the elements that put fields into folders, in the old and new forms; the keys are
+            local names.
+        paths: the elements that put hierarchies into folders; the keys are names of hierarchies.
+        names: the names that columns have in declarations; the keys are local names.
     """
 
     def __init__(self, root: Element) -> None:
@@ -271,7 +274,7 @@ class Document:
 
     @property
     def hierarchies(self) -> Mapping[str, Element]:
-        """The elements of hierarchies, by name."""
+        """The elements of hierarchies; the keys are their names."""
         paths = self.root.iterfind("./drill-paths/drill-path")
         return {path.get("name", ""): path for path in paths}
 
@@ -286,14 +289,14 @@ class Document:
     def folder(self, local: str) -> str:
         """Return the folder that shows a field; "" if none does.
 
-        Products put a hierarchy into a folder as a whole; its fields then have no items.
+        Products put a hierarchy into a folder as a whole; its fields then have no own items.
         """
         paths = [self.paths.get(name, ()) for name in self.above(local)]
         return next(filter(None, map(folder_of, [self.items.get(local, ()), *paths])), "")
 
     @property
     def groups(self) -> Mapping[str, Element]:
-        """The elements of groups and sets that users made, by local name."""
+        """The elements of groups and sets that users made; the keys are local names."""
         groups = (
             child
             for child in self.root
@@ -302,10 +305,10 @@ class Document:
         return {group.get("name", ""): group for group in groups if not is_automatic(group)}
 
     def shown(self) -> Mapping[str, str]:
-        """Return the visible name of each field, by local name."""
+        """Return the visible names of all fields; the keys are local names."""
         names = {record.local: unbracketed(record.local) for record in self.records}
         for local, element in chain(self.groups.items(), self.columns.items()):
-            # The element of a column may remain after the column is gone.
+            # Leave out the element of a column that is gone: such an element may remain.
             if (
                 local in names
                 or tag_of(element) == "group"
@@ -315,7 +318,7 @@ class Document:
         return names
 
     def add(self, local: str, datatype: str) -> Element:
-        """Add the element of a field that has none."""
+        """Add an element for a field that has none."""
         column = etree.Element("column", {"name": local})
         set_type(column, datatype)
         insert(self.root, column)
@@ -323,9 +326,10 @@ class Document:
         return column
 
     def drop(self, gone: Collection[str]) -> None:
-        """Remove fields, also from folders and hierarchies, and folders and hierarchies left empty.
+        """Remove fields from the document, its folders and its hierarchies.
 
-        Elements that products derived from the fields are removed, too.
+        Remove also folders and hierarchies that are then empty, and elements that products derived
+        from the fields.
         """
         paths = self.hierarchies.values()
         doomed = [
@@ -344,7 +348,7 @@ class Document:
         }
 
     def take_out(self, item: Element) -> None:
-        """Remove an element, and its ancestors that are then empty."""
+        """Remove an element, and each ancestor that is then empty."""
         while item is not self.root and (parent := item.getparent()) is not None:
             parent.remove(item)
             if tag_of(item) == "drill-path":
@@ -356,7 +360,7 @@ class Document:
 
 
 def folder_of(items: Iterable[Element]) -> str:
-    """Return the folder that contains one of the items; "" if none, or only for older products."""
+    """Return the folder that contains one of the items; "" if none does for current products."""
     visible = (item for item in items if not any(map(is_for_old_products, item.iterancestors())))
     return next((attributes_of(item.getparent()).get("name", "") for item in visible), "")
 
@@ -374,9 +378,9 @@ def _records(root: Element, part: str) -> Iterator[MetadataRecord]:
 
 
 def _tables(root: Element, part: str) -> Mapping[str, str]:
-    """Return the tables of a file by the names of their relations, such as "T (Extract.T)".
+    """Return the tables of a file; the keys are names of relations, such as "T (Extract.T)".
 
-    A table with several relations is left out, as it could stand for any of them.
+    A table with several relations is left out, as it is unclear to which of them a column belongs.
     """
     tables = {}
     for relation in root.iterfind(f"./{part}//*[@table]"):
@@ -388,7 +392,7 @@ def _tables(root: Element, part: str) -> Mapping[str, str]:
 
 
 BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
-# The name of a column that a view or filter uses, with its aggregation and kind.
+# How views and filters name a column: its name, with an aggregation and a kind.
 _INSTANCE = re.compile(r"\w+:(.*):\w+", re.DOTALL)
 
 
@@ -426,7 +430,8 @@ def insert_at(parent: Element, position: int, new: Element) -> None:
             before.tail = parent.text
 
 
-# Elements about the origin of the data, their transfer, the published location and permissions.
+# Elements that users do not edit: they are about the origin of the data, their transfer, the
+# published location and permissions.
 _NOT_BY_USERS = frozenset(
     {"connection", "document-format-change-manifest", "extract", "repository-location"}
 )
@@ -441,12 +446,12 @@ _BY_PRODUCTS = frozenset(
         "measure-percentage-v2",
     }
 )
-# Marks the field "Number of Records" of old products, and the hidden groups of dashboards' actions.
+# Marks the field "Number of Records" of old products, and the hidden groups of dashboard actions.
 _AUTOMATIC = f"{{{USER}}}auto-column"
-# The kinds of users' edits of a column, by the attribute or element that holds them.
+# The kinds of users' edits of a column; the keys are the attributes or elements that hold them.
 _BY_ATTRIBUTE = {"caption": "captions", "default-format": "formats", "hidden": "hidden fields"}
 _BY_ELEMENT = {"aliases": "aliases", "desc": "descriptions"}
-# Other kinds of users' edits with names, by the tags of the parent and of the element.
+# Kinds of other edits that have names; the keys are the tags of the parent and of the element.
 _NAMED = MappingProxyType(
     {
         ("datasource", "group"): "groups and sets",
@@ -466,10 +471,11 @@ class Metadata:
         digest: changes when a user edits calculated fields, captions or folders. Equal metadata
             have equal digests, however they are written or packed.
         columns: pairs (table, column) of the published file; None if the `.tds` lists none.
-        work: the names of what users made in it, by kind, such as "calculated fields".
+        work: the names of what users made in the data source; the keys are kinds, such as
+            "calculated fields".
         tds: the file itself; b"" if unknown.
-        source: the class of the database that it connects to, such as "postgres"; None if all its
-            data are in Hyper.
+        source: the class of the database that the data source connects to, such as "postgres"; None
+            if all its data are in Hyper.
     """
 
     digest: str
@@ -494,7 +500,7 @@ def read_metadata(tds: bytes) -> Metadata:
 
 
 def _work(document: Document) -> dict[str, tuple[str, ...]]:
-    """Return the names of users' edits, by kind. The digest also covers edits without names."""
+    """Name users' edits, with kinds as keys. Only the digest covers edits without names."""
     work: dict[str, list[str]] = defaultdict(list)
     for column in document.columns.values():
         for kind in _kinds(column):
@@ -524,7 +530,7 @@ def is_automatic(element: Element) -> bool:
 def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
     """Return the digest of users' edits and of the columns, to which edits may refer.
 
-    All else is removed from the document first: ids of tables, and the origin of their data.
+    First, everything else is removed from the document: ids of tables, and the origin of data.
     """
     root = document.root
     objects = [*root.iter("object")]

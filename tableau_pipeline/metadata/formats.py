@@ -7,14 +7,15 @@ from typing import Literal
 
 FormatKind = Literal["number", "date"]
 
-# The first characters of Tableau's formats: for numbers, currencies and percentages; and for
-# formats that are not validated: any text, locale formats, and locale formats of numbers.
+# The first characters of Tableau's formats. Formats of numbers are for numbers, currencies and
+# percentages. Formats that are not validated are any text, locale formats, and locale formats of
+# numbers.
 _OF_NUMBERS, _UNCHECKED = ("n", "c", "p"), ("*", "C", "L", "S")
 # Texts in quotes, and a character behind a backslash.
 _LITERAL = re.compile(r'"[^"]*"|\\.|\'[^\']*\'', re.DOTALL)
 _CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
 _EXPONENT = re.compile(r"[Ee][+-]?[0#]+")
-# Of a second, as in "ss.000".
+# A fraction of a second, as in "ss.000".
 _FRACTION = re.compile(r"(?<=s)[.,:]0+")
 _LETTER = re.compile(r"[^\W\d_]")
 # The letters of Tableau's custom date formats, and of ICU's patterns.
@@ -23,10 +24,10 @@ _THOUSANDS = 3
 
 
 def tableau_format(text: str) -> str:
-    """Return a format as Tableau writes it: prefixed with its kind, with one for negative numbers.
+    """Return a format as Tableau writes it: its kind, and a second format for negative numbers.
 
-    All public data sources have a format for negative numbers. Tableau may add it when a user
-    saves a data source, which would look like an edit.
+    All public data sources have this second format. Without it, Tableau may add it when a user
+    saves the data source, which would look like an edit.
     """
     has_kind = not text or text.startswith((*_OF_NUMBERS, *_UNCHECKED))
     format_ = text if has_kind else _with_kind(text)
@@ -66,7 +67,7 @@ _KINDS: Mapping[str, FormatKind] = MappingProxyType(
 
 
 def misfit(text: str, datatype: str) -> str | None:
-    """Return why a format does not fit values of a Tableau type; None if it does."""
+    """Return why a format does not fit values of a Tableau type; None if it fits."""
     kind = kind_of(text.removeprefix("*"))
     if kind in (None, _KINDS.get(datatype)):
         return None

@@ -94,8 +94,7 @@ def merge(
         declared: the declared values.
         written: the values that we have written last, the newest first; several if it is unknown
             whether the last publish took effect. Right after publishing a file without metadata,
-            pass `found` here, too, so that values set by the server itself do not count as users'
-            edits.
+            pass `found` here, too: values set by the server itself are not users' edits.
         found: the values on the server.
         on_conflict: how to treat a value that both sides changed.
     """

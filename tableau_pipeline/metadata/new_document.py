@@ -20,7 +20,7 @@ from tableau_pipeline.metadata.document import TABLE_COLUMN, USER, bracketed
 # The features of the document that older products do not support.
 _FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
 
-# The names of the columns in the document, by table and column.
+# The names of the columns in the document; the keys are pairs (table, column).
 _Locals = Mapping[tuple[str, str], str]
 
 
@@ -30,15 +30,16 @@ def new_tds(
     *,
     extract_path: str = "Data/Extracts/Extract.hyper",
 ) -> bytes:
-    """Return a `.tds` with which `pack` makes a data source of a `.hyper` file.
+    """Return a `.tds` with which `pack` makes a data source from a `.hyper` file.
 
-    Fields have Tableau's defaults and the names of their columns. The order of tables matters: a
-    field whose name an earlier table has already gets the name of its own table appended. Equal
-    input gives equal bytes.
+    Fields have Tableau's defaults and the names of their columns. The order of tables matters: the
+    name of a table is appended to the name of a field if an earlier table has a field with this
+    name. Equal input gives equal bytes.
 
     Args:
         tables: all tables in the schema "Extract", by their names in the file.
-        relationships: by those names; several tables need one less than there are tables.
+        relationships: the relationships between tables, with the names as in `tables`. There must
+            be one fewer than there are tables.
         extract_path: the path of the file in the package.
 
     Raises:
@@ -166,7 +167,7 @@ def _local_names(tables: TypesByTable) -> _Locals:
 
 
 def object_id(table: str) -> str:
-    """Return the id of a table, in the form of Tableau Desktop."""
+    """Return the id of a table, in the form that Tableau Desktop uses."""
     place = f"{EXTRACT_SCHEMA}.{table}"
     return f"{table} ({place})_{_digest(place)[:32].upper()}"
 

@@ -47,10 +47,10 @@ _ATTRIBUTES = MappingProxyType(
 
 
 class Tds(Document):
-    """The content of a `.tds`: its values of metadata, and edited copies of it.
+    """The content of a `.tds`, to read its metadata and to make edited copies.
 
     Attributes:
-        content: the file.
+        content: the bytes of the file.
 
     Raises:
         ValueError: the content is not a `.tds`, has a DTD, or is too large or deep.
@@ -61,9 +61,9 @@ class Tds(Document):
         self.content = content
 
     def values(self, wanted: Values = _NONE, written: Sequence[Values] = ()) -> Values:
-        """Return the values of fields, hierarchies, and calculations that were ever declared.
+        """Return the values of fields and hierarchies, and of calculations that were ever declared.
 
-        Default values are left out, unless they are wanted, or all of `written` names the path.
+        A default value is left out, unless it is in `wanted`, or its path is in all of `written`.
 
         Args:
             wanted: the declared values.
@@ -101,19 +101,19 @@ class Tds(Document):
 
         Args:
             name: table and column, or the name of a declared calculation.
-            but: paths of formulas and hierarchies that are about to change, and are left out.
+            but: paths of formulas and hierarchies to leave out, as they are about to change.
         """
         local = self.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
         return tuple(dict.fromkeys(_dependents(self, local, frozenset(but)))) if local else ()
 
     def shared_names(self) -> set[str]:
-        """Return the local names of fields whose visible name another field has, too."""
+        """Return the local names of all fields that share their visible name with another field."""
         shown = self.shown()
         count = Counter(shown.values())
         return {local for local, name in shown.items() if count[name] > 1}
 
     def taken(self, changes: Iterable[FieldPath]) -> Values:
-        """Return marks for those of the applied changes that gave a field another field's name."""
+        """Return marks for the applied changes that gave a field the name of another field."""
         shared, shown, marks = self.shared_names(), self.shown(), {}
         for path in changes if shared else ():
             is_calculation = path[0] == "calculation"
@@ -126,7 +126,7 @@ class Tds(Document):
         """Yield phrases for users' edits of a column or declared calculation itself.
 
         Args:
-            path: the first parts of the paths of its values.
+            path: the path of the column or calculation, with which the paths of its values begin.
             written: the values that we have written last, as in `merge`.
         """
         of_column = path[0] == "field"
@@ -144,7 +144,7 @@ class Tds(Document):
             yield "aliases"
 
     def _values(self, calculations: Iterable[str]) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield path, value and default value of each part; "" is absent."""
+        """Yield path, value and default value of each part; "" stands for no value."""
         names = self.names | {local_name(name): name for name in calculations}
         for record in self.records:
             yield from self._field(
@@ -177,7 +177,7 @@ class Tds(Document):
     def _calculation(
         self, path: FieldPath, name: str, names: Mapping[str, str]
     ) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield the values of the calculation, or of another user's field with its name."""
+        """Yield the values of our calculation or, without one, of a user's field of this name."""
 
         def shown(formula: str) -> str:
             return with_fields(
@@ -208,12 +208,12 @@ def merged_into(
     on_conflict: ConflictPolicy,
     tables: TypesByTable,
 ) -> Merge:
-    """Merge the declared values into a `.tds`, except those that would give two fields one name.
+    """Merge declared values into a `.tds`, except values that would give two fields the same name.
 
     Args:
         wanted: the declared values.
-        written: as in `merge`, like `on_conflict`.
-        found: the values of the `.tds`, possibly with those of the data source itself.
+        written, on_conflict: as in `merge`.
+        found: the values of the `.tds`, and perhaps values of the data source itself.
         tables: as in `Tds.edited`.
 
     Raises:
@@ -222,7 +222,7 @@ def merged_into(
     while True:
         result = merge(wanted, written, found, on_conflict=on_conflict)
         edited = tds.edited(result.of_fields, tables)
-        # Repeat: a field that does not get its new name keeps the old one, which another may want.
+        # Repeat this: a field that is not renamed keeps its old name, which another one may want.
         taken = Tds(edited).taken(result.of_fields) if result.of_fields else {}
         if not taken:
             return replace(result, tds=edited)
@@ -308,13 +308,13 @@ class TdsEdit(Document):
                     column.set(attribute, value)
 
     def _local(self, name: str) -> str | None:
-        """Return the local name of a field by its declared name; None if there is none."""
-        # It may be a declared calculation that does not change.
+        """Return the local name of a field with this declared name; None if there is no field."""
+        # Look for a declared calculation that does not change, which `_named` lacks.
         ours = local_name(name)
         return self._named.get(name, ours if ours in self.columns else None)
 
     def _set_folder(self, local: str, name: str | None) -> None:
-        """Move a field into a folder, or out of all; its whole hierarchies move along."""
+        """Move a field and all hierarchies that contain it into a folder; None is no folder."""
         hierarchies, role = self.above(local), self._role(local)
         for hierarchy in hierarchies:
             self._put(hierarchy, name, self.paths, role=role)
@@ -341,7 +341,7 @@ class TdsEdit(Document):
             item = etree.Element("folder-item", {"name": of, "type": kind})
             insert_at(parent, len(parent), item)
             items[of] = [item]
-        # Last, as removing the last item of a folder removes the folder.
+        # Remove the old items last: a folder is removed together with its last item.
         for entry in old:
             if entry not in kept[:1]:
                 self.take_out(entry)
@@ -355,7 +355,7 @@ class TdsEdit(Document):
         path = _child(self._section("drill-paths"), "drill-path", name)
         old = [field.text or "" for field in path.iterfind("field")]
         new = [self._local(member) or member for member in members]
-        # These folders include the changes of this edit: a field must not pull the hierarchy into a
+        # Take the folders as they are after this edit: a field must not pull the hierarchy into a
         # folder that the field leaves.
         shown = {local: self._folders.get(local, "") for local in [*new, *old]}
         for element in path.findall("field"):
@@ -377,7 +377,7 @@ class TdsEdit(Document):
                 self._put(member, shown[member], self.items, role=self._role(member))
 
     def _tidy(self, hierarchy: str) -> None:
-        """Remove the items of fields that a hierarchy shows in the same folder.
+        """Remove the items of a hierarchy's fields from the folder that shows the hierarchy.
 
         Fields that a user has put into other folders are left to Tableau, which removes their items
         when a user saves the data source.
@@ -418,7 +418,7 @@ class TdsEdit(Document):
 
 
 def _rank(path: FieldPath) -> int:
-    """Return the rank by which values are set: roles depend on types, folders on hierarchies."""
+    """Return when to set a value: roles depend on types, and folders on hierarchies."""
     return {"type": 0, "fields": 1, "folder": 3}.get(path[-1], 2)
 
 

@@ -1,7 +1,7 @@
 """Parquet files in an object store, written and read by Spark's tasks with pyarrow.
 
-Spark needs no connector for that. Executors need `pyarrow` and `obstore`, but not this package, so
-this module may import only modules of the package that are sent along with it.
+Spark needs no connector for the store. Its executors need `pyarrow` and `obstore`, but not this
+package, so this module may import only those modules of the package that are sent along with it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # Where Spark stores its own schema in a Parquet file.
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-# The columns of a task's report about each file, as a schema of Spark. Rows without a partition
-# are reported as a file without a name.
+# The columns of the report that a task makes about each file, in the notation of Spark's schemas.
+# Rows without a partition are reported as a file without a name.
 REPORT = "partition string, name string, rows long, size long, hash_sum decimal(38,0)"
 _REPORT = pa.schema(
     [
@@ -38,39 +38,39 @@ _REPORT = pa.schema(
         ("hash_sum", pa.decimal128(38, 0)),
     ]
 )
-# In bytes and rows. Each task holds a row group in memory.
+# The size of a row group in bytes, and of a batch in rows. Each task holds a row group in memory.
 _ROW_GROUP, _BATCH = 32 << 20, 65_536
-# A request may last as long as a large file takes; only a stalled one is given up. By default, a
-# request may last half a minute, transfer included.
+# A request may last as long as a large file takes; only a stalled request is given up. By default,
+# obstore would give up any request after half a minute, even during the transfer.
 _CLIENT: "ClientConfig" = {
     "timeout": timedelta(hours=1),
     "read_timeout": timedelta(minutes=1),
-    # As with the stores' own SDKs, an endpoint may begin with http://.
+    # Like the stores' own SDKs, accept an endpoint that begins with http://.
     "allow_http": True,
 }
 _RETRY: "RetryConfig" = {"retry_timeout": timedelta(hours=1)}
 
 
 def open_store(url: str) -> ObjectStore:
-    """Open the store with the objects below a URL.
+    """Open the store whose objects are below a URL.
 
-    Endpoint and credentials are in the environment, in variables such as AWS_ACCESS_KEY_ID.
+    The environment provides endpoint and credentials, in variables such as AWS_ACCESS_KEY_ID.
     """
     return from_url(url, client_options=_CLIENT, retry_config=_RETRY)
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes the rows of a task; called by Spark.
+    """Writes the rows of a task to files; Spark calls it.
 
     Attributes:
         url: the URL of the store.
-        folder: the folder for the files, by its key.
+        folder: the key of the folder for the files.
         spark_schema: Spark's schema of the rows, as JSON.
         columns: the names of the columns in the files.
         row_hash: the position of the column with the hash of each row.
-        by_partition: whether the rows have one more column, with their partitions. Those of a task
-            are sorted by it, and go to a file for each partition.
+        by_partition: whether the rows have one more column, with the partition of each row. The
+            rows of a task are sorted by that column, and go to one file for each partition.
     """
 
     url: str
@@ -81,7 +81,7 @@ class Writer:
     by_partition: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write files; yield a report about each."""
+        """Write files; yield a report about each file."""
         store = _open_in_task(self.url)
         file: _File | None = None
         unassigned_rows = 0
@@ -102,15 +102,15 @@ class Writer:
             yield _report(None, "", unassigned_rows, 0, 0)
 
     def empty(self, key: str | None, schema: pa.Schema) -> tuple[str, int]:
-        """Write a file without rows, for a partition if any.
+        """Write a file without rows, for a partition unless `key` is None.
 
         Args:
-            schema: begins with the columns of the file, by whatever names.
+            schema: a schema that begins with the columns of the file; their names may differ.
 
         Returns:
-            its name, and its size in bytes.
+            The name of the file, and its size in bytes.
         """
-        # The schema may have one more field, that of the partition.
+        # Ignore one more field of the schema, which may hold the partition.
         fields = [
             column.with_name(name) for column, name in zip(schema, self.columns, strict=False)
         ]
@@ -141,14 +141,14 @@ class _File:
     schema: pa.Schema
     rows: int = 0
     hash_sum: int = 0
-    # Spark passes small batches; written one by one, each would become a row group.
+    # Spark passes small batches. Collect them, because each write makes a row group of its own.
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # A folder for each partition, as on a disk, so that a replaced partition can be removed.
+        # Give each partition a folder, as on a disk, so that a replaced partition can be removed.
         folder = "" if self.key is None else f"{quote(self.key, safe='')}/"
         self.name = f"{folder}part-{uuid4().hex}.parquet"
-        # The file is sent when it is complete: a task that is killed before leaves no object.
+        # Send the file only when it is complete, so that a killed task leaves no object.
         self._local = TemporaryFile()  # noqa: SIM115 - closed below, or with the task
         metadata = {SPARK_SCHEMA: self.writer.spark_schema.encode()}
         self.schema = pa.schema([_nullable_field(field) for field in self.schema], metadata)
@@ -156,7 +156,7 @@ class _File:
 
     def write(self, rows: pa.RecordBatch) -> None:
         self.rows += rows.num_rows
-        # A sum of 64-bit hashes does not fit into 64 bits.
+        # A sum of 64-bit hashes may not fit into 64 bits, so add them as decimals.
         hashes = rows.column(self.writer.row_hash).cast(pa.decimal128(38, 0))
         self.hash_sum += int(pc.call_function("sum", [hashes]).as_py() or 0)
         self._waiting.append(rows)
@@ -181,11 +181,11 @@ class _File:
 
 @dataclass(frozen=True)
 class ObjectReader:
-    """Reads files, whose keys are the rows of a task; called by Spark.
+    """Reads files; Spark calls it with rows that contain the keys of the files.
 
     Attributes:
         columns: the columns to read.
-        names: the names that Spark expects, in the same order.
+        names: the names that Spark expects for these columns, in the same order.
     """
 
     url: str
@@ -199,7 +199,7 @@ class ObjectReader:
             for key in batch.column(0).to_pylist():
                 with TemporaryFile() as content:
                     with _task_errors("Reading", f"{self.url}/{key}"):
-                        # One request, where Parquet's columns would be several.
+                        # Download the whole file: one request instead of several for its columns.
                         for chunk in obstore.get(store, key).stream():
                             content.write(chunk)
                     content.seek(0)
@@ -238,6 +238,6 @@ def _nullable_field(field: pa.Field) -> pa.Field:
 
 
 def _report(*values: str | int | None) -> pa.RecordBatch:
-    """Return a report about one file; the values are those of `REPORT`, in order."""
+    """Return a report about one file; the values are in the order of the columns of `REPORT`."""
     row = dict(zip(_REPORT.names, values, strict=True))
     return pa.RecordBatch.from_pylist([row], schema=_REPORT)

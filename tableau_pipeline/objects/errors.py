@@ -1,6 +1,6 @@
 """Explain in one line why a request to an object store failed, and what to do.
 
-Spark's executors run this, too, so this module may import nothing else of this package.
+Spark's executors run this module, so it may import nothing else of this package.
 """
 
 import html
@@ -11,7 +11,7 @@ from errno import ENOENT
 
 from obstore.exceptions import BaseError
 
-# The names of variables in the store's own SDK, by the scheme of the URL.
+# The variables that the store's own SDK reads; the keys are the schemes of URLs.
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if they are temporary, AWS_SESSION_TOKEN",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -19,7 +19,8 @@ _CREDENTIALS = {
 }
 _ENDPOINT = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "abfss": "AZURE_STORAGE_ENDPOINT"}
 
-# A pattern in the text of the error, the cause, and the remedy; the first match counts.
+# Each entry is a pattern for the text of the error, the cause, and the remedy. The first pattern
+# that matches counts.
 _CAUSES = (
     (
         r"NoSuchBucket|ContainerNotFound|bucket does not exist",
@@ -111,40 +112,40 @@ _CAUSES = (
     ),
 )
 _CODE = re.compile(r"<Code>\s*(\w+)")
-# Stores answer with these codes if there is no object of this key.
+# Stores answer with these codes if no object has the key.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
 
 
 class ObjectStoreTaskError(Exception):
-    """An error of the store in a task of Spark, of which the driver sees only the text."""
+    """An error of the store in a task of Spark; the driver sees only the text of the error."""
 
 
 @contextmanager
 def translate_errors(
     doing: str, url: str, *, kind: type[Exception], may_lack: bool = False
 ) -> Generator[None]:
-    """Turn errors of the store into another kind, whose message is one line.
+    """Turn errors of the store into errors of another kind, with messages of one line.
 
     Args:
         doing: what fails, such as "Reading".
         url: the URL of the object or folder.
-        may_lack: whether a missing object is a `FileNotFoundError`.
+        may_lack: whether to raise `FileNotFoundError` for a missing object.
     """
     try:
         yield
     except (BaseError, OSError) as error:
-        # An error of the local disk has a number.
+        # Do not translate errors of the local disk, which have a number.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         code = _CODE.search(str(error))
-        # Something else may be missing, such as the bucket.
+        # The code says whether the object is missing, or something else, such as the bucket.
         if (
             may_lack
             and isinstance(error, FileNotFoundError)
             and (code is None or code[1] in _NO_OBJECT)
         ):
             raise FileNotFoundError(ENOENT, "there is no such object", url) from None
-        # The original error holds the whole request, and with it perhaps a signature.
+        # Drop the original error: it shows the whole request, which may contain a signature.
         raise kind(describe_failure(error, doing, url)) from None
 
 
@@ -158,7 +159,7 @@ def describe_failure(error: Exception, doing: str, url: str) -> str:
         ((cause, remedy) for pattern, cause, remedy in _CAUSES if re.search(pattern, text)),
         ("", "Check {endpoint}, and {credentials}"),
     )
-    # What the store or the network answered, without anything of the request.
+    # Quote what the store or the network answered, but nothing of the request.
     parts = [
         re.search(r"(?:Error performing \w+ |uri: Some\(\s*)(https?://[^/\s?]+)", text),
         _CODE.search(text),

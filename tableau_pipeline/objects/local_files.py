@@ -1,4 +1,4 @@
-"""Files of this machine that need not outlive it: folders of a process, and copies of objects."""
+"""Files that need not outlive this machine: folders of a process, and copies of objects."""
 
 import hashlib
 import os
@@ -18,15 +18,15 @@ from filelock import FileLock, Timeout
 
 from tableau_pipeline.errors import SettingError
 
-# The file that the process of the folder keeps locked for as long as it lives.
+# Each process has this file in its folder, and keeps it locked for as long as the process lives.
 _LOCK = "lock"
 
 
 @dataclass
 class OwnFolder:
-    """A folder of this process in one that processes of this machine share.
+    """A folder of this process, in a folder that processes of this machine share.
 
-    The folder is removed when the process ends; if the process is killed, another one removes it.
+    The folder of a process is removed when the process ends, or by another process if it is killed.
     """
 
     parent: Path
@@ -35,7 +35,7 @@ class OwnFolder:
     _opening: Lock = field(default_factory=Lock, init=False)
 
     def path(self) -> Path:
-        """Return the folder; create it if need be, and remove those of killed processes."""
+        """Return the folder. If there is none, create it and remove folders of killed processes."""
         with self._opening:
             if self._path is None:
                 self.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class OwnFolder:
                         shutil.rmtree(abandoned.parent, ignore_errors=True)
             while self._path is None:
                 own = Path(mkdtemp(dir=self.parent))
-                # Another process may take the new folder for an abandoned one until it is locked.
+                # Until the new folder is locked, another process may take it for an abandoned one.
                 with suppress(FileNotFoundError):
                     lock = FileLock(own / _LOCK, thread_local=False)
                     lock.acquire()
@@ -79,13 +79,13 @@ def scratch() -> Path:
 
 
 def temporary_folder() -> Path:
-    """Return a folder of this user for what need not outlive this machine; create it if need be.
+    """Return this user's folder for files that need not outlive this machine; create it if missing.
 
-    Another user may have created something of that name first: to read or replace the rows, or, by
-    a link, to make us remove other files.
+    Another user may have created something with the name of this folder first, in order to read or
+    replace the rows, or to make us remove other files by means of a link.
 
     Raises:
-        RefusedError: what has that name is not a folder that only this user can open.
+        RefusedError: something else than a folder that only this user can open has that name.
     """
     user = os.getuid()
     folder = Path(gettempdir(), f"tableau_pipeline-{user}")
@@ -102,13 +102,14 @@ def temporary_folder() -> Path:
 
 @dataclass
 class LocalCopies:
-    """Copies in a folder that processes of this machine share.
+    """Copies of objects, in a folder that processes of this machine share.
 
-    A process reads a copy by a link of its own. So a copy that is removed to make room stays
-    readable for those that use it.
+    Each process reads a copy through a hard link of its own. So a copy that is removed to make room
+    stays readable for the processes that use it.
 
     Attributes:
-        limit: the most bytes of all copies; links of running processes are not counted.
+        limit: the most bytes of all copies together. Removed copies that running processes still
+            use are not counted.
     """
 
     folder: Path
@@ -122,17 +123,17 @@ class LocalCopies:
         """Return the path of a copy of the object at `url`.
 
         Args:
-            fetch: downloads it to a path, if there is no copy of it.
+            fetch: a function that downloads the object to a path; called only if there is no copy.
         """
         name = f"{hashlib.sha256(url.encode()).hexdigest()}.parquet"
         mine, shared = self._own.path() / name, self.folder / name
         if mine.exists():
             return str(mine)
         try:
-            # Another thread may have been faster.
+            # Another thread may have made the link already.
             with suppress(FileExistsError):
                 os.link(shared, mine)
-            # The copies that were used last are kept longest.
+            # Note this use: `make_room` removes the least recently used copies first.
             os.utime(mine)
         except FileNotFoundError:
             unfinished = mine.with_suffix(f".{uuid4().hex}")
@@ -146,10 +147,10 @@ class LocalCopies:
         return str(mine)
 
     def make_room(self) -> None:
-        """Remove the least recently used copies, if they exceed the limit."""
+        """Remove the least recently used copies until the remaining ones are within the limit."""
         used: list[tuple[float, int, Path]] = []
         for path in self.folder.glob("*.parquet"):
-            # Another process may remove it meanwhile.
+            # Another process may remove the copy meanwhile.
             with suppress(FileNotFoundError):
                 status = path.stat()
                 used.append((status.st_mtime, status.st_size, path))
@@ -161,5 +162,5 @@ class LocalCopies:
             surplus -= size
 
     def release(self) -> None:
-        """Let go of all copies; the paths that were returned are no longer valid."""
+        """Remove the links of this process to copies; paths that were returned become invalid."""
         self._own.remove()

@@ -1,4 +1,4 @@
-"""Object stores by their URLs, and copies of their objects on the local disk, for hyperd."""
+"""Open object stores at URLs, and copy their objects to the local disk for hyperd."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from tableau_pipeline.objects.errors import translate_errors
 from tableau_pipeline.objects.local_files import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
-# Hadoop's names of S3.
+# The schemes that Hadoop uses for S3.
 _CONNECTOR = re.compile("^s3[an]://")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -31,36 +31,37 @@ class StoreError(RefreshError):
 
 
 def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractContextManager[None]:
-    """Turn errors of the library that speaks to the store into ours.
+    """Turn errors of the library that speaks to the store into `StoreError`.
 
     Args:
         doing: what may fail, such as "Reading".
         url: the URL of the object or folder.
-        may_lack: whether a missing object is a `FileNotFoundError`.
+        may_lack: whether to raise `FileNotFoundError` for a missing object.
 
     Raises:
-        StoreError: names the URL, the cause and the remedy.
+        StoreError: a request failed; the message names the URL, the cause and the remedy.
     """
     return translate_errors(doing, canonical(url), kind=StoreError, may_lack=may_lack)
 
 
 def is_url(location: str, *, setting: str) -> bool:
-    """Whether a location is the URL of an object store, and not a path.
+    """Return whether a location is the URL of an object store; if not, it is a path.
 
     Args:
         setting: the setting that has this value, such as PIPELINE_DATA_DIR.
 
     Raises:
-        RefusedError: it is a URL of something else, or holds more than bucket and folder.
+        RefusedError: the location is a URL of something else, or a URL that contains more than a
+            bucket and a folder.
     """
     if not _URL.match(location):
         return False
     host = location.partition("://")[2].partition("/")[0]
-    # The container of Azure stands before its account, where others have a user.
+    # In a URL of Azure, the container stands before the "@", where other URLs have a user.
     host_part = host.replace("@", "", 1) if location.startswith("abfss://") else host
     is_store = location.startswith(_SCHEMES)
-    # Checked first, as a refusal shows in the web UI. A secret with "/" reaches into the folder.
-    # Some clients would take "%" for an escape, others would not.
+    # Look for credentials first, because the web UI shows refusals. A secret may contain "/", so
+    # the "@" after it may be in the folder. Some clients would take "%" for an escape, others not.
     holds_more = "@" in host_part or (":" in host_part and (is_store or "@" in location))
     if holds_more or (is_store and set("?#%") & set(location)):
         raise SettingError(
@@ -81,15 +82,15 @@ _BEFORE_HOST = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
 
 
 def scheme_and_host(url: str) -> str:
-    """Return the scheme and the host of a URL, even of one that is not valid: "https://host"."""
+    """Return the scheme and host of a URL, as "https://host"; the URL may be invalid."""
     scheme = _SCHEME.match(url)
-    # A secret may hold any sign, "/" too, so what comes before the last "@" is never shown.
+    # A secret may contain any character, even "/", so show nothing before the last "@".
     rest = url.rpartition("@")[2] if "@" in url else _BEFORE_HOST.sub("", url)
     return f"{scheme[0].lower() + '://' if scheme else ''}{re.split('[/?#;:]', rest)[0]}"
 
 
 def canonical(url: str) -> str:
-    """Return a URL with the scheme of the store itself, instead of that of a connector."""
+    """Return a URL with the scheme "s3" in place of "s3a" or "s3n"; leave other URLs unchanged."""
     return _CONNECTOR.sub("s3://", url)
 
 
@@ -102,7 +103,7 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 
 @cache
 def store_at(place: Path | str) -> ObjectStore:
-    """Return the store for a folder or for a URL; it keeps its connections."""
+    """Return the store for a folder or URL; the same store each time, to reuse its connections."""
     return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
 
 
@@ -112,11 +113,11 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class ObjectFolder:
-    """Objects below a key.
+    """A folder in an object store.
 
     Attributes:
         url: the URL of the storage.
-        key: without a trailing slash; "" for the whole bucket.
+        key: the key of the folder, without a trailing slash; "" for the whole bucket.
     """
 
     url: str
@@ -124,7 +125,7 @@ class ObjectFolder:
     copies: LocalCopies
 
     def uri(self, name: str) -> str:
-        """Return the URL of a file or of a folder in this one."""
+        """Return the URL of a file in this folder, or of a folder in it."""
         return f"{self.url}/{self._key(name)}"
 
     def full_name(self, name: str) -> str:
@@ -139,10 +140,10 @@ class ObjectFolder:
         return paths
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return the URLs at which there is no object."""
+        """Return the URLs of the files that do not exist."""
         if not names:
             return []
-        # One listing of all files costs fewer requests than one for each file or folder.
+        # List all files at once, which takes fewer requests than asking for each file or folder.
         folder = commonpath(self._key(name).rpartition("/")[0] for name in names)
         with store_errors("Listing", f"{self.url}/{folder}"):
             chunks = obstore.list(store_at(self.url), folder)
@@ -169,7 +170,8 @@ def read_object(url: str) -> bytes | None:
     return None
 
 
-# Bytes. A footer is rarely larger, and a second request costs more than these bytes.
+# The bytes to read at first. A footer is rarely larger, and a second request would cost more than
+# these bytes.
 _FOOTER = 64 << 10
 
 
@@ -192,7 +194,7 @@ def read_footer(url: str) -> tuple[bytes, int]:
     bucket, key = bucket_and_key(url)
     with store_errors("Reading", url, may_lack=True):
         store = store_at(bucket)
-        # Azure accepts no range that counts from the end.
+        # Ask for the size first, because Azure accepts no range that counts from the end.
         size = obstore.head(store, key)["size"]
         start = max(0, size - _FOOTER)
         end = bytes(obstore.get_range(store, key, start=start, end=size))

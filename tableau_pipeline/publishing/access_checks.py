@@ -1,4 +1,4 @@
-"""Check what the signed-in user may do on a site, before a refresh fails over it."""
+"""Check what the signed-in user may do on a site, before a refresh would fail for lack of it."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ class AccessCheck:
 def check_result(
     topic: str, text: str, *, is_fine: object, sign: str = "x", remedy: str = ""
 ) -> AccessCheck:
-    """Return a check with "ok" if it is fine, else with this sign and remedy."""
+    """Return a result: with "ok" if `is_fine` is true, else with this sign and remedy."""
     return AccessCheck("ok", topic, text) if is_fine else AccessCheck(sign, topic, text, remedy)
 
 
@@ -42,7 +42,7 @@ def check_result(
 def collecting_errors(
     found: list[AccessCheck], topic: str, sign: str = "x", remedy: str = ""
 ) -> Generator[None]:
-    """Add an error of the block to the results, so that the other checks still run."""
+    """Add an error that the block raises to `found`, so that the other checks still run."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - any error is a result
@@ -53,7 +53,7 @@ def collecting_errors(
 def add_checks(
     found: list[AccessCheck], topic: str, findings: Iterable[AccessCheck], sign: str = "x"
 ) -> None:
-    """Add the results of a check; if it fails, add the error."""
+    """Add the results of a check to `found`; if the check raises an error, add the error."""
     with collecting_errors(found, topic, sign):
         found.extend(findings)
 
@@ -88,7 +88,7 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
 
 def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
     """Check when this personal access token expires, if the server reports it."""
-    # Users who sign in without a token need not list tokens, and may not be allowed to.
+    # Do not list tokens for a user who signs in without one: the user may lack the right.
     if name and (ends := site.token_ends().get(name)):
         days, remedy = (ends - site.now()).days, "make a new one under My Account Settings"
         text = f"{name} ends in {days} days, at {ends:%Y-%m-%d}; before, if 15 days are without use"

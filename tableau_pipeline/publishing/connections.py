@@ -13,13 +13,15 @@ from urllib3.exceptions import NameResolutionError, ProxySchemeUnknown
 from tableau_pipeline.errors import SettingError
 
 OWN_BUNDLE = "TABLEAU_CA_BUNDLE"
-# Without a bundle of ours, requests trusts the one named by the first of these that is set.
+# Without OWN_BUNDLE, requests trusts the bundle in the first of these variables that is set.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-# Error codes of OpenSSL (x509_vfy.h). The last two are for a host and for an IP address.
+# Error codes of OpenSSL (x509_vfy.h). _OTHER_HOST has one code for a host name, and
+# one for an IP address.
 _EXPIRED, _NOT_YET, _OTHER_HOST = 10, 9, (62, 64)
 _UNTRUSTED = (18, 19, 20, 21)
 _CLOCK = "or set the clock of this machine, if it is wrong"
-# The reasons that OpenSSL gives for an answer without TLS; newer releases give the second one.
+# The reasons that OpenSSL gives for an answer without TLS; newer releases give
+# RECORD_LAYER_FAILURE.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 _OLD_TLS = frozenset({"UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"})
 _VARIABLES: Mapping[str, str] = MappingProxyType({"http": "HTTP_PROXY", "https": "HTTPS_PROXY"})
@@ -30,15 +32,15 @@ def check_bundle(bundle: Path | None, url: str) -> None:
     """Check that the certificates to trust can be read.
 
     Args:
-        bundle: a file, or a folder in the form of OpenSSL; None for the one that the environment
-            names.
+        bundle: a file, or a folder in the form that OpenSSL expects; None for the bundle that the
+            environment names.
         url: the URL of the server.
 
     Raises:
         RefusedError: the bundle contains no certificate that can be read.
     """
     name, path = OWN_BUNDLE, bundle
-    # The environment's bundle is for any program, so it does not matter to a server without TLS.
+    # The environment's bundle is for all programs, so ignore it if this server has no TLS.
     if path is None and url.startswith("https"):
         name = next((variable for variable in _BUNDLES if os.environ.get(variable)), "")
         path = Path(os.environ[name]) if name else None
@@ -123,7 +125,7 @@ def _wrong_with_tls(error: ssl.SSLError, url: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and the errors in it, outermost first: urllib3 and requests wrap errors."""
+    """Yield an error, then the errors that urllib3 and requests have wrapped in it."""
     seen: list[BaseException] = []
     waiting = [error]
     while waiting:
@@ -137,7 +139,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _proxy_of(url: str) -> str | None:
-    """Return the proxy for a URL, without user and password, and its setting; None without one."""
+    """Return the proxy for a URL without user and password, and the setting that names it.
+
+    Return None if requests to the URL use no proxy.
+    """
     proxy = requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))
     if not proxy:
         return None

@@ -1,7 +1,7 @@
-"""Count published rows on the server, by its VizQL Data Service.
+"""Count published rows on the server, with its VizQL Data Service.
 
-Equal numbers prove that the rows are there. Different numbers prove nothing: filters of the data
-source and the rights of the user hide rows, and caches may be outdated.
+If the server counts the expected number of rows, they are there. Any other number proves nothing:
+filters of the data source and the rights of the user hide rows, and caches may be outdated.
 """
 
 import re
@@ -18,10 +18,12 @@ from tableau_pipeline.publishing.errors import SESSION_GONE
 from tableau_pipeline.publishing.http import WireAdapter
 from tableau_pipeline.publishing.retries import CountedRetry
 
-# The service has its own paths, errors and version. It does not report its version: a request that
-# needs a newer one fails with `NotUnderstoodError`. It uses the session of the REST API.
+# The service has paths, errors and a version of its own. It does not report the version, so a
+# request that needs a newer version fails with `NotUnderstoodError`. The service accepts sessions
+# of the REST API.
 _BASE = "api/v1/vizql-data-service"
-# All requests only read, so they may be repeated; but not after 429, a budget for an hour.
+# All requests only read, so they may be repeated; but not after 429, which says that the budget for
+# an hour is used up.
 _RETRY: Mapping[str, Any] = {
     "total": 3,
     "allowed_methods": {"POST"},
@@ -30,9 +32,9 @@ _RETRY: Mapping[str, Any] = {
     "raise_on_status": False,
     "respect_retry_after_header": False,
 }
-# This version of the service does not know a key of the body, a formula or a field.
+# With these codes, the service says that it does not know a key of the body, a formula or a field.
 _NOT_UNDERSTOOD = frozenset({"400800", "400802", "400803", "404934", "404935", "501000"})
-# The budget of queries for an hour is used up.
+# This code says that the budget of queries for an hour is used up.
 _SPENT = "429000"
 _REMEDIES = {
     "403800": "this user needs the capability API Access on the data source",
@@ -40,7 +42,7 @@ _REMEDIES = {
     "404950": "the server is too old for that",
     _SPENT: "the site's budget of queries is spent",
 }
-# In some versions, the answer to a query over no rows.
+# Some versions answer a query over no rows with this error code.
 _EMPTY = "500810"
 
 
@@ -49,7 +51,7 @@ class NotUnderstoodError(RefreshError):
 
 
 class NoServiceError(RefreshError):
-    """The service does not exist, or answers no requests for now, whichever the data source."""
+    """The service does not exist, or answers no request for any data source for now."""
 
 
 def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
@@ -58,13 +60,14 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     Raises:
         NotUnderstoodError: the request itself was refused.
         NoServiceError: the service does not exist, or its budget is used up.
-        RefreshError: it answered with another error.
-        requests.RequestException: it did not answer.
+        RefreshError: the service answered with another error.
+        requests.RequestException: the service did not answer.
         TSC.FailedSignInError: the session has ended, or does not include the service.
     """
     base = f"{tsc.server_address}/{_BASE}/"
     session = tsc.session
-    # Requests use the same connections as the REST API, but have their own rules for retries.
+    # Requests to the service share secrets, time limits and the budget with requests to the REST
+    # API, but have their own rules for retries.
     adapter = cast(WireAdapter, session.get_adapter(base))
     wire = adapter.wire
     if adapter.is_rest:
@@ -102,16 +105,16 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     raise NotUnderstoodError(text) if code in _NOT_UNDERSTOOD else RefreshError(text)
 
 
-# The name of the number in an answer; the service refuses the name of an existing field.
+# The name that a query gives to the number; the service would refuse the name of an existing field.
 _ALIAS = "tableau_pipeline_count"
 
 
 def count_rows(
     tsc: TSC.Server, luid: str, keys: Mapping[str, str | None], *, fresh: bool
 ) -> dict[str, int]:
-    """Count the rows of tables, by table name."""
+    """Return the number of rows of each table; the keys are table names."""
     fields, tables = _fields_and_tables(tsc, luid)
-    # If one table is asked for and only one exists, it is that one.
+    # If one table is asked for, and the data source has only one, do not compare their names.
     alone = len(keys) == 1 and len(tables) < 2
     ids = dict.fromkeys(keys, next(iter(tables), None))
     if tables and not alone:
@@ -124,19 +127,19 @@ def count_rows(
 
 
 def count_all(tsc: TSC.Server, luid: str) -> dict[str, int]:
-    """Count the rows of all tables of a data source, by their names in the service.
+    """Return the number of rows of each table; the keys are names of tables in the service.
 
     A data source of one table takes two requests. Several tables require version 2026.1.
 
     Raises:
-        RefreshError: as in `ask`, or the tables cannot be counted.
+        RefreshError: the rows of a table cannot be counted, or `ask` raised the error.
     """
     fields, tables = _fields_and_tables(tsc, luid)
     counted = {}
     for table in sorted(tables) or [None]:
         name = _ID_SUFFIX.sub("", table) if table else "its table"
         formulas = _formulas(fields, name, None, table=table, alone=len(tables) < 2)
-        # What looks like the suffix of an id may be part of a name.
+        # The supposed suffix of an id may be part of a name: keep it if it tells two names apart.
         name = table if table and name in counted else name
         counted[name] = _first_understood(tsc, luid, name, formulas, fresh=False)
     return counted
@@ -176,11 +179,12 @@ def _first_understood(
 def _ids(
     tsc: TSC.Server, luid: str, tables: Collection[str], names: Iterable[str]
 ) -> dict[str, str]:
-    """Return the id of each table by its name.
+    """Return the id of each table; the keys are names of tables.
 
     An id begins with the name that the table had when it got the id. Desktop has written
     "orders (Extract.orders)_<32 digits>" for files of Hyper, "orders_<32 digits>" for others, and
-    the shorter "pp-2025.csv_35B9C215". For other forms, the caption is compared; users may edit it.
+    the shorter "pp-2025.csv_35B9C215". If not exactly one id fits, compare the captions of
+    tables, which users may edit.
 
     Raises:
         RefreshError: a name matches no table, or several.
@@ -201,7 +205,7 @@ def _ids(
 
 
 def _captions(tsc: TSC.Server, luid: str) -> dict[str, str]:
-    """Return the captions of tables by id; servers before 2025.3 do not report them."""
+    """Return the caption of each table id; servers before 2025.3 report no captions."""
     try:
         answer = ask(tsc, "get-datasource-model", {"datasource": {"datasourceLuid": luid}})
     except RefreshError:
@@ -222,10 +226,10 @@ def _formulas(
     table: str | None,
     alone: bool,
 ) -> dict[str, bool]:
-    """Return the calculations that count a table exactly, and whether each refers to it by id.
+    """Return formulas that count a table exactly, and whether each contains the table's id.
 
     Args:
-        table: the id of the table, if the server reports ids.
+        table: the id of the table; None if the server reports no ids.
         alone: whether the data source has no other table.
     """
     captions = {
@@ -237,13 +241,14 @@ def _formulas(
     }
     formulas: dict[str, bool] = {}
     # Every version of the service can count a column without NULL. If another table has a column of
-    # the same name, the name of the table follows the name of the field.
+    # the same name, the service appends the name of the table to the name of the field.
     if key and (caption := captions.get(key) or captions.get(f"{key} ({name})")):
         formulas[f"COUNT({bracketed(caption)})"] = False
-    # Understood since 2026.1.
+    # The service understands this formula since 2026.1.
     if table:
         formulas[f"COUNT({bracketed(table)})"] = True
-    # With several tables, it is not documented which table's rows this counts.
+    # Use this formula only for a single table: among several, Tableau does not document which table
+    # it counts.
     if alone and captions:
         formulas[f"SUM(IIF(ISNULL({bracketed(min(captions.values()))}), 1, 1))"] = False
     return formulas
@@ -267,14 +272,14 @@ def _query_count(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list) or len(rows) > 1:
         raise RefreshError("the answer of the VizQL Data Service is not one row")
-    # Over no rows, the answer has no row, or a sum that is NULL.
+    # If there are no rows to count, the answer has no row, or a sum that is NULL.
     if not rows:
         return 0
     try:
         number = rows[0][_ALIAS]
     except (KeyError, TypeError) as error:
         raise RefreshError(f"the answer of the VizQL Data Service lacks {error}") from error
-    # A count may have a decimal point. Beyond 2^53, such a number has lost digits.
+    # A count may be a number with a decimal point, which loses digits beyond 2^53.
     if isinstance(number, float) and number.is_integer() and abs(number) < 2**53:
         return int(number)
     if number is None or (isinstance(number, int) and not isinstance(number, bool)):

@@ -1,8 +1,8 @@
 """Limits of time and size: for a connection, for all of an answer, and for a download.
 
-requests and urllib3 limit the time of each piece of an answer, but not that of all of it. What is
-used of urllib3 and http.client to limit that, too, is tried by
-`tableau_pipeline_tests/publishing/test_deadlines.py`.
+requests and urllib3 limit the time for each piece of an answer, but not the time for all of it. To
+limit both, this module uses internals of urllib3 and http.client, which
+`tableau_pipeline_tests/publishing/test_deadlines.py` tries.
 """
 
 import io
@@ -22,7 +22,7 @@ from tableau_pipeline.rendering import megabytes
 
 
 class BadAnswerError(requests.RequestException):
-    """The server does not answer as it should; the message goes on from its address."""
+    """The server does not answer as it should; the message continues after the server's address."""
 
 
 class TooLargeError(BadAnswerError):
@@ -30,7 +30,7 @@ class TooLargeError(BadAnswerError):
 
 
 class _InTime(io.RawIOBase):
-    """What a socket receives. All of an answer has the time that a socket gives to each piece."""
+    """What a socket receives. The socket's time limit for a piece applies to all of an answer."""
 
     def __init__(self, received: io.RawIOBase, sock: Any) -> None:
         self._received, self._sock = received, sock
@@ -63,14 +63,15 @@ class _Timed(HTTPConnection):
     def connect(self) -> None:
         seconds, self.timeout = self.timeout, _CONNECT_SECONDS
         super().connect()
-        # From here on, it is the time for a body to be sent.
+        # The connection is made: from here on, use the time limit for sending a body.
         connected: Any = self.sock
         connected.settimeout(seconds)
         self.timeout = seconds
 
     def getresponse(self) -> Any:
         response = super().getresponse()
-        # Before another attempt, urllib3 would read an answer to its end, which may never come.
+        # Before another attempt, urllib3 would read the answer to its end, which may never come.
+        # Let urllib3 close the answer instead.
         response.drain_conn = response.close
         return response
 
@@ -80,7 +81,7 @@ class _TimedTLS(_Timed, HTTPSConnection):
 
 
 class TimedPool(HTTPConnectionPool):
-    """Connections whose answers have a time limit as a whole."""
+    """Connections that limit the time for all of an answer."""
 
     ConnectionCls: Any = _Timed
 
@@ -91,19 +92,19 @@ class _TLSPool(HTTPSConnectionPool):
 
 POOLS: Any = {"http": TimedPool, "https": _TLSPool}
 _CONNECT_SECONDS = 30
-# Bytes of an answer: a page of 1,000 data sources has less than two million.
+# The most bytes of an answer. A page of 1,000 data sources has less than two million bytes.
 _ANSWER = 8 * 10**6
 _DOWNLOAD: ContextVar[int] = ContextVar("download", default=_ANSWER)
 
 
 def largest_body(*, is_file: bool) -> int:
-    """Return how many bytes an answer may have, or a file that is downloaded."""
+    """Return the most bytes of a downloaded file, or of another answer."""
     return _DOWNLOAD.get() if is_file else _ANSWER
 
 
 @contextmanager
 def downloads_up_to(size: int) -> Generator[None]:
-    """Let files of so many bytes be downloaded."""
+    """Allow the block to download files of up to `size` bytes."""
     token = _DOWNLOAD.set(size)
     try:
         yield
@@ -112,7 +113,7 @@ def downloads_up_to(size: int) -> Generator[None]:
 
 
 class LimitedBody:
-    """The body of an answer; what it does not define is urllib3's."""
+    """The body of an answer, limited in size; urllib3's body provides all other attributes."""
 
     def __init__(self, raw: Any, *, limit: int, seconds: float) -> None:
         self._raw, self._limit, self._seconds = raw, limit, seconds

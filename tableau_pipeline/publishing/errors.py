@@ -51,7 +51,7 @@ MOVE_REMEDIES = MappingProxyType(
         "or project",
     }
 )
-# The names of capabilities that users see, by their names in the REST API.
+# Capabilities: the keys are names in the REST API, the values are the names that users see.
 _CAPABILITIES = MappingProxyType(
     {
         "Read": "View",
@@ -66,7 +66,7 @@ _CAPABILITIES = MappingProxyType(
         "ChangePermissions": "Set Permissions",
     }
 )
-# A capability in a message of the server; those that are ordinary words count only in quotes.
+# A capability in a message of the server; names that are ordinary words count only in quotes.
 _CAPABILITY = re.compile(
     r"""['"\u2018\u201c](Read|Connect|Write|Delete)['"\u2019\u201d]"""
     r"|\b(ExportXml|SaveAs|VizqlDataApiAccess|ExtractRefresh|ChangeHierarchy|ChangePermissions)\b"
@@ -94,8 +94,8 @@ _REMEDIES = {
     "404020": "It does not have this connection, or no longer",
     "429000": "The server is too busy: run again later, or less often",
 }
-# What TSC raises if parts of an answer are missing or invalid. Subclasses of these are `ParseError`
-# and the errors of `defusedxml`.
+# What TSC raises if parts of an answer are missing or invalid. `ParseError` and the errors of
+# `defusedxml` are subclasses of these types.
 UNREADABLE = (
     ArithmeticError,
     AttributeError,
@@ -107,7 +107,7 @@ UNREADABLE = (
 )
 SESSION_GONE = frozenset({"401000", "401002"})
 _NO_TABLEAU = f"{{url}} does not answer like a Tableau Server. {IS_IT_RIGHT}"
-# Messages by type of error; the first match counts.
+# Types of errors, each with a message; the first type that matches counts.
 _TEMPLATES: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
     (
         InternalServerError,
@@ -138,7 +138,7 @@ _ANOTHER_TRY_HELPS = {"404015", "429000"}
 
 
 class SignInError(RefreshError):
-    """The server does not accept the session, not even a new one; it did not carry out the call."""
+    """The server accepts neither the session nor a new one, and did not carry out the call."""
 
 
 @contextmanager
@@ -154,13 +154,13 @@ def translate_errors(
     Args:
         doing: what the block does, such as 'Publishing "Sales"'; messages append "failed".
         hide: removes secrets from a text of the server, and shortens the text.
-        remedies: additional remedies, by the server's error code.
+        remedies: additional remedies; the keys are the server's error codes.
 
     Raises:
         RefusedError: the server refused the call; nothing happened.
-        SignInError: the server does not accept the session; nothing happened either.
+        SignInError: the server does not accept the session; nothing happened.
         UnreachableError: the server failed or did not answer; the outcome is not known.
-        RefreshError: its answer cannot be read; the outcome is not known either.
+        RefreshError: the server's answer cannot be read; the outcome is not known.
         Exception: unchanged, if our own code raised it.
     """
     try:
@@ -179,7 +179,7 @@ def translate_errors(
         if _is_our_fault(error):
             raise
         template = next((text for kind, text in _TEMPLATES if isinstance(error, kind)), "{said}")
-        # The query of a redirect's address may contain secrets.
+        # Hide the query of a redirect's address, which may contain secrets.
         details = hide(_QUERY.sub("?...", str(error)))
         message = connection_problem(error, url) or template.format(
             url=url, error=error, said=details, kind=type(error).__name__
@@ -201,7 +201,7 @@ def _is_our_fault(error: Exception) -> bool:
 
 
 def _cause_if_safe(error: Exception, hide: Callable[[str], str]) -> Exception | None:
-    """Return an error as the cause of ours; None if its traceback would show hidden text."""
+    """Return an error, to be the cause of ours; None if its traceback would show hidden text."""
     text = "".join(traceback.format_exception_only(error))
     for cause in (error.__cause__, error.__context__):
         text += "".join(traceback.format_exception(cause)) if cause else ""
@@ -216,7 +216,7 @@ def _response_error(
     hide: Callable[[str], str],
 ) -> RefreshError:
     """Return our error for an error response of the server or of a proxy."""
-    # Tableau's codes have six digits; a response without one comes from something in between.
+    # Tableau's codes have six digits; a response without such a code comes from a proxy in between.
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
     details = hide(f"{error.summary}: {error.detail}")
@@ -237,13 +237,13 @@ def _response_error(
     )
 
 
-# Another job is changing the data source: an extract refresh, or a data update.
+# These codes say that another job, an extract refresh or a data update, changes the data source.
 _BUSY = frozenset({"409093", "409094"})
 _OWNER = (
     "Only its owner may update a data source, who also needs View and Overwrite on it: make this "
     "user the owner, or declare `owner`"
 )
-# Why a data source takes no updates from this user, or from anyone, by the server's code.
+# Why a data source takes no updates, from this user or from anyone. Keys: the server's codes.
 _NO_UPDATES = {
     "403004": _OWNER,
     "403032": _OWNER,
@@ -255,7 +255,7 @@ _NO_UPDATES = {
 def update_refused(
     error: TSC.ServerResponseError, luid: str, hide: Callable[[str], str]
 ) -> RefreshError | None:
-    """Return our error if the data source takes no updates, or none at the moment; else None.
+    """Return our error if the data source takes no updates, be it never or not now; else None.
 
     Args:
         hide: removes secrets from a text of the server, and shortens the text.

@@ -44,19 +44,19 @@ IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy
 
 
 def server_address(url: str) -> str:
-    """Return the URL of the server without a last slash.
+    """Return the URL of the server without a trailing slash.
 
     Raises:
-        RefusedError: the URL holds credentials, lacks http:// or https://, or is none.
+        RefusedError: the URL holds credentials, lacks http:// or https://, or is not valid.
     """
-    # It stands in messages, records and the web UI.
+    # Accept no credentials, because messages, records and the web UI show the URL.
     if not set("@?#") & set(url):
         with suppress(LocationParseError):
             parts = parse_url(url)
             if parts.scheme in _PORTS and parts.host:
                 # Checkpoints name the server by this text; a slash would make it another server.
                 scheme, _, place = url.partition("://")
-                # The client library takes https in capital letters for the name of a host.
+                # Use small letters, because the client library takes HTTPS for the name of a host.
                 return f"{scheme.lower()}://{place}".rstrip("/")
     raise SettingError(
         f"TABLEAU_SERVER_URL ({scheme_and_host(url)}) is not the address of a server alone: set it "
@@ -75,7 +75,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return scheme, parts.host, parts.port or _PORTS.get(scheme)
 
 
-# Values in something that came instead of an answer: the session of a proxy, or a new token.
+# Values to hide in what came instead of an answer, such as the session of a proxy or a new token.
 _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
 
@@ -85,10 +85,10 @@ class Wire:
     """What all requests of a session share.
 
     Attributes:
-        url: of the server, the only one that gets requests.
-        times: how long each may take.
-        secrets: what was sent of them, and the server may quote in its answers.
-        budget: how many there may be.
+        url: the URL of the server; no other server gets requests.
+        times: the time limits of requests, and the pauses before retries.
+        secrets: the secrets that were sent, which the server may quote in its answers.
+        budget: how many requests were sent, and how many may be sent.
     """
 
     url: str
@@ -97,10 +97,10 @@ class Wire:
     budget: RequestBudget = field(default_factory=RequestBudget)
 
     def check(self, url: str | None) -> None:
-        """Check that a request goes to this server; from http, it may go on to https.
+        """Check that a request goes to this server, but let it change from http to https.
 
         Raises:
-            BadAnswerError: it goes to another one, which would get the secrets in it.
+            BadAnswerError: the request goes to another server, which would get the secrets in it.
         """
         own, to = _origin(self.url), _origin(url or "")
         if to != own and (own[:2], to[:2]) != (("http", own[1]), ("https", own[1])):
@@ -124,7 +124,7 @@ class Wire:
         return text
 
     def message(self, text: str) -> str:
-        """Return a message of the server without the secrets, and not longer than messages are."""
+        """Return a message of the server without the secrets; cut off its end if it is too long."""
         hidden = self.hide(text)
         return hidden if len(hidden) <= _LONGEST else f"{hidden[:_LONGEST]}..."
 
@@ -132,16 +132,17 @@ class Wire:
         """Return the beginning of something that came instead of an answer."""
         if not body:
             return "nothing"
-        # A secret may stand across the end, so more is searched than shown.
+        # A secret may begin in the shown text and end after it, so search more than is shown.
         text = self.hide(body[: 2**16].decode("utf-8", "replace"))
         shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         shown = _VALUE.sub(r"\1...", shown)
         return repr(shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}...")
 
 
-# An error as Tableau words it, with a code of its own.
+# An error in Tableau's own format, with a code of six digits.
 _TABLEAU_ERROR = re.compile(rb"""<(\w+:)?error\b[^>]*\bcode=["'][0-9]{6}["']""")
-# What answers must hold. The client library takes what is missing for an empty list, or fails.
+# What the answer to each request must contain. If that is missing, the client library assumes an
+# empty list, or fails.
 _NAMESPACE = {"": "http://tableau.com/api"}
 _ITEM = "sites/[^/]+/datasources/[^/]+"
 _NEEDED = [
@@ -164,11 +165,11 @@ _NEEDED = [
 
 
 class WireAdapter(HTTPAdapter):
-    """Sends the requests of a session, and reads all answers but files.
+    """Sends the requests of a session, and reads all answers except downloaded files.
 
     Attributes:
-        is_rest: whether they go to the REST API; otherwise they only read, and their answers are
-            not checked.
+        is_rest: whether the requests go to the REST API. Other requests only read, and their
+            answers are not checked.
     """
 
     def __init__(self, wire: Wire, *, retry: Retry, is_rest: bool) -> None:
@@ -176,20 +177,20 @@ class WireAdapter(HTTPAdapter):
         self.wire, self.is_rest = wire, is_rest
 
     def init_poolmanager(self, *args: Any, **settings: Any) -> None:
-        """Use connections that do not wait for ever."""
+        """Use connections with a time limit."""
         super().init_poolmanager(*args, **settings)
         self.poolmanager.pool_classes_by_scheme = POOLS
 
     def proxy_manager_for(self, proxy: str, **settings: Any) -> Any:
-        """Use such connections to a proxy, too."""
+        """Use connections with a time limit to a proxy."""
         manager = super().proxy_manager_for(proxy, **settings)
-        # SOCKS has connections of its own.
+        # For SOCKS proxies, keep the special connections that they need.
         if proxy.lower().startswith("http"):
             manager.pool_classes_by_scheme = POOLS
         return manager
 
     def close(self) -> None:
-        """Close its connections, which urllib3 leaves to the garbage collector."""
+        """Close all connections, which urllib3 would leave to the garbage collector."""
         for manager in (self.poolmanager, *self.proxy_manager.values()):
             for key in manager.pools.keys():  # noqa: SIM118 - urllib3 lets nobody iterate over them
                 manager.pools[key].close()
@@ -201,8 +202,8 @@ class WireAdapter(HTTPAdapter):
         """Send one request; each attempt, and the answer up to its end, has a time limit.
 
         Raises:
-            BadAnswerError: it would go to another server, or what came is no answer of Tableau, too
-                large or too late; or a repeated update was refused.
+            BadAnswerError: the request would go to another server; the answer is not Tableau's, too
+                large or too late; or the server is too busy, or refused a repeated update.
             TooLargeError: something on the way does not let a request of this size through.
             BudgetSpentError: the session may send no more requests.
         """
@@ -218,7 +219,7 @@ class WireAdapter(HTTPAdapter):
             response = super().send(request, *args, **settings)
         except requests.RequestException as error:
             cause: Any = error.args[0] if error.args else None
-            # After several attempts, urllib3 tells why the last one failed.
+            # After several attempts, `cause.reason` is the error of the last one.
             if isinstance(getattr(cause, "reason", cause), ReadTimeoutError):
                 raise too_late(seconds) from error
             raise
@@ -228,7 +229,7 @@ class WireAdapter(HTTPAdapter):
         try:
             if is_file:
                 self._check_file(response)
-            # Reads the body.
+            # `content` reads the body.
             elif response.content is not None and self.is_rest:
                 self._check_answer(response)
         except BaseException:
@@ -240,12 +241,12 @@ class WireAdapter(HTTPAdapter):
         if "Content-Disposition" not in response.headers:
             body = next(response.iter_content(4096), b"")
             raise self._no_answer(f"no file came, but {self.wire.excerpt(body)}")
-        # TSC reads whatever has another type, all of it, to log it as a text.
+        # TSC would read all of an answer that has another type, to log it as a text.
         response.headers["Content-Type"] = "application/octet-stream"
 
     def _check_answer(self, response: requests.Response) -> None:
         request, status = response.request, response.status_code
-        # Proxies answer this in formats of their own, whose status TSC does not keep.
+        # Check this status here: TSC does not keep it if a proxy answers in a format of its own.
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise TooLargeError(
                 "lets no requests of this size through, or a proxy in front of it does not. Raise "
@@ -264,7 +265,7 @@ class WireAdapter(HTTPAdapter):
                 f"did not answer, and answered {status} when asked again. It may have received the "
                 "first request; the next run finds out what it did."
             )
-        # Gateways answer these in HTML or JSON; of the second, TSC drops also Tableau's own words.
+        # Gateways answer 429 and 503 in HTML or JSON. Of a 503, TSC drops even Tableau's own words.
         if status == HTTPStatus.SERVICE_UNAVAILABLE or (
             status == HTTPStatus.TOO_MANY_REQUESTS and not _TABLEAU_ERROR.search(response.content)
         ):
@@ -279,7 +280,7 @@ class WireAdapter(HTTPAdapter):
         """Check that an answer has what was asked for."""
         called = re.sub(r"^.*?/api/[^/]+/|\?.*", "", path)
         needed = [name for verb, at, name in _NEEDED if verb == method and re.fullmatch(at, called)]
-        # Some calls answer by their status alone.
+        # The answers to some calls have only a status.
         if not body and not needed:
             return
         missing = ["tsResponse"]
@@ -310,7 +311,7 @@ def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -
         other=0,
         allowed_methods=SAFE_TWICE,
         backoff_factor=wire.times.backoff,
-        # The last answer goes on to TSC, which reads Tableau's error code from it.
+        # Pass the last answer on to TSC, which reads Tableau's error code from it.
         raise_on_status=False,
         log=log,
         budget=wire.budget,
@@ -319,13 +320,13 @@ def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -
     session.hooks["response"].append(hear)
     for scheme in _PORTS:
         session.mount(f"{scheme}://", WireAdapter(wire, retry=retry, is_rest=True))
-    # A server that upgrades to https needs one; whatever needs more leads in circles.
+    # A server that upgrades to https needs one redirect; many redirects lead in circles.
     session.max_redirects = 3
     return session
 
 
 class ServerClock:
-    """The server's own clock: the `Date` of its newest answer, late by up to a second or so."""
+    """The server's clock, from the `Date` of its newest answer; it lags up to about a second."""
 
     def __init__(self) -> None:
         self._heard: tuple[datetime, float] | None = None
@@ -338,7 +339,7 @@ class ServerClock:
             date = (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC)
         except (KeyError, OverflowError, ValueError):
             return
-        # The last year leaves no room for what comes later.
+        # Ignore the last year that Python knows, to which no time can be added.
         if date.year < MAXYEAR:
             self._heard = date, monotonic()
 
@@ -346,6 +347,6 @@ class ServerClock:
         """Return the current time in UTC; None if no answer has had a date."""
         if self._heard is None:
             return None
-        # This host's clock may be wrong, or set meanwhile, so it only counts the seconds.
+        # This host's clock may be wrong, or be set meanwhile, so use it only to count the seconds.
         date, at = self._heard
         return date + timedelta(seconds=monotonic() - at)

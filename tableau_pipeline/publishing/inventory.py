@@ -45,7 +45,7 @@ class ProjectItem:
 
 @dataclass(frozen=True, slots=True)
 class ListedDatasource:
-    """A data source as the list of a site has it.
+    """A data source, with what the list of a site says about it.
 
     Attributes:
         owner: the name of its owner; "" if not listed.
@@ -86,7 +86,7 @@ class RevisionInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """The finished jobs with one title: how many, and how many minutes they ran in total."""
+    """How many finished jobs have the same title, and how many minutes they ran in total."""
 
     jobs: int
     minutes: float
@@ -117,13 +117,13 @@ def _listed(site: TableauSite, item: TSC.DatasourceItem) -> ListedDatasource:
 
 
 def projects(site: TableauSite) -> Mapping[str, ProjectItem]:
-    """Return the projects that this user may see, by LUID."""
+    """Return the projects that this user may see; the keys are LUIDs."""
     items = site.ask("Listing the projects", lambda: list(rest.iterate(site.tsc.projects)))
     by_luid = {str(item.id): item for item in items}
 
     def project(luid: str) -> ProjectItem:
         luids: list[str] = []
-        # If a project were its own ancestor, this would never end.
+        # Stop at a repeated LUID: if a project were its own ancestor, this would never end.
         while luid in by_luid and luid not in luids:
             luids.insert(0, luid)
             luid = str(by_luid[luid].parent_id)
@@ -133,7 +133,7 @@ def projects(site: TableauSite) -> Mapping[str, ProjectItem]:
 
 
 def connections(site: TableauSite, luid: str) -> Sequence[ConnectionInfo]:
-    """Return the connections of a data source, by its LUID."""
+    """Return the connections of the data source with this LUID."""
 
     def listed() -> Sequence[ConnectionInfo]:
         endpoint, names = site.tsc.datasources, site.tsc.namespace
@@ -165,11 +165,11 @@ def revisions(site: TableauSite, luid: str) -> Sequence[RevisionInfo]:
 
 
 def row_count(site: TableauSite, luid: str) -> Mapping[str, int]:
-    """Let the server count the rows of all tables of a data source, by table.
+    """Let the server count the rows of a data source; return a number for each table.
 
     Raises:
         NoServiceError: the server cannot count in any data source.
-        RefusedError: it cannot count in this data source, or does not let this user ask.
+        RefusedError: the server cannot count in this data source, or does not let this user ask.
     """
     if not site.may_count:
         raise counts.NoServiceError("the session has no right to let the server count")
@@ -180,14 +180,16 @@ def row_count(site: TableauSite, luid: str) -> Mapping[str, int]:
         except (BudgetSpentError, counts.NoServiceError):
             raise
         except RefreshError as error:
-            # The service works: it has answered.
+            # The service has answered, so only this data source cannot be counted.
             raise RefusedError(str(error), code=Code.SERVER) from error
 
     return site.ask("Counting its rows", count)
 
 
 def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
-    """Return the jobs of the last days that refreshed or changed data, by case-folded title.
+    """Return how long the jobs of the last days ran that refreshed or changed data.
+
+    The keys are the case-folded titles of the jobs.
 
     Raises:
         NotListableError: this user may not list jobs (usually, only administrators may), there are

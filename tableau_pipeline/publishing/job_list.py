@@ -1,7 +1,7 @@
 """Find our jobs in the list of a site's jobs, when we do not know their ids.
 
-Tableau documents neither the words for publishes and data updates in that list, nor that jobs have
-titles there. So any job that may be ours counts as ours.
+Tableau documents neither the words for publishes and data updates in that list, nor that the jobs
+in it have titles. So any job that may be ours counts as ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,8 @@ _STATUSES = {
     TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
     TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
 }
-# The kinds of jobs by word, as Tableau's own clients and test suites spell it, without "_".
+# The kind of job for each word, in the spelling of Tableau's own clients and test suites, but
+# without "_".
 KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
 # The words for other kinds of jobs in Tableau's reference.
 _OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
@@ -43,10 +44,10 @@ def list_jobs(
 def jobs_possibly_of(
     name: str, items: Sequence[TSC.BackgroundJobItem], words: Mapping[str, JobKind]
 ) -> Sequence[Job] | None:
-    """Return the jobs that publish or update data sources with this name, or may do so.
+    """Return the jobs that may publish or update data sources with this name.
 
-    An unfinished job of an unknown kind may do so. Return None if an unfinished job has no title,
-    so that it may be of any name.
+    They include unfinished jobs of an unknown kind. Return None if an unfinished job has no title,
+    because it may then change a data source of any name.
 
     Args:
         words: the kind of job for each word that this site has been seen to use.
@@ -54,7 +55,7 @@ def jobs_possibly_of(
     jobs = []
     for item in items:
         job = _job(item, words)
-        # Some names cannot be written in a filter, so titles are compared here.
+        # Some names cannot be written in a filter, so compare titles here.
         if job is None or (item.title and not rest.same_name(item.title, name)):
             continue
         if not item.title and job.outcome is None:

@@ -11,9 +11,10 @@ from tableau_pipeline.errors import UnknownOutcomeError
 from tableau_pipeline.publishing.site import TableauSite
 
 _GROWTH = 1.5
-# Seconds: shorter waits are not logged.
+# Waits of fewer seconds are not logged.
 _WORTH_LOGGING = 1
-# Seconds: HTTP dates have whole seconds, so within a shorter time the clock may not advance.
+# Wait at least so many seconds: HTTP dates have whole seconds, so the server's clock may not
+# advance in a shorter time.
 _RESOLUTION = 1
 
 
@@ -33,8 +34,8 @@ class Jobs:
         `timeouts.job` the time after that.
 
         Args:
-            meanwhile: a call to make in turn with those for the job, until the job has started and
-                once after that.
+            meanwhile: a function to call between the requests for the job, until the job has
+                started and once after that.
 
         Raises:
             UnknownOutcomeError: the job did not finish in time, and may still take effect.
@@ -58,7 +59,7 @@ class Jobs:
         since, limit, doing = began, self.timeouts.queue, "in the queue"
         if status.started_at:
             since, limit, doing = status.started_at, self.timeouts.job, "running"
-        # Both times are of the server's clock, because the clock of this host may be wrong.
+        # Use only times of the server's clock, because the clock of this host may be wrong.
         remaining = limit - (self.server.now() - since).total_seconds()
         if pause >= _WORTH_LOGGING:
             text, extra = "Waiting for job %s on the server (%s)", {"waits_for": "job"}

@@ -16,7 +16,7 @@ _PIECE = 2**16
 
 
 def read_tds(pieces: Iterator[bytes], *, limit: int) -> bytes:
-    """Return the `.tds` from a package that arrives in pieces; read nothing after it.
+    """Return the `.tds` from a package that arrives in pieces; read nothing after the `.tds`.
 
     The `zipfile` module first needs the end of a package, which may come after gigabytes of rows.
 
@@ -25,7 +25,7 @@ def read_tds(pieces: Iterator[bytes], *, limit: int) -> bytes:
         limit: the most bytes of the `.tds`. Members that are skipped may have any size.
 
     Raises:
-        ValueError: there is no `.tds`, it is larger, or the package is damaged.
+        ValueError: the `.tds` is missing or larger than `limit`, or the package is damaged.
     """
     stream = _Stream(pieces)
     signature = stream.read(4)
@@ -124,7 +124,7 @@ class _Stream:
         return content
 
     def inflate(self, limit: int | None) -> bytes:
-        """Return a compressed member; without a limit, skip it and return no bytes."""
+        """Return the content of a compressed member; without a limit, skip it and return b""."""
         decompressor, content = zlib.decompressobj(-zlib.MAX_WBITS), b""
         while not decompressor.eof:
             packed = decompressor.unconsumed_tail or self._next_piece()

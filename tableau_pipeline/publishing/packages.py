@@ -19,9 +19,10 @@ from tableau_pipeline.publishing.deadlines import downloads_up_to
 from tableau_pipeline.publishing.rest import items_named
 from tableau_pipeline.rendering import megabytes
 
-# Bytes of a package apart from its extract: the `.tds`, and images that users added.
+# The most bytes of a package besides its extract: of the `.tds`, and of images that users added.
 _OTHER_BYTES = 10**7
-# A file may unpack to this many times the size of its package; its pages are already compressed.
+# A `.hyper` file may be at most this many times as large as its package. Packing shrinks it little,
+# because its pages are already compressed.
 _MOST_EXPANSION = 50
 # Bytes of a download that are in memory at a time.
 _PIECE = 2**16
@@ -37,7 +38,7 @@ def open_content(
     extract: bool = True,
     revision: int | None = None,
 ) -> Generator[requests.Response]:
-    """Open the content of a data source, to be read by `iter_content`.
+    """Open the content of a data source, to be read by `iter_content` of the response.
 
     Use it within `TableauSite.ask`, which translates the errors of opening and of reading.
 
@@ -49,7 +50,7 @@ def open_content(
     endpoint = server.datasources
     place = luid if revision is None else f"{luid}/revisions/{revision}"
     url = f"{endpoint.baseurl}/{place}/content" + ("" if extract else "?includeExtract=False")
-    # TSC's own call writes a file with a name from the server, or fails because of that name.
+    # Avoid TSC's own call, which writes a file with a name from the server, or fails over it.
     with downloads_up_to(limit):
         answer = endpoint.get_request(url, parameters={"stream": True})
     with closing(answer):
@@ -78,30 +79,30 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
             members = [item for item in opened.infolist() if item.filename.lower().endswith(suffix)]
             if len(members) != 1:
                 raise ValueError(f"the package holds {len(members)} {suffix} files, not one")
-            # With other methods, zipfile may unpack any size at once. Tableau does not use them.
+            # Accept only Tableau's methods: with others, zipfile may unpack any size at once.
             if members[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                 raise ValueError(
                     f"its {suffix} file is compressed in another way than Tableau's are"
                 )
-            # zipfile never unpacks more than this size, and does so in small pieces.
+            # zipfile never unpacks more than the announced size, and does so in small pieces.
             if (size := members[0].file_size) > limit:
                 raise RefreshError(
                     f"its {suffix} file unpacks to {megabytes(size)}, more than {megabytes(limit)}"
                 )
             with opened.open(members[0]) as file:
                 shutil.copyfileobj(file, into)
-    # zipfile raises a RuntimeError over a password, and its subclass NotImplementedError over a
-    # feature that it lacks.
+    # zipfile raises RuntimeError if a package has a password, and its subclass NotImplementedError
+    # if a package uses a feature that zipfile lacks.
     except (BadZipFile, EOFError, RuntimeError, zlib.error) as error:
         raise ValueError(f"the package is damaged: {error}") from error
 
 
 def megabytes_of(server: TSC.Server, luid: str) -> int | None:
-    """Return the size of a data source, as in `RemoteDatasource`; None if the server hides it."""
+    """Return the size in units of 2^20 bytes, as listed; None if the server hides it."""
     item = server.datasources.get_by_id(luid)
     if item.size is not None:
         return item.size
-    # Tableau documents the size only for lists.
+    # Look at the list of data sources, because Tableau documents the size only for lists.
     matches = items_named(server.datasources, str(item.name), in_full=True)
     return next((listed.size for listed in matches if str(listed.id) == luid), None)
 
@@ -121,8 +122,8 @@ def published_file(
     """Download a data source; yield its `.hyper` file, of at most `limit` bytes.
 
     Raises:
-        RefreshError: the data source cannot be downloaded, or is larger.
-        ValueError: the package has no such file, or is damaged.
+        RefreshError: the data source cannot be downloaded, or its file is larger.
+        ValueError: the package has no `.hyper` file or several, or is damaged.
     """
     with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
         most = None if limit is None else limit + _OTHER_BYTES
@@ -135,7 +136,7 @@ def unpacked(package: Path, extract: Path, *, limit: int | None = None) -> Path:
 
     Raises:
         RefreshError: the file is larger.
-        ValueError: there is no such file, or the package is damaged.
+        ValueError: there is no `.hyper` file, or there are several, or the package is damaged.
     """
     with extract.open("wb") as file:
         unpack(package, ".hyper", file, limit=limit or _MOST_EXPANSION * package.stat().st_size)

@@ -20,7 +20,7 @@ from tableau_pipeline.publishing.deadlines import BadAnswerError
 from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError
 from tableau_pipeline.rendering import megabytes
 
-# The most items on a page that Tableau returns.
+# The most items that Tableau returns on a page.
 _PAGE_SIZE = 1000
 # No site has a million items of one kind.
 _MOST_PAGES = 1000
@@ -63,8 +63,9 @@ def all_fields() -> TSC.RequestOptions:
 def items_named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[Any]:
     """Yield the items of a TSC endpoint with this name; an item may occur twice.
 
-    Items that match the server's filter come first, then those of the whole list: names that differ
-    only in case are equal to Tableau, but not to its filters; and some names cannot be in a filter.
+    Items that match the server's filter come first, then items from the whole list. A filter is not
+    enough: for Tableau, names that differ only in case are equal, but for its filters they are not;
+    and some names cannot be in a filter.
 
     Args:
         in_full: whether to request all fields of the items.
@@ -103,8 +104,8 @@ def tags_request(tags: Iterable[str]) -> bytes:
     request = Element("tsRequest")
     parent = SubElement(request, "tags")
     for tag in tags:
-        # The server splits a label at these characters, unless it is in quotes, which the server
-        # then removes. TSC writes the quotes since 0.42.
+        # The server splits a label at these characters, unless the label is in quotes, which the
+        # server removes. TSC writes the quotes since 0.42.
         SubElement(parent, "tag", label=f'"{tag}"' if _TAG_SEPARATORS.search(tag) else tag)
     return tostring(request)
 
@@ -193,7 +194,7 @@ _ERROR = "errorcode"
 
 def job(server: TSC.Server, job_id: str) -> Job:
     """Ask for a job by its id."""
-    # TSC drops times with fractions of a second and, before 0.42, notes with a type.
+    # Avoid TSC's own call: it drops times with fractions of a second and, before 0.42, typed notes.
     url = f"{server.jobs.baseurl}/{job_id}"
     answer = defusedxml.ElementTree.fromstring(
         server.jobs.get_request(url).content, forbid_dtd=True
@@ -204,12 +205,12 @@ def job(server: TSC.Server, job_id: str) -> Job:
     texts = [child.text for child in element.iterfind(".//{*}notes")]
     texts += [note.get("text") or note.get("value") for note in notes]
     code, completed_at = element.get("finishCode"), parse_time(element.get("completedAt"))
-    # Some servers report a finish code before the job has ended. Tableau's Migration SDK considers
-    # only the progress.
+    # Some servers report a finish code before the job has ended, so look at the progress, as does
+    # Tableau's Migration SDK.
     is_over = completed_at is not None or (code and element.get("progress") == "100")
     # An unknown code must not count as success.
     outcome = _FINISHED.get(code or "", Outcome.FAILED) if is_over else None
-    # As in the Migration SDK: some jobs have failed although their code says success.
+    # Like the Migration SDK, look for errors: some jobs failed although their code says success.
     if outcome is Outcome.DONE and any(note.get("type", "").casefold() == _ERROR for note in notes):
         outcome = Outcome.FAILED
     return Job(
@@ -241,10 +242,10 @@ class RefreshTask:
 
     Attributes:
         when: its schedule in words.
-        url: a DELETE of this URL removes the task.
-        cron: its schedule in the time zone of the site; None if cron cannot express it, or the
-            task is suspended.
-        ahead: how many minutes the zone is ahead of UTC; None if unknown.
+        url: the URL to send a DELETE to in order to remove the task.
+        cron: its schedule as a cron expression in the time zone of the site; None if cron cannot
+            express it, or the task is suspended.
+        ahead: how many minutes the time zone of the site is ahead of UTC; None if unknown.
     """
 
     id: str
@@ -255,9 +256,9 @@ class RefreshTask:
 
 
 def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
-    """Return the tasks of the site that this user may see, by the LUID of the data source."""
+    """Return the tasks that this user may see; the keys are the LUIDs of data sources."""
     url = f"{tsc.tasks.baseurl}/extractRefreshes"
-    # TSC's own call fails if there is a single schedule that it does not know.
+    # Avoid TSC's own call, which fails over a single schedule of a kind that it does not know.
     root = defusedxml.ElementTree.fromstring(tsc.tasks.get_request(url).content, forbid_dtd=True)
     schedules: dict[str, Element] = {}
     tasks: dict[str, list[RefreshTask]] = defaultdict(list)
@@ -268,7 +269,8 @@ def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
         task_id, timing = item.get("id", ""), Element("schedule") if schedule is None else schedule
         refresh_task = _task(task_id, f"{url}/{task_id}", _with_times(tsc, timing, schedules))
         tasks[target.get("id", "")].append(refresh_task)
-    # All tasks of a site run in one zone, but those that run every few hours do not show which.
+    # All tasks of a site run in one time zone, but tasks that run several times a day do not show
+    # in which.
     ahead = next(
         (task.ahead for group in tasks.values() for task in group if task.ahead is not None), None
     )
@@ -276,7 +278,7 @@ def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
 
 
 def _with_times(tsc: TSC.Server, schedule: Element, known: dict[str, Element]) -> Element:
-    """Return a schedule with its times; on Tableau Server, by a request for each new schedule."""
+    """Return a schedule with its times; Tableau Server is asked once for each schedule."""
     luid = schedule.get("id", "")
     if schedule.find("{*}frequencyDetails") is not None or not luid:
         return schedule
@@ -310,7 +312,8 @@ def _task(luid: str, url: str, schedule: Element) -> RefreshTask:
     except ValueError:
         return RefreshTask(luid, label, url)
     offset = (_minutes(start) - _minutes(next_run.time()) + _DAY // 2) % _DAY - _DAY // 2
-    # A task that runs several times a day may run next at another time than its start.
+    # A task that runs several times a day may run next at another time than its first
+    # time of the day.
     ahead = None if step < _DAY else offset
     return RefreshTask(luid, label, url, None if is_off else cron, ahead)
 
@@ -333,7 +336,8 @@ def cron_of(
         "L" if value == "LastDay" else value for name, value in intervals if name == "monthDay"
     ]
     span = (_minutes(end or start) - _minutes(start)) % _DAY or (_DAY if step < _DAY else 1)
-    # The end is a run, too. With steps below an hour, cron would then add runs after it.
+    # A task also runs at the end. Leave that run out if steps are below an hour, because cron would
+    # then add runs after the end.
     runs = [(_minutes(start) + offset) % _DAY for offset in range(0, span + (step >= 60), step)]
     hours, minutes = ({run // 60 for run in runs}, {run % 60 for run in runs})
     at = " ".join(",".join(map(str, sorted(numbers))) for numbers in (minutes, hours))
@@ -353,10 +357,10 @@ _VARIABLE = "TSC_CHUNK_SIZE_MB"
 # TSC measures blocks in units of 2^20 bytes. Everywhere else, MB means 10^6 bytes.
 _CLIENT_MEGABYTE = 2**20
 _MOST_BLOCKS = 1000
-# In units of 2^20 bytes. While a block is sent, there are several copies of it in memory. The
-# default of TSC is 50.
+# The usual size of a block in units of 2^20 bytes. TSC's default is 50, but there are several
+# copies of a block in memory while it is sent.
 _USUAL_BLOCK = 16
-# A request may have 64, and consists of more than the block.
+# In the same units. A request may have 64 of these units, and consists of more than the block.
 _LARGEST_BLOCK = 63
 
 
@@ -365,7 +369,7 @@ def block_size(size: int) -> int:
 
     Raises:
         RefusedError: the file needs larger blocks than Tableau allows, or than TSC_CHUNK_SIZE_MB
-            sets.
+            sets; or that variable is not a positive whole number.
     """
     needed = -(-size // (_MOST_BLOCKS * _CLIENT_MEGABYTE))
     if needed > _LARGEST_BLOCK:
@@ -391,7 +395,7 @@ def probe(tsc: TSC.Server) -> object:
 
 
 def session_is_alive(tsc: TSC.Server) -> bool:
-    """Return whether the session is alive: to some requests, servers say wrongly that it ended."""
+    """Return whether the session is alive; servers may wrongly say that it has ended."""
     try:
         probe(tsc)
     except TSC.FailedSignInError:

@@ -1,8 +1,8 @@
-"""Which requests are repeated, when, and how many there may be.
+"""Which requests are repeated, when, and how many requests there may be.
 
-* 429, or 503 with Retry-After, means that a request was not carried out. Any such request is
-  repeated, as is one that never reached the server.
-* After a broken connection, 502, 504 and a bare 503, it is not known whether the request arrived.
+* The answer 429, or 503 with Retry-After, means that a request was not carried out. Such a request
+  and a request that never reached the server are always repeated.
+* After a broken connection, 502, 504, or 503 alone, it is not known whether the request arrived.
   Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
   server carries out once. A publish is never repeated.
 """
@@ -24,10 +24,10 @@ class RetryTimes:
 
     Attributes:
         backoff: the pause before the first retry; each later pause is twice as long.
-        read: the time limit of the answer to a request that only reads, or signs in; and of the
-            request itself.
-        write: the time limits of any other, and of a download. A server may need long to join many
-            gigabytes of blocks before it answers.
+        read: the time limit for sending a request that only reads or signs in, and again for its
+            answer.
+        write: the same limit for any other request, and for a download. A server may need long to
+            join many gigabytes of blocks before it answers.
     """
 
     backoff: float = 0.5
@@ -37,11 +37,12 @@ class RetryTimes:
 
 @dataclass(slots=True)
 class RequestBudget:
-    """The requests of a session: each attempt counts.
+    """Counts the requests of a session, including each retry, and limits their number.
 
     Attributes:
-        sent: how many were sent.
-        most: how many may be; None for any number. One of them is kept to sign out.
+        sent: how many requests were sent.
+        most: how many requests may be sent; None for any number. The last one is reserved for
+            signing out.
     """
 
     sent: int = 0
@@ -51,7 +52,7 @@ class RequestBudget:
         """Count a request that is about to be sent.
 
         Raises:
-            BudgetSpentError: it may not be sent any more.
+            BudgetSpentError: the request must not be sent, because the budget is used up.
         """
         if self.most is not None and self.sent >= self.most - (not to_sign_out):
             raise BudgetSpentError(f"the budget of {self.most:,} requests is used up")
@@ -74,7 +75,7 @@ _LONGEST_WAIT = 300
 
 
 class CountedRetry(Retry):
-    """Counts each attempt after the first one."""
+    """Counts each attempt after the first one in the budget."""
 
     def __init__(self, *args: Any, budget: RequestBudget, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -82,14 +83,14 @@ class CountedRetry(Retry):
 
     def new(self, **settings: Any) -> Self:
         """Return a copy with other retry counts."""
-        # urllib3 makes such a copy after each attempt, and does not know what was added.
+        # urllib3 makes such a copy after each attempt, but does not copy the budget itself.
         return super().new(budget=self._budget, **settings)
 
     def sleep(self, response: Any = None) -> None:
         """Wait before the next attempt.
 
         Raises:
-            BudgetSpentError: there may be none.
+            BudgetSpentError: the budget allows no further attempt.
         """
         self._budget.take()
         super().sleep(response)
@@ -123,7 +124,7 @@ class SafeRetry(CountedRetry):
         return super().increment(method, url, response, *args, **more)
 
     def sleep(self, response: Any = None) -> None:
-        """Wait as long as the server asks, or a little longer with each retry."""
+        """Wait as long as the server asks; if it does not ask, wait longer with each retry."""
         last = self.history[-1]
         seconds = self._asked_to_wait(response) or self.get_backoff_time()
         self._log.warning(

@@ -28,8 +28,8 @@ class ChangedRows:
     """How many rows a data source has now, and how many differ from an earlier revision.
 
     Attributes:
-        changed: the larger of two numbers: of the rows that only the newer revision has, and of
-            the rows that only the older one has.
+        changed: the number of rows that only the newer revision has, or the number of rows that
+            only the older revision has, whichever is larger.
     """
 
     rows: int
@@ -49,7 +49,7 @@ def changed_rows(
 
     Raises:
         RefusedError: this user may not download the data source.
-        RefreshError: it cannot be downloaded, or is larger.
+        RefreshError: a revision cannot be downloaded, or is larger than `limit`.
         ValueError: the revisions cannot be compared; the message says why.
     """
     with TemporaryDirectory(prefix="revisions ", dir=scratch()) as folder:
@@ -96,7 +96,7 @@ _TableKey = tuple[str, str]
 
 
 def _tables(connection: Connection, database: str) -> Mapping[_TableKey, Mapping[str, str]]:
-    """Return the SQL types of the columns of each table, by schema and name."""
+    """Return the SQL type of each column of each table; a table's key is its schema and name."""
     tables = {}
     for table in table_names(connection, database):
         definition = connection.catalog.get_table_definition(table)
@@ -111,7 +111,7 @@ def _tables(connection: Connection, database: str) -> Mapping[_TableKey, Mapping
 
 def _changes(connection: Connection, name: _TableKey, columns: list[str]) -> ChangedRows:
     older, newer = (TableName(database, *name) for database in (_OLDER, _NEWER))
-    # The order of columns may differ.
+    # Name the columns, because their order may differ.
     names = ", ".join(map(escape_name, columns))
     differences = [
         f"(SELECT {names} FROM {table} EXCEPT ALL SELECT {names} FROM {other}) AS only_one"  # noqa: S608

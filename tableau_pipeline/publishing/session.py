@@ -1,7 +1,7 @@
-"""Sign in to Tableau, by a personal access token, a password or a connected app.
+"""Sign in to Tableau, with a personal access token, a password or a connected app.
 
-In the three classes of credentials, `sign_in_phrase` says who signs in, `remedy` what to check if
-the server rejects them. Their repr never shows a secret.
+In each class of credentials, `sign_in_phrase` says who signs in, and `remedy` says what to check if
+the server rejects the credentials. The repr of credentials never shows a secret.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError, TableauError
 
 # The scopes that our calls need, from Tableau's "Access Scopes for Connected Apps". A wildcard is
-# used where it is uncertain which scope a call needs: to cancel a job, to remove a tag.
+# used where it is uncertain which scope a call needs, as for cancelling a job or removing a tag.
 _SCOPES = [
     "tableau:content:read",
     "tableau:datasources:create",
@@ -89,8 +89,8 @@ class ConnectedApp:
     """Direct trust: Tableau accepts a token that the connected app signs for `username`.
 
     Attributes:
-        counts: whether the session may also let the server count rows.
-        people: whether the session may also look up groups and users, and change permissions.
+        counts: whether the session may let the server count rows.
+        people: whether the session may look up groups and users, and change permissions.
     """
 
     username: str
@@ -131,20 +131,20 @@ Credentials = PersonalAccessToken | Password | ConnectedApp
 
 _POLL_SECONDS = 0.2
 
-# The thread of this process that holds each lock.
+# For each lock, the thread of this process that holds it.
 _holders: dict[Path, int] = {}
 
 
 @contextmanager
 def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -> Generator[None]:
-    """Reserve the token for this thread, against other threads and processes of this host and user.
+    """Reserve the token; other threads and processes of this host and user wait for it.
 
     The operating system releases the lock when its holder dies. The lock does not protect against
     other hosts or users, so each of them needs its own token.
 
     Args:
-        token: the name of the token. A new sign-in ends its previous session, even on another
-            site.
+        token: the name of the token. A new sign-in with the token ends its previous session, even
+            on another site.
         timeout: how long to wait for the token, in seconds.
 
     Raises:
@@ -154,20 +154,20 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     """
     folder = temporary_folder() / "sessions"
     folder.mkdir(exist_ok=True)
-    # Hashed, because the name of a token may have characters that file names may not have.
+    # Hash the name of the token, which may have characters that file names may not have.
     name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
     path = folder / f"{name}.lock"
-    # Sessions cannot be nested: the second sign-in would end the first, and signing in again for
-    # the outer session would then end the inner one.
+    # Refuse nested sessions: the second sign-in would end the outer session, and signing in again
+    # for the outer session would then end the inner one.
     if _holders.get(path) == threading.get_ident():
         raise RefusedError(
             f'A session of token "{token}" on {url} is open in this thread already, and a token '
             "carries one. Pass that session on, end it first, or sign in with another token.",
             code=Code.IN_USE,
         )
-    # Not in the lock file itself: each process that waits for the lock empties it.
+    # Do not name the holder in the lock file, which each process that waits for the lock empties.
     holder = path.with_suffix(".holder")
-    # A new object for each session: a shared FileLock would admit all threads of the process.
+    # Make a FileLock for each session: a shared one would admit all threads of the process.
     with _acquire(FileLock(path), holder, url=url, token=token, timeout=timeout, log=log):
         _holders[path] = threading.get_ident()
         pid = os.getpid()
@@ -205,7 +205,7 @@ def _acquire(
 
 
 def _holder_name(holder: Path) -> str:
-    """Return the process that holds a lock, in words that this process itself wrote."""
+    """Return the process that holds a lock, in words that the holding process wrote itself."""
     with suppress(OSError):
         return holder.read_text(encoding="ascii")
     return "another process on this host"
@@ -229,8 +229,8 @@ def signed_in(
 
     A personal access token allows one session at a time, on any site. A second session with the
     same token waits for the end of the first, if the same user opens both on the same host. Across
-    hosts and users there is no such protection: each needs its own token. Passwords and connected
-    apps allow any number of sessions.
+    hosts and users there is no such protection: each host and user needs its own token. Passwords
+    and connected apps allow any number of sessions.
 
     Args:
         site: the content URL of the site; "" is the default site.
@@ -263,7 +263,7 @@ def _session(
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
     doing = f'Signing in to site "{site}" of {url} {credentials.sign_in_phrase.format(credentials)}'
-    # The server does not say what is wrong.
+    # Name all likely causes, because the server does not say what is wrong.
     hint = (
         f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
         f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
@@ -280,7 +280,7 @@ def _session(
             tsc.auth.sign_in(auth)
 
     clock = ServerClock()
-    # TSC opens an HTTP session for each thread, and another one after signing out.
+    # Collect HTTP sessions to close: TSC opens one for each thread, and one more after signing out.
     with ExitStack() as sessions:
         with translate_errors(doing, url=url, hide=hide):
             tsc = TSC.Server(
@@ -304,7 +304,7 @@ def _session(
                 budget=wire.budget,
             )
         finally:
-            # The block is done, or has raised its own error, which an error here must not hide.
+            # Ignore errors here: the block is done, or has raised an error that must not be hidden.
             with suppress(TableauError, BudgetSpentError, *UNREADABLE, requests.RequestException):
                 tsc.auth.sign_out()
 

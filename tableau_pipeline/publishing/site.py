@@ -70,7 +70,7 @@ def _server_call(
 
     Args:
         doing: what the method does, for messages; names in braces are the method's arguments.
-        remedies: advice for messages, by the server's error code.
+        remedies: advice for messages; the keys are the server's error codes.
     """
 
     def decorate(
@@ -123,7 +123,7 @@ class TableauSite:
         return str(self.tsc.user_id)
 
     def user(self, luid: str = "") -> tuple[str, str]:
-        """Return the name and site role of a user, by default ours; LUID and "" if hidden."""
+        """Return the name and site role of a user, by default ours; if hidden, the LUID and ""."""
         luid = luid or self.user_id
         # To a connected app that may not read users, the server says that the session has ended.
         with suppress(SignInError):
@@ -139,7 +139,7 @@ class TableauSite:
 
     @_server_call("Listing the personal access tokens")
     def token_ends(self) -> Mapping[str, datetime]:
-        """Return when the tokens of this user expire, by name; only Tableau Cloud reports it."""
+        """Return when each token name of this user expires; only Tableau Cloud reports it."""
         users = self.tsc.users
         with suppress(TSC.ServerResponseError):
             answer = users.get_request(f"{users.baseurl}/{self.user_id}/personal-access-tokens")
@@ -154,7 +154,7 @@ class TableauSite:
 
     @_server_call("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
-        """Return whether this user may publish to each project, by id; None if not reported."""
+        """Return whether this user may publish to each project id; None if not reported."""
         projects = rest.iterate(self.tsc.projects, rest.all_fields())
         return {str(project.id): project.writeable for project in projects}
 
@@ -238,7 +238,7 @@ class TableauSite:
 
     @_server_call("Looking for data source {luid}")
     def updated_at(self, luid: str) -> datetime | None:
-        """Return the time stamp of a data source by one request; None if it does not exist."""
+        """Return when a data source was updated, with one request; None if it does not exist."""
         item = self._item(luid)
         return rest.valid_time(item, "updatedAt", item.updated_at) if item else None
 
@@ -263,9 +263,9 @@ class TableauSite:
         """Return the data sources with a tag that starts with `prefix`, if this user may see them.
 
         Args:
-            revisions: also ask for the newest revision, by one request for each data source.
+            revisions: whether to ask for the newest revisions, with a request for each data source.
         """
-        # Server filters match whole tags only, and ":" separates their parts: compare tags here.
+        # Compare tags here: filters match whole tags only, and ":" separates the parts of a filter.
         # If the site changes meanwhile, an item may be on two pages.
         items = {str(item.id): item for item in rest.iterate(self.tsc.datasources)}
         return [
@@ -276,7 +276,7 @@ class TableauSite:
 
     @_server_call("Listing the data sources of the project")
     def in_project(self, project_id: str) -> Sequence[RemoteDatasource]:
-        """Return the data sources in a project that this user may see, sorted by name."""
+        """Return those data sources in a project that this user may see, sorted by name."""
         # Lists include sizes only if all fields are requested.
         everywhere = rest.iterate(self.tsc.datasources, rest.all_fields())
         items = {str(item.id): item for item in everywhere if item.project_id == project_id}
@@ -284,13 +284,13 @@ class TableauSite:
         return sorted(listed, key=lambda remote: (remote.name.casefold(), remote.luid))
 
     def refresh_tasks(self) -> Mapping[str, Sequence[rest.RefreshTask]] | None:
-        """Return extract refresh tasks by data source LUID; None if this user may not list them."""
+        """Return the extract refresh tasks of each data source LUID; None if they are hidden."""
         with suppress(RefusedError, SignInError):
             return self.ask("Listing the refresh tasks", lambda: rest.refresh_tasks(self.tsc))
         return None
 
     def upload(self, file: Path) -> str:
-        """Upload a file, which changes nothing yet; return the id for the one call that uses it."""
+        """Upload a file, which changes nothing yet; return an id, which one call can use."""
         doing = f"Uploading {file.name}"
         size, sent = file.stat().st_size, 0
         block_size = rest.block_size(size)
@@ -313,7 +313,7 @@ class TableauSite:
     def publish(
         self, upload: str, *, name: str, project_id: str, mode: PublishMode, suffix: str = ".hyper"
     ) -> str:
-        """Publish an uploaded file, which has this suffix. The request is never sent twice.
+        """Publish an uploaded file that has this suffix. The request is never sent twice.
 
         Returns:
             The id of the job.
@@ -328,7 +328,7 @@ class TableauSite:
             "uploadSessionId": upload,
             "datasourceType": suffix.removeprefix("."),
             **({} if mode is PublishMode.CREATE else {mode.value: "true"}),
-            # If the refresh is interrupted, the next one can ask only about a job.
+            # Publish as a job: after an interruption, the next refresh can ask about jobs only.
             "asJob": "true",
         }
         # TSC's own call would upload the file again.
@@ -359,7 +359,7 @@ class TableauSite:
         Args:
             batch: the body of the request, a JSON object with the list "actions".
             upload: the id of the uploaded `.hyper` file with the tables that the actions name.
-            request_id: the server ignores a request whose id it has already seen.
+            request_id: the id of the request; the server ignores an id that it has already seen.
             connection: the id of the connection to update, if the data source has several.
 
         Returns:
@@ -404,7 +404,7 @@ class TableauSite:
         try:
             return self._job(job_id)
         except SignInError:
-            # Servers before 2025.1 say so to connected apps; this raises if the session has ended.
+            # Servers before 2025.1 wrongly say this to connected apps; `ask` raises if it is true.
             self.ask("Looking for data sources", partial(rest.probe, self.tsc))
             return NoJob.HIDDEN
 
@@ -422,7 +422,7 @@ class TableauSite:
 
     def may_read_jobs(self) -> bool:
         """Return whether this user may ask for jobs by id."""
-        # The server refuses a user who may not, even for an id that never existed.
+        # The server refuses users who may not ask, even if the id never existed.
         return self.job("00000000-0000-4000-8000-000000000000") is not NoJob.HIDDEN
 
     def jobs(
@@ -434,14 +434,14 @@ class TableauSite:
         administrators may), or a job may be of any name (see `job_list.jobs_possibly_of`).
 
         Args:
-            since: by the server's clock; jobs created earlier are left out.
+            since: a time of the server's clock; jobs created earlier are left out.
             words: the kind of job for each word that this site has been seen to use.
         """
         items = self._listed_jobs(since)
         return None if items is None else job_list.jobs_possibly_of(name, items, words)
 
     def words_of_jobs(self, *, since: datetime) -> Mapping[str, str] | None:
-        """Return the server's words for the kinds of jobs, by id; None if we may not list jobs."""
+        """Return the server's word for the kind of each job id; None if we may not list jobs."""
         items = self._listed_jobs(since)
         return items if items is None else {str(item.id): item.type or "" for item in items}
 
@@ -455,7 +455,7 @@ class TableauSite:
 
     def cancel(self, job_id: str) -> bool:
         """Cancel a job; return whether it certainly will never take effect."""
-        # A refusal may mean that the job has ended, or is not ours. Only its status counts.
+        # Ignore a refusal: the job may have ended, or not be ours. Only the job's status counts.
         with suppress(RefusedError, SignInError):
             self.ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
@@ -491,7 +491,7 @@ class TableauSite:
         endpoint = self.tsc.datasources
         current = endpoint.get_by_id(luid)
         # The server keeps what a request does not name. TSC's own call would also set the owner,
-        # which not every user may do. TSC always sends the certification, so it is repeated.
+        # which not every user may do. TSC always sends a certification, so send the current one.
         moved = TSC.DatasourceItem(project_id, name=name)
         moved.certified = bool(current.certified)
         moved.certification_note = current.certification_note
@@ -505,7 +505,7 @@ class TableauSite:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 
         Args:
-            limit: the most bytes to download; by default, derived from its size on the server.
+            limit: the most bytes to download; by default, derived from the size on the server.
 
         Raises:
             RefusedError: this user lacks permission.
@@ -513,7 +513,7 @@ class TableauSite:
         """
         if limit is None:
             size = packages.megabytes_of(self.tsc, luid)
-            # The size is rounded, and it may be that of the packed or of the unpacked file.
+            # The size is rounded, and may be the size of the packed or of the unpacked file.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
         with packages.open_content(self.tsc, luid, limit=limit) as answer:
             return packages.save_content(answer, folder / "content")
@@ -534,7 +534,7 @@ class TableauSite:
 
     @_server_call("Reading the metadata of data source {luid}")
     def metadata(self, luid: str) -> Metadata:
-        """Download and read the data source's `.tds`, and stop there."""
+        """Download a data source up to the end of its `.tds`, and read the `.tds`."""
         try:
             # Even with extract=False, servers send a package, perhaps with data: accept any size.
             with packages.open_content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
@@ -549,7 +549,7 @@ class TableauSite:
     def count(
         self, luid: str, keys: Mapping[str, str | None], *, fresh: bool = False
     ) -> Mapping[str, int]:
-        """Let the server count the rows of tables; return the numbers by table name.
+        """Let the server count the rows of tables; return the number for each table name.
 
         A number may be too low, but never too high: the server counts only rows that this user may
         see and that pass the data source's own filters.
@@ -562,7 +562,7 @@ class TableauSite:
         Raises:
             RefreshError: the server cannot count, or does not let this user ask.
         """
-        # Otherwise the server would answer as if the session had ended.
+        # Without this right, the server would answer as if the session had ended.
         if not self.may_count:
             raise RefreshError(
                 "the token of the connected app lacks the scope tableau:viz_data_service:read; "
@@ -581,7 +581,7 @@ class TableauSite:
 
         Args:
             doing: what the call does, for messages.
-            remedies: advice for messages, by the server's error code.
+            remedies: advice for messages; the keys are the server's error codes.
         """
         with translate_errors(doing, url=self.url, hide=self.hide, remedies=remedies):
             try:

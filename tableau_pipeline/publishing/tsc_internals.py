@@ -1,9 +1,9 @@
-"""All that is used of the Tableau Server Client (TSC) beyond what its documentation names.
+"""The parts of the Tableau Server Client (TSC) that we use, but that its documentation omits.
 
-Its endpoints have methods that send a request (`get_request` and the like), and its items are read
-from answers by `from_response`: TSC has no call for some requests that we send.
-`tableau_pipeline_tests/publishing/test_tsc_internals.py` tries each, so that an upgrade says which
-one broke.
+For requests that TSC has no call for, we use methods of its endpoints that send a request, such as
+`get_request`, and the method `from_response` of its items, which reads them from the answer.
+`tableau_pipeline_tests/publishing/test_tsc_internals.py` tries each of these parts, so that a
+failing test names the part that an upgrade of TSC broke.
 """
 
 from tableauserverclient.server import RequestFactory

@@ -1,4 +1,4 @@
-"""Allow one refresh of a data source at a time, by claims in the journal."""
+"""Allow one refresh of a data source at a time, by means of claims in the journal."""
 
 import logging
 import random
@@ -18,8 +18,8 @@ from tableau_pipeline.core.journal import (
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt
 
-# Seconds, at least and at most. A random pause separates two refreshes that began at once.
-# A refresh that waits for another one to end looks less often.
+# The shortest and the longest pause, in seconds. A random pause separates two refreshes that began
+# at once. A refresh that waits for another refresh to end pauses longer.
 _RETRY_PAUSE = (0.05, 1.0)
 _WAIT_PAUSE = (1.0, 5.0)
 # How often to check again for a claim that was stored late, which its owner is about to withdraw.
@@ -46,7 +46,7 @@ class HeldClaim:
         return self.claim.refresh
 
     def close(self, checkpoint: Checkpoint | None = None) -> None:
-        """End the claim; with a checkpoint if the refresh was completed."""
+        """End the claim, and record the checkpoint if the refresh was completed."""
         self.is_closed = True
         self.journal.append(
             ClaimRelease(
@@ -70,18 +70,18 @@ class HeldClaim:
             )
 
     def check_effect(self, intent: Intent) -> None:
-        """Check that the claim held until a request took effect; call it once it has.
+        """Check that the claim held until a request took effect; call this afterwards.
 
-        Nothing can stop a process that is paused between `check_fence` and its request. When it
-        goes on, its rows may land on those of another refresh.
+        Nothing can stop a process that is paused between `check_fence` and its request. When
+        that process goes on, its rows may land on the rows of another refresh.
 
         Raises:
             OvertakenError: another refresh has claimed the data source since. No update will build
-                on what it has left.
+                on what that refresh has left.
         """
         if not (overtaker := self._overtaken_by()):
             return
-        # With a higher number than that refresh has, the record outlives its result.
+        # Number the record higher than that refresh, so that the record outlives its result.
         number = read_history(self.journal.records()).number + 1
         reason = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
         fields = {
@@ -106,16 +106,16 @@ class HeldClaim:
             try:
                 history = read_history(self.journal.records())
             except RefusedError as error:
-                # A refused refresh has sent nothing, but this one may have sent something already.
+                # Do not refuse: a refused refresh has sent nothing, but this refresh may have sent.
                 raise RefreshError(f"Nothing more is sent by this refresh: {error}") from error
-            # Claims that have ended count too: what a later refresh sent must not be undone. A
-            # claim with an equal number was stored at the same moment.
+            # Count ended claims as well, because what a later refresh sent must not be undone. A
+            # claim with our number was stored at the same moment.
             others = [
                 claim
                 for claim in history.claims
                 if claim.refresh >= self.number and claim.id != self.claim.id
             ]
-            # Wiping the asset removes our claim, too: then nothing keeps another run from sending.
+            # If a user wiped the asset, our claim is gone, and another run is free to send.
             is_open = any(claim.id == self.claim.id for claim in history.open_claims)
             if is_open and not others:
                 return None
@@ -135,11 +135,11 @@ def claimed(
     """Claim a data source while the block runs.
 
     Args:
-        what: the data source, in messages.
+        what: how messages name the data source.
         timeout: seconds to wait for another refresh to end.
 
     Raises:
-        RefreshError: another refresh has not ended by then.
+        RefreshError: another refresh has not ended within `timeout`.
     """
     with journal.lock(timeout):
         claim = _wait_for_claim(journal, what, timeout, sleep, log)
@@ -162,10 +162,10 @@ def _wait_for_claim(
             claim = Claim(refresh=history.number + 1, owner=journal.owner)
             journal.append(claim)
             history = read_history(journal.records())
-            # Of two that store their claims at once, at least the later one sees the other here.
+            # If two refreshes claim at once, at least the later one sees the other's claim here.
             later = [other for other in history.open_claims if other.id != claim.id]
             if not live_claims(later, journal):
-                # A refresh that has just ended may have recorded its result since.
+                # Read again: a refresh that has just ended may have recorded its result since.
                 history = read_history(journal.records()) if later else history
                 return HeldClaim(claim, history, journal, sleep)
             # The event log does not reliably show which claim came first, so both withdraw.
@@ -188,7 +188,7 @@ def _wait_for_claim(
 
 
 def live_claims(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
-    """Return the claims of other steps that may still be running; one step has one data source."""
+    """Return the claims of other steps that may still run; a step refreshes one data source."""
     return [
         claim
         for claim in claims

@@ -1,4 +1,4 @@
-"""Decide what a refresh does: first by the facts, then by the size of an update."""
+"""Decide what a refresh does: first from the facts, then from the size of an update."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Options:
 
     Attributes:
         full: publish everything, even if nothing changed.
-        metadata_only: bring the metadata up to date; the rows stay those of the last refresh.
+        metadata_only: bring the metadata up to date, and keep the rows of the last refresh.
         accept: what to accept once instead of refusing it.
     """
 
@@ -52,7 +52,7 @@ class NoChange:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The content of these tables differs from the checkpoint's; its size decides what is sent."""
+    """These tables differ from the checkpoint; the size of their update decides what is sent."""
 
     tables: tuple[str, ...]
     checkpoint: Checkpoint
@@ -63,8 +63,8 @@ class UpdateTables:
     """Send the tables that changed.
 
     Attributes:
-        tables: by table, the reason to send it whole; None to send only what changed.
-        pieces: the number of consecutive updates.
+        tables: for each table, the reason to send it whole; None to send only what changed.
+        pieces: the number of consecutive updates that carry the changes.
     """
 
     tables: Mapping[str, str | None]
@@ -78,7 +78,8 @@ class Publish:
     """Publish the full file.
 
     Attributes:
-        merged: the file brings the metadata of the server, with the declared metadata set in it.
+        merged: whether the file brings the metadata of the server, with the declared values set in
+            them.
     """
 
     mode: PublishMode
@@ -114,10 +115,10 @@ class Facts:
 
     Attributes:
         desired: what each table is to hold.
-        differences: how the tables of a data source of another user or another key differ from
-            ours; () if it is ours.
+        differences: how the published tables differ from the declared ones, if another user or key
+            published them; () if the data source is ours.
         metadata: what becomes of the metadata on the server; None if there is none to keep or set.
-        rejected: the checks that rejected the newest rows of a model, by model.
+        rejected: for each model, the checks that rejected its newest rows.
     """
 
     declaration: Declaration
@@ -134,7 +135,7 @@ class Facts:
 
     @property
     def edits(self) -> str:
-        """The changes of the metadata alone, as a phrase; "" if there are none."""
+        """What is to change in the metadata, in words; "" if nothing is."""
         return self.metadata.phrase if self.metadata else ""
 
     def keeps_metadata(self, options: Options) -> bool:
@@ -158,7 +159,7 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     if overwrite := _overwrite_of_ours(facts, options):
         return overwrite
     if checkpoint is None:
-        # Replace, not Overwrite: it is unknown whether users have edited the metadata.
+        # Mode Replace keeps the metadata, which users may have edited.
         reason = base.distrust or "no record shows what it holds"
         return Publish(PublishMode.REPLACE, f"full publish: {reason}")
     if reason := _reason_in_full(facts, checkpoint, options):
@@ -187,12 +188,12 @@ def _overwrite_of_ours(facts: Facts, options: Options) -> Publish | None:
     if changes := _metadata_misfits(facts):
         merged = facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}", merged=merged)
-    # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
+    # By itself, accept: [overwrite] only permits an overwrite that is needed for another reason.
     if Accept.OVERWRITE in options.accept and (options.full or base.checkpoint is None):
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
         reason = "; ".join(filter(None, [str(base.distrust or ""), facts.edits]))
-        # Merged unasked, a user's field could be left with a formula that refers to nothing.
+        # If metadata are merged unasked, a user's field may keep a formula that refers to nothing.
         merged = not (facts.metadata and facts.metadata.broken) or facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=merged)
     return None
@@ -204,7 +205,7 @@ def _takeover(facts: Facts, options: Options) -> Publish:
     how = "accept: takeover" if has_key else "adopt"
     reason = f"first publish: takes over the data source ({how}), which has"
     if facts.differences:
-        # As it is, its metadata describes other tables and would not fit ours.
+        # Overwrite the metadata, which describe other tables and would not fit ours.
         reason = f"{reason} other tables: {', '.join(facts.differences)}"
         return Publish(PublishMode.OVERWRITE, reason, merged=facts.keeps_metadata(options))
     reason = f"{reason} the same tables and columns"
@@ -226,7 +227,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         checks = check_problems(facts.desired, published, facts.rejected)
     guards: list[Refusal] = []
     if Accept.SHRINK not in options.accept:
-        # A data source that a user deleted from the server may come back with fewer rows.
+        # If a user deleted the data source from the server, it may come back with fewer rows.
         guards = guard_problems(declaration, facts.desired, base.rows if base.exists else {})
     schema: list[Refusal] = []
     if base.exists and base.checkpoint and Accept.SCHEMA not in options.accept:
@@ -247,7 +248,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
             "on the server"
         )
         problems = [Refusal(text, Code.METADATA_CONFLICT, Accept.METADATA)]
-    # Ask about an overwrite last: if the schema change is refused, none is needed.
+    # Ask about an overwrite last, because a refused schema change needs no overwrite.
     if not problems and Accept.OVERWRITE not in options.accept:
         problems = _dropped(facts)
     if not problems:
@@ -256,7 +257,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
 
 
 def ownership_refusal(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
-    """Return why the data source must not be changed; None if it may be."""
+    """Return why the data source must not be changed; None if it may be changed."""
     if base.ownership is None:
         return None
     takeover = Accept.TAKEOVER in options.accept
@@ -269,7 +270,7 @@ def _dropped(facts: Facts) -> list[Refusal]:
     base, metadata = facts.base, facts.metadata
     if not base.is_edited:
         return []
-    # The reasons for an overwrite that cannot keep all edits.
+    # Collect the reasons for an overwrite that cannot keep all edits.
     if metadata is None or metadata.problem:
         changes = [*facts.differences] if not base.is_ours else _metadata_misfits(facts)
     else:
@@ -290,7 +291,7 @@ def _dropped(facts: Facts) -> list[Refusal]:
 
 
 def _metadata_misfits(facts: Facts) -> list[str]:
-    """Why the published metadata would not fit, as phrases; empty if it fits."""
+    """Return phrases for why the published metadata would not fit the tables; [] if it fits."""
     checkpoint, metadata, changes = facts.base.checkpoint, facts.base.metadata, []
     if checkpoint:
         changes = [*schema_changes(facts.columns, columns_of(checkpoint.tables))]
@@ -298,12 +299,12 @@ def _metadata_misfits(facts: Facts) -> list[str]:
             changes.append("the declaration changed")
     if changes or metadata is None or metadata.columns is None:
         return changes
-    # By our records it fits, but another user may have overwritten it.
+    # According to our records it fits, but another user may have overwritten it.
     columns = _published_columns(facts, facts.desired)
     phrase = 'the published metadata lacks the column "{}" of "{}"'
     changes = [phrase.format(column, table) for table, column in sorted(columns - metadata.columns)]
     if facts.base.distrust:
-        # A recorded overwrite may not have taken effect.
+        # A recorded overwrite may not have taken effect, so the metadata may have old tables.
         gone = {table for table, _ in metadata.columns} - {table for table, _ in columns}
         phrase = 'the published metadata has the table "{}", which is gone'
         changes += [phrase.format(table) for table in sorted(gone)]
@@ -337,10 +338,10 @@ def _foreign_columns(facts: Facts) -> list[str]:
 
 
 def _reason_in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | None:
-    """Why the whole file must be sent instead of an update; None if an update may be."""
+    """Why the whole file must be sent instead of an update; None if an update may be sent."""
     if facts.base.distrust:
         return str(facts.base.distrust)
-    # Updates refer to columns by name, but row hashes depend on their order.
+    # Updates refer to columns by name, but row hashes depend on the order of columns.
     reordered = [
         name
         for name, table in facts.desired.items()
@@ -364,13 +365,13 @@ def by_size(
 
     Args:
         limit: the largest allowed payload in bytes.
-        pieces: the number of updates that it was split into; 0 if it was not, or cannot be.
+        pieces: the number of updates that it was split into; 0 if it was not split.
     """
     checkpoint, bytes_ = changed.checkpoint, delta.extract.size
     if not any(
         counts.whole or counts.deleted or counts.inserted for counts in delta.counts.values()
     ):
-        # For example, a job has compacted the table of a lake.
+        # This happens, for example, after a job has compacted the table of a lake.
         tables = ", ".join(changed.tables)
         return NoChange(f"the files of {tables} changed, but not the rows in them")
     reason, size = _new_content(changed.tables), megabytes(bytes_)
@@ -423,8 +424,8 @@ def guard_problems(
     """Return a refusal for each guard that the tables violate.
 
     Args:
-        published: rows by table; a table that is missing here is new. None if they are not
-            known.
+        published: the number of published rows of each table, without new tables; None if it is
+            not known.
     """
     problems = []
     for table in declaration.tables:
@@ -461,13 +462,13 @@ def check_problems(
     """Return a refusal for each model whose rejected rows would be published.
 
     Args:
-        published: the published content by table, which may include rows accepted once.
-        rejected: the checks that rejected the newest rows of a model, by model.
+        published: the published content of each table, which may include rows accepted once.
+        rejected: for each model, the checks that rejected its newest rows.
     """
     problems = []
     for name, table in desired.items():
         names, before = rejected.get(table.model, ()), published.get(name)
-        # A rolling window over the same version changes from day to day.
+        # Compare versions: a rolling window over one version changes from day to day.
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue
@@ -487,13 +488,13 @@ def rejection(model: str, checks: Sequence[str]) -> str:
 
 
 def _lost_too_many(guard: Guard, now: int, before: int) -> bool:
-    # As floats, 1 - 0.41 is not 0.59.
+    # Compare exact fractions: as floats, 1 - 0.41 is not 0.59.
     share = Fraction(before - now, max(before, 1))
     return now < before and guard.max_shrink < 1 and share >= Fraction(str(guard.max_shrink))
 
 
 def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
-    """Warn if a publish drops the credentials in an extract of another user."""
+    """Warn if a publish drops the credentials that are embedded in another user's extract."""
     source = base.metadata.source if base.metadata else None
     if base.remote is None or base.is_ours or source is None or not isinstance(plan, Publish):
         return ()

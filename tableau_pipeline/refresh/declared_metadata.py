@@ -58,16 +58,17 @@ class DeclaredMetadata:
     Attributes:
         desired: the content that each table is to have.
         checkpoint: what is known to be published.
-        models: the versions of the models; Spark keeps comments of their columns.
-        inherited: metadata of columns from elsewhere, by model and column; they take precedence
-            over the comments of columns in Spark.
+        models: the versions of the models, with the comments that Spark keeps on their columns.
+        inherited: metadata of columns from other sources; the keys are pairs of a model and a
+            column. These metadata take precedence over the comments in Spark.
         link: the address of the asset in Dagster's web UI; None if that is not known.
-        accepts: if both the declaration and a user changed a value, leave it as it is on the
-            server, and do not report it again.
-        held: the metadata in the `.tds` on the server; without its content, they are as we left
-            them. None if there are none.
-        is_edited: another user may have edited `held`.
-        on_server: the properties of the data source on the server; None if it is not asked.
+        accepts: whether to leave a value that both the declaration and a user changed as it is on
+            the server, and not to report it again.
+        held: the metadata in the `.tds` on the server; if the content of the `.tds` is missing, the
+            metadata are as we left them. None if there are no metadata.
+        is_edited: whether another user may have edited `held`.
+        on_server: the properties of the data source on the server; None if they are not needed, or
+            the server is not asked.
     """
 
     declaration: Declaration
@@ -88,7 +89,7 @@ class DeclaredMetadata:
 
     @cached_property
     def fields(self) -> Values:
-        """The values of fields that are declared.
+        """The declared values of fields.
 
         Raises:
             RefusedError: metadata are declared for columns that do not exist, or with a format that
@@ -113,7 +114,7 @@ class DeclaredMetadata:
         return declared
 
     def _format_misfits(self, declared: Values) -> Iterator[str]:
-        """Yield a sentence for each column whose type does not have the declared format."""
+        """Yield a sentence for each column whose declared format does not fit its type."""
         for table, columns in self.tables.items():
             for column, type_ in columns:
                 path = ("field", table, column, "format")
@@ -122,7 +123,7 @@ class DeclaredMetadata:
 
     @cached_property
     def tables(self) -> TypesByTable:
-        """The columns of the file to be published."""
+        """The columns of each table of the file to be published."""
         return {
             self.declaration.published_name(name): [
                 (column.name, hyper_type(column, table=name)) for column in table.columns
@@ -132,7 +133,7 @@ class DeclaredMetadata:
 
     @cached_property
     def candidates(self) -> Sequence[Values]:
-        """The values that were written last, the newest first; several if it is unknown which."""
+        """The values that may have been written last, the newest first."""
         return (
             [self.stored.read(name) for name in self.checkpoint.written] if self.checkpoint else ()
         )
@@ -151,7 +152,7 @@ class DeclaredMetadata:
         """Return the declared properties of the data source.
 
         Args:
-            certified: None to certify it if we last did.
+            certified: whether to certify the data source; None to certify it if we last did.
         """
         certified = CERTIFIED in self.last_written if certified is None else certified
         built = f"Built from {', '.join(table.model for table in self.declaration.tables)}."
@@ -179,7 +180,7 @@ class DeclaredMetadata:
         last = {path: value for path, value in self.last_written.items() if not is_property(path)}
         current = dict(tds.values(declared, candidates) if tds else last if is_asked[False] else {})
         if not self.is_edited:
-            # Values that the server made of a file are not users' edits.
+            # Count values that the server made of a file as written, as they are not users' edits.
             own = {path: value for path, value in current.items() if path in declared}
             candidates = [{**own, **values} for values in candidates or [{}]]
         current |= dict(properties or {})
@@ -198,7 +199,7 @@ class DeclaredMetadata:
         broken = tuple(self._broken(tds, gone, result.of_fields))
         work = {path: ", ".join(tds.work_on(path, candidates)) for path in gone if self.is_edited}
         lost = {path: words for path, words in work.items() if words}
-        # Users do not edit the relationships of tables in a `.tds`.
+        # If declared tables or relationships changed, do not merge: users do not edit these.
         is_changed = self.checkpoint and self.checkpoint.declaration != self.declaration.digest()
         problem = "the declaration changed" if is_changed else None
         return replace(result, problem=problem, broken=broken, lost=lost)
@@ -212,7 +213,7 @@ class DeclaredMetadata:
     def _removed_paths(
         self, held: Metadata, changes: Mapping[FieldPath, str | None]
     ) -> Iterator[FieldPath]:
-        """Yield the first parts of the paths of columns and calculations that are removed."""
+        """Yield the start of the path of each column and each calculation that is removed."""
         columns = (("field", *names) for names in sorted(held.columns or ()))
         yield from (path for path in columns if not self.has(path))
         for path, value in changes.items():
@@ -231,11 +232,11 @@ class DeclaredMetadata:
     def written_by(self, plan: Plan) -> tuple[str, ...]:
         """Store the values that a plan sets, and return their name.
 
-        If the publish may fail, the names of the former values follow.
+        If the plan replaces the metadata, which may fail, the names of the former values follow.
         """
         before = self.checkpoint.written if self.checkpoint else ()
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
-        # The properties of the data source are set later.
+        # Keep the properties of the data source as last written: they are set later.
         values = {path: value for path, value in self.last_written.items() if is_property(path)}
         if not is_whole or plan.merged:
             is_set = self.merge and not self.merge.problem
@@ -246,11 +247,11 @@ class DeclaredMetadata:
         name = self.stored.store(values)
         if is_whole:
             return (name, *(before or (NO_VALUES,)))
-        # Some servers drop the values in mode Replace.
+        # Some servers drop the values in mode Replace, so `NO_VALUES` is the other candidate.
         return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
     def with_held(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
-        """Return the same with the metadata that the server has just made of a bare file."""
+        """Return a copy that holds the metadata that the server has just made of a bare file."""
         return replace(self, checkpoint=None, held=held, is_edited=is_edited, on_server=None)
 
     def store_with_properties(self, values: Values) -> str:
@@ -263,7 +264,7 @@ class DeclaredMetadata:
         return tuple(work for work in saved if not self.has(work.path))
 
     def returned_work(self, saved: Iterable[SavedEdits]) -> tuple[str, ...]:
-        """Return which saved edits belong to columns and calculations that are back."""
+        """Return a sentence for each saved edit of a column or calculation that is back."""
         return tuple(
             f"{shown_field(work.path)} is back. What people had made of it before it went "
             f"({work.work}) is in {work.file}: copy it back with Tableau Desktop"
@@ -272,12 +273,12 @@ class DeclaredMetadata:
         )
 
     def work_lost_by(self, plan: Plan) -> tuple[str, ...]:
-        """Return which of users' edits a plan drops, in sentences."""
+        """Return sentences that name the users' edits that a plan drops."""
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         return tuple(lost_phrases(self.merge)) if self.merge and is_whole else ()
 
     def differences_on_server(self, sent: bytes, held: Metadata) -> list[str]:
-        """Return how the metadata on the server differ from those that were sent, as phrases."""
+        """Return phrases for how the metadata on the server differ from the metadata sent."""
         published = read_metadata(sent)
         if published.digest == held.digest:
             return []
@@ -295,14 +296,14 @@ class DeclaredMetadata:
         return missing_work + changed
 
     def of_properties(self, found: Values, *, certified: bool | None) -> Merge:
-        """Merge the declared properties of the data source into those on the server."""
+        """Merge the declared properties of the data source into the properties on the server."""
         last_written = {
             path: value for path, value in self.last_written.items() if is_property(path)
         }
         declared = self.declared_properties(certified=certified)
         if self.declaration.certify and CERTIFIED not in declared:
-            # While certification is declared, it is withdrawn from rows that differ, even if a user
-            # gave it.
+            # Withdraw a declared certification from rows that differ, even if a user certified the
+            # data source.
             last_written = {
                 path: value for path, value in last_written.items() if path[0] not in MARKS
             }
@@ -314,12 +315,12 @@ class DeclaredMetadata:
         """Set the declared properties of the data source, once its rows are published.
 
         Args:
-            reached: the checkpoint that names the values of fields that were written.
-            equal: the published rows were found equal to the models; None if not compared.
-            is_new: a file has replaced the metadata since they were read.
+            reached: the checkpoint, whose `written` names the values of fields that were written.
+            equal: whether the published rows equal the models; None if they were not compared.
+            is_new: whether a file has replaced the metadata since they were read.
 
         Returns:
-            What was set; None if no properties are declared, or were.
+            What was set; None if no properties are or were declared.
         """
         properties, last_written, stored = self.on_server, self.last_written, self.stored
         if properties is None:
@@ -354,9 +355,9 @@ class PropertiesSet:
     """The result of setting the properties of a data source.
 
     Attributes:
-        written: names the values of metadata that are set now, including those of fields.
+        written: the names of the stored values that are set now, of both properties and fields.
         problems: how the properties on the server differ from the declared ones.
-        distrust: why another user may have changed the data source as well; None if none has.
+        distrust: why another user may have changed the data source as well; None if no user has.
     """
 
     remote: RemoteDatasource
@@ -371,8 +372,8 @@ def back_up(
     """Save a data source with users' edits; return the path or URL of the file.
 
     Args:
-        location: a folder, or the URL of one in an object store.
-        name: of the file, without its suffix.
+        location: a folder, or the URL of a folder in an object store.
+        name: the name of the file, without its suffix.
 
     Raises:
         RefreshError: it cannot be saved.

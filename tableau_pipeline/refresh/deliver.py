@@ -43,8 +43,8 @@ class Delivery:
         """Make the data source hold what is planned.
 
         Returns:
-            What came of it, and the file that was built for it: the whole data source, or the
-            payload of an update; of several payloads, the last one with the rows and bytes of all.
+            What came of the plan, and the file that was built for it: the whole data source, or the
+            payload of an update; for several, the last one, with the rows and bytes of all.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
@@ -85,7 +85,7 @@ class Delivery:
             updates = before.updates + is_update
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
-            # The last comparison still holds.
+            # The rows stay as they are, so the last comparison still holds.
             fields = ("unreconciled", "changed_at", "compared_at", "late_window")
             history |= {name: getattr(before, name) for name in fields}
         digest = before.metadata if before else None
@@ -94,7 +94,7 @@ class Delivery:
             # The file brings its own metadata, whose digest is known only once the server has it.
             digest = None
         elif base.metadata and not base.is_edited:
-            # Metadata that a user edited is never recorded as ours: a later overwrite would drop it
+            # Never record metadata that a user edited as ours: a later overwrite would drop it
             # unasked.
             digest = base.metadata.digest
         owner = base.remote.owner_id if base.remote and isinstance(plan, Publish) else None
@@ -125,7 +125,7 @@ class Delivery:
         if remote is None or declared is None:
             return remote
         project_id = declared.project_id or self._project_id()
-        # A move takes effect at once, so an overtaken refresh must be stopped before it.
+        # A move takes effect at once, so stop an overtaken refresh here, before it moves anything.
         self.sender.claim.check_fence()
         return move(self.sender.server, remote, name=declared.name, project_id=project_id)
 
@@ -144,8 +144,8 @@ class Delivery:
         raise AssertionError("pauses have no end")
 
     def _update(self, planned: Planned, target: Checkpoint, remote: RemoteDatasource) -> Sent:
-        # Only the last part has a target. If a later part does not take effect, the data source is
-        # at no checkpoint, and the next run publishes everything.
+        # Only the last part leads to a checkpoint. If a part after the first does not take effect,
+        # the next run publishes everything.
         distrust, sent, deltas = None, None, planned.deltas
         for number, delta in enumerate(deltas, start=1):
             is_last = number == len(deltas)
@@ -178,7 +178,7 @@ class Delivery:
     def _set_metadata(
         self, publisher: Publisher, mode: PublishMode, sent: Sent, extract: Extract
     ) -> Sent:
-        """Publish again with the declared metadata, set in what the server made of a bare file."""
+        """Publish again, with the declared metadata set in the `.tds` that the server has made."""
         reached, declared, before = sent.reached, publisher.metadata, publisher.base.metadata
         if sent.distrust or sent.merged or reached is None or not declared.fields:
             return sent
@@ -206,11 +206,11 @@ class Delivery:
 
     def _settle(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
         """Restore the owner, and resolve distrust."""
-        # Restore the owner at once: the former one is known only until this refresh ends.
+        # The former owner is known only until this refresh ends, so restore that owner at once.
         return self._resolve_distrust(self._restore_owner(sent, planned, before))
 
     def _restore_owner(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
-        """Restore the owner if publishing has made us the owner."""
+        """Restore the former owner if publishing has made our user the owner."""
         # A declared owner is set later, with the other declared properties.
         if before is None or self.declaration.owner:
             return sent
@@ -225,7 +225,7 @@ class Delivery:
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
     def _resolve_distrust(self, sent: Sent) -> Sent:
-        """Drop distrust if the content equals what was sent: then no other user changed it."""
+        """Drop distrust if the content equals what was sent, so no other user has changed it."""
         if sent.distrust and sent.reached:
             comparison = self.reconciler.compare_rows(sent.reached, sent.remote)
             if not comparison.problem and not comparison.skipped:

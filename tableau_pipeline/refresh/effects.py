@@ -13,7 +13,8 @@ from tableau_pipeline.publishing.site import TableauSite
 # The largest difference between the server's times of a request and of its result.
 SLACK = timedelta(seconds=2)
 
-# How contents compare: all values are equal, or the numbers of rows are; None if not known.
+# How contents compare. "equal": all values are equal. "counts": the numbers of rows are equal, and
+# the values were not compared. None: nothing could be compared.
 Likeness = Literal["equal", "counts", "differs"] | None
 
 
@@ -23,7 +24,7 @@ class Effect:
 
     Attributes:
         remote: the data source with the effect.
-        is_proved: its values were compared with those that were sent.
+        is_proved: whether the values were found equal to the values that were sent.
     """
 
     remote: RemoteDatasource
@@ -45,10 +46,10 @@ class Effects:
     _compared: dict[Stamp, Likeness] = field(default_factory=dict)
 
     def of(self, intent: Intent, *, is_over: bool) -> Effect | None:
-        """Return the effect of a request; None if nothing shows it yet.
+        """Return the effect of a request; None if the data source does not show it yet.
 
         Args:
-            is_over: the job has ended, so that an effect must show by now.
+            is_over: whether the job has ended, so that an effect must show by now.
         """
         if intent.luid is None:
             created = self.server.find_by_name(intent.name, project_id=intent.project_id)
@@ -72,9 +73,9 @@ class Effects:
 
 
 def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
-    """Whether the data source shows a change since, of the kind that the request makes."""
+    """Whether the data source has changed in the way in which the request would change it."""
     before, after = intent.before_revision, remote.revision
-    # Every publish makes a revision. On some sites, an update does not.
+    # Every publish makes a revision. On some sites, an update makes none.
     if intent.mode and before is not None and after is not None:
         return after > before
     return remote.stamp != (intent.before, before)

@@ -21,14 +21,15 @@ def tag(
     """Tag a data source as ours, and remove the tags of other deployments and keys.
 
     Returns:
-        The data source, and why another user may have changed it meanwhile; None if none has.
+        The data source, and why another user may have changed it meanwhile; None if no
+        user has.
     """
     prefixes = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
     others = {tag for tag in remote.tags - tags if tag.startswith(prefixes)}
     if tags <= remote.tags and not others:
         return remote, None
     began = server.now()
-    # Remove other tags so that a takeover lasts: with them, our next refresh would ask again.
+    # Remove other tags, or our next refresh would ask again whether to take over.
     if others:
         server.untag(remote.luid, others)
     server.tag(remote.luid, tags)
@@ -41,7 +42,7 @@ def move(
     """Rename a data source, or move it to another project.
 
     Raises:
-        RefusedError: the name is taken there, or the user lacks permission.
+        RefusedError: the name is taken in that project, or the user lacks permission.
         DriftError: another user changed the data source meanwhile.
     """
     # The server does not compare before it moves, so check for changes by other users first.
@@ -58,7 +59,7 @@ def move(
 def change_owner(
     server: TableauSite, remote: RemoteDatasource, owner: str
 ) -> tuple[RemoteDatasource, Distrust | None]:
-    """Give a data source to this owner, a LUID; return what `changed_since` does.
+    """Give a data source to the owner with this LUID; return what `changed_since` returns.
 
     Raises:
         RefreshError: the owner could not be changed.
@@ -84,7 +85,7 @@ def changed_since(
     changed = look_up(server, remote.luid)
     # The server's time stamps have whole seconds, and each change may be rounded up to a new one.
     window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
-    # Tags, a name or a project make no revision, so a new revision is another user's.
+    # Our changes make no revision, so another user made any new revision.
     change = Change(
         window, remote.stamp, changed.stamp, revisions=(0,), published=changed.published
     )

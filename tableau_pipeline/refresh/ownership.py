@@ -1,4 +1,4 @@
-"""Decide whether a data source may be changed: whose it is, by our records and its tags."""
+"""Decide from our records and a data source's tags whose it is, and whether it may be changed."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,13 @@ class Ownership:
     """To whom a data source belongs.
 
     Attributes:
-        is_ours: our records name it, it carries our tag, or a request of ours has just created it.
-        candidates: the data sources with our tag, if none has the recorded LUID, or the declared
-            name and project; `remote` is the first of them.
-        other_instance: the tag of another deployment that publishes it; None if there is none.
-        other_key: another key of this deployment that publishes it; None if there is none.
+        is_ours: whether our records name it, it carries our tag, or our request just created it.
+        candidates: all data sources with our tag, of which `remote` is the first. They are looked
+            for only if no data source has the recorded LUID or the declared name and project.
+        other_instance: the tag of another deployment that publishes the data source; None if no
+            other deployment does.
+        other_key: another key of this deployment that publishes the data source; None if no other
+            key does.
     """
 
     remote: RemoteDatasource
@@ -38,7 +40,7 @@ class Ownership:
         is_ours: bool,
         candidates: tuple[RemoteDatasource, ...] = (),
     ) -> "Ownership":
-        """Return the ownership by the tags of a data source.
+        """Return the ownership that the tags of a data source show.
 
         Args:
             tags: our tags, see `core.declaration.tags_of`.
@@ -47,11 +49,12 @@ class Ownership:
         return cls(remote, is_ours, candidates, instance, key)
 
     def of_others(self, key: str, *, takeover: bool = False) -> Refusal | None:
-        """Refuse a data source of another environment, key or deployment; None if it is of none.
+        """Refuse a data source of another environment, key or deployment; None for any other.
 
         Args:
             key: the key of our declaration.
-            takeover: take it over from another key or deployment, but from no other environment.
+            takeover: whether to take it over from another key or deployment; never from another
+                environment.
         """
         remote = self.remote
         if self.other_instance and root_of(self.other_instance) != root_of(key):
@@ -79,7 +82,8 @@ class Ownership:
         """Refuse to publish over the data source, with the reason; None if we may.
 
         Args:
-            takeover: take it over from another key or deployment, but from no other environment.
+            takeover: whether to take it over from another key or deployment; never from another
+                environment.
         """
         if len(self.candidates) > 1:
             places = ", ".join(_label(remote) for remote in self.candidates[:_MAX_LISTED])

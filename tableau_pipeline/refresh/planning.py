@@ -52,10 +52,11 @@ class Planned:
         base: what is known of the data source.
         desired: the content of each table.
         metadata: the declared metadata, and what becomes of the metadata on the server.
-        builder: builds files of the planned versions of the models.
+        builder: builds files from the planned versions of the models.
         deltas: the parts of an update, in the order in which they are sent.
-        keeps_rows: the rows stay those of the last refresh, whatever the models have by now.
-        seconds: by phase, and "total"; empty if the plan is to be carried out.
+        keeps_rows: whether to keep the rows of the last refresh, whatever the models have by now.
+        seconds: the seconds that each phase took, and those of the whole plan under "total"; empty
+            if the plan is to be carried out.
     """
 
     plan: Plan
@@ -79,7 +80,7 @@ class Planned:
 
     @property
     def moves(self) -> Mapping[str, str]:
-        """What happens to the name and the project, as phrases, by "rename" and "move"."""
+        """What happens to the name and project, in words; the keys are "rename" and "move"."""
         return self.base.move.phrases if self.base.move else {}
 
     @property
@@ -99,7 +100,7 @@ class Planned:
 
     @property
     def extract(self) -> Extract | None:
-        """The payload of an update; of several, the last with the rows and bytes of all."""
+        """The payload of an update; for several, the last one, with the rows and bytes of all."""
         return total(self.deltas) if self.deltas else None
 
     @property
@@ -158,11 +159,11 @@ class Planner:
     """Plans for one refresh.
 
     Attributes:
-        site: None to ask no server, and to plan by our records alone.
-        reads_all: read the metadata even if they seem unchanged.
+        site: None to ask no server, and to plan from our records alone.
+        reads_all: whether to read the metadata even if they seem unchanged.
         reads_jobs: returns whether this user may ask for jobs; None to ask the server.
         no_updates: why an update failed in this refresh, which now sends only whole files; None
-            if none did.
+            if no update failed.
         warnings: what a user can do so that updates become possible.
     """
 
@@ -178,14 +179,14 @@ class Planner:
 
     @property
     def server(self) -> TableauSite:
-        """The server; it is an error to need it if none may be asked."""
+        """The server; only for plans that may ask it."""
         if self.site is None:
             raise ValueError("this refresh asks no server")
         return self.site
 
     @cached_property
     def tags(self) -> frozenset[str]:
-        """The tags of the data source if it is ours."""
+        """The tags that mark the data source as ours."""
         return tags_of(self.setup.declaration.key, self.setup.journal.instance)
 
     @cached_property
@@ -219,7 +220,7 @@ class Planner:
         """Look at the data source on the server.
 
         Args:
-            looks_only: a missing project is not an error.
+            looks_only: whether the project may be missing.
         """
         declaration = self.setup.declaration
         if self.site is None:
@@ -233,7 +234,7 @@ class Planner:
             log=self.log,
             reads_all=self.reads_all,
         )
-        # The project is created only with a file: a refused refresh must not leave it empty.
+        # Only a publish creates a missing project: a refused refresh must not leave it empty.
         if declaration.create_project or looks_only:
             return observer.observe(recovered, self.site.find_project(declaration.project))
         return observer.observe(recovered, self.site.project(declaration.project, create=False))
@@ -241,7 +242,7 @@ class Planner:
     def plan(self, recovered: Recovered) -> Planned:
         """Observe the data source, read the models, and decide what to do.
 
-        If tables changed, the size of their update decides.
+        If tables changed, the size of their update decides whether an update is sent.
 
         Raises:
             RefusedError: a model has rows that cannot be published.
@@ -254,7 +255,7 @@ class Planner:
             and base.remote
             and isinstance(planned.plan, Publish | Refuse)
         ):
-            # The recorded digest is enough only while the metadata stay as they are.
+            # A publish or a refusal needs the metadata themselves, not only their recorded digest.
             full_metadata = self.server.metadata(base.remote.luid)
             planned = self._plan_for(replace(base, metadata=full_metadata))
         return planned
@@ -283,8 +284,8 @@ class Planner:
             else:
                 plan, deltas = self._decide_by_size(builder, plan, desired)
         if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
-            # A publish checks all tables anyway. Otherwise a newly declared key would pass
-            # unchecked until the next change of the rows.
+            # A publish checks all tables anyway. Other plans must check a newly declared key
+            # here, or it would stay unchecked until the next change of the rows.
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self.seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
@@ -334,7 +335,7 @@ class Planner:
     def _reason_for_whole_files(
         self, changed: Changed, remote: RemoteDatasource | None
     ) -> str | None:
-        """Why only whole files may be sent; None if an update may be."""
+        """Why only whole files may be sent; None if an update may be sent."""
         if self.site is None:
             return None
         limitation = whole_files(
@@ -354,7 +355,7 @@ class Planner:
     def _decide_by_size(
         self, builder: Builder, changed: Changed, desired: Mapping[str, TableContent]
     ) -> tuple[NoChange | UpdateTables | Publish, Sequence[Delta]]:
-        """Build an update, in several parts if it is too large and may be split, and decide."""
+        """Build an update, split if it is too large and may be split, and decide by its size."""
         declaration = self.setup.declaration
         server_limit = self.site.payload_limit if self.site else LARGEST_PAYLOAD
         limit = min(declaration.payload_limit or server_limit, server_limit)

@@ -1,4 +1,4 @@
-"""Preview what the next refresh of a data source would do, by its own decision."""
+"""Preview the next refresh of a data source, with the same code that decides a refresh."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,13 +42,14 @@ class Preview:
     """What the next refresh of a data source would do.
 
     Attributes:
-        rows: the rows that its fact table would hold; `inserted` and `deleted` count all tables.
-        size: bytes that would be sent; for a full publish, the bytes of the last one. None if not
-            known.
-        limit: bytes that a payload may have; None if no update is planned.
+        rows: the number of rows that its fact table would hold; `inserted` and `deleted` count the
+            rows of all tables.
+        size: the number of bytes that would be sent; for a full publish, the number that the last
+            full publish sent. None if it is not known.
+        limit: the largest allowed payload in bytes; None if no update is planned.
         notes: what else a reader should know.
-        refusals: why the refresh would be refused; empty if it would not be.
-        is_new: the data source would be created.
+        refusals: why the refresh would be refused; empty if it would not be refused.
+        is_new: whether the data source would be created.
     """
 
     key: str
@@ -68,7 +69,7 @@ class Preview:
 
     @property
     def accepts(self) -> Sequence[str]:
-        """What a user may accept so that a run is not refused."""
+        """What a user must accept so that a run is not refused."""
         return accepts_of(self.refusals)
 
 
@@ -76,7 +77,7 @@ def preview(setup: Setup, site: TableauSite | None) -> Preview:
     """Plan the next refresh of a data source, and describe the plan.
 
     Args:
-        site: None to ask no server, and to go by our records.
+        site: None to ask no server, and to rely on our records.
     """
     declaration, waits = setup.declaration, ()
     nothing = Preview(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
@@ -84,7 +85,7 @@ def preview(setup: Setup, site: TableauSite | None) -> Preview:
         waits = tuple(_open_requests(setup, site))
         planned = plan(setup, offline=site is None)
     except RefusedError as error:
-        # The store of the snapshots may not be within reach.
+        # If the store of the snapshots cannot be reached, report the refusal itself.
         with suppress(RefreshError):
             lacking = [model for model in declaration.models if not setup.snapshots.newest(model)]
             if site is None and lacking:
@@ -104,7 +105,7 @@ def preview(setup: Setup, site: TableauSite | None) -> Preview:
 
 
 def preview_declared(before: Declaration, now: Declaration) -> Preview:
-    """Preview the refresh that follows from a changed declaration, by the two declarations alone.
+    """Preview the refresh that follows from a changed declaration, from the two declarations.
 
     The rows of the models and the state of the server are not known. Columns are known only from
     contracts.
@@ -162,7 +163,7 @@ def _plan_by_declarations(
 
 
 def _reordered_tables(before: Declaration, now: Declaration) -> Iterator[str]:
-    """Yield the tables whose contracts have their columns in another order."""
+    """Yield the tables whose contracts list the columns in another order than before."""
     columns_before = _contract_columns(before, now)
     for table, columns in _contract_columns(now, before).items():
         if columns and table in columns_before and columns != columns_before[table]:
@@ -170,7 +171,7 @@ def _reordered_tables(before: Declaration, now: Declaration) -> Iterator[str]:
 
 
 def _declared_values(declaration: Declaration) -> Values:
-    """Return the declared metadata; a table without a contract has only declared fields."""
+    """Return the declared metadata; without a contract, a table has only its declared fields."""
     return declaration.declared_values(
         {
             table.name: [column.name for column in table.contract or table.fields]
@@ -180,14 +181,14 @@ def _declared_values(declaration: Declaration) -> Values:
 
 
 def _row_settings(table: Table) -> object:
-    """Return what the declaration states of the rows of a table."""
+    """Return the declared settings that decide which rows a table holds."""
     return table.model, table.source, table.retain
 
 
 def _contract_columns(
     declaration: Declaration, other: Declaration
 ) -> Mapping[str, Sequence[Column]]:
-    """Return the columns by table; () if only one of the declarations has a contract for it.
+    """Return the columns of each table; () if only one declaration has a contract for the table.
 
     Args:
         other: the declaration to compare with.
@@ -205,7 +206,7 @@ def preview_of(declaration: Declaration, planned: Planned) -> Preview:
     """Return the preview of a plan."""
     before, extract = planned.base.checkpoint, planned.extract
     fact = planned.desired.get(declaration.fact_table)
-    # The file of a full publish is not built to measure it.
+    # Expect the size of the last full publish: no file is built just to be measured.
     kind, size = Status.PUBLISH, before.size if before else None
     match planned.plan:
         case NoChange():

@@ -2,8 +2,8 @@
 
 A road is a way to publish: as a bare file, as a package, in mode Replace. Tableau's documentation
 contradicts itself about some roads, and servers refuse them with a job that fails without a reason.
-Each road is tried once. That a site does not take a road is remembered only after another road has
-worked.
+Each road is tried once. The site record notes that a site does not take a road only after another
+road has worked.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,8 +40,8 @@ class _Road:
     Attributes:
         go: publishes.
         words: the road in words, to follow "It is published".
-        fact: the fact of the site record that success shows to be true; to be false if `is_other`.
-        is_other: the road is a substitute for the one before it.
+        fact: the fact of the site record that success shows to be true or, if `is_other`, false.
+        is_other: whether the road is a substitute for the road before it.
     """
 
     go: Callable[[], Sent]
@@ -110,7 +110,7 @@ class Publisher:
                 self._check_place(target, remote)
                 failed = failed or error
             except RefusedError as error:
-                # Replace and packages may be refused as such; other refusals concern every road.
+                # Mode Replace or a package may be refused as such; other refusals hold everywhere.
                 if plan.mode is not PublishMode.REPLACE:
                     raise
                 failed = failed or error
@@ -153,7 +153,7 @@ class Publisher:
             )
             return
         is_star = len(target.tables) > 1
-        # A user who may not ask for jobs would wait for hours for a failed job.
+        # If jobs may not be asked for, a failed job takes hours: take only roads known to work.
         unseen = not sender.reads_jobs()
         fact = "takes_bare_stars" if is_star else None
         takes = not is_star or _may_take(facts.takes_bare_stars, unseen)
@@ -186,7 +186,7 @@ class Publisher:
             )
 
     def _merge_of_published(self) -> Merge | None:
-        """Return the metadata of the server, to be published again; None if they cannot be."""
+        """Return the metadata of the server, to be published again; None if that cannot be."""
         merge = self.metadata.merge
         if self.base.metadata and (merge is None or merge.tds is None):
             merge = replace(self.metadata, on_server=None, is_edited=True).merge
@@ -199,7 +199,7 @@ class Publisher:
         target: Checkpoint,
         remote: RemoteDatasource | None,
     ) -> Sent:
-        """Publish a file with a `.tds` like the one that the server would make of it."""
+        """Publish a file with a `.tds` such as the server would make of a bare file."""
         package = extract.path.with_suffix(".tdsx")
         with phase(self.seconds, "build"):
             tds = new_tds(self.metadata.tables, self.declaration.relationships)
@@ -219,7 +219,7 @@ class Publisher:
         """Publish a file with metadata.
 
         Args:
-            is_edited: users may have edited the metadata; None to go by what was observed.
+            is_edited: whether users may have edited the metadata; None to use what was observed.
         """
         if merged.tds is None:
             raise ValueError("only a .tds can be published")

@@ -29,9 +29,9 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
 from tableau_pipeline.rendering import megabytes
 
-# The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
+# So many bytes of each hash are summed: few enough for exact sums over any number of rows.
 _BYTES = 6
-# Seconds until the server is asked again. Its cache may have held the former rows.
+# Ask the server again after so many seconds, because its cache may have held the former rows.
 _SECOND_COUNT_DELAY = 5
 _NEVER = "reconcile: never"
 _HIDDEN_ROWS = (
@@ -46,9 +46,9 @@ class Reconciliation:
 
     Attributes:
         problem: what differs; None if no difference was found.
-        skipped: why nothing was compared; None if something was.
-        by: how the rows were counted, by table: in the downloaded file, or by the server.
-        rows: the number of rows that were found, by table.
+        skipped: why nothing was compared; None if something was compared.
+        by: for each table, how its rows were counted: in the downloaded file, or by the server.
+        rows: for each table, the number of rows that were found.
         values: whether the values of all rows were compared, and not only their number.
         note: why the values were not compared; None if that needs no explanation.
     """
@@ -91,11 +91,11 @@ class Reconciler:
     sleep: Callable[[float], None]
 
     def compare(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the result of a refresh: the number of rows, and the values if declared."""
+        """Compare the result of a refresh: the number of rows, and, if declared, the values."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
         rule, reconciliation, reasons = self._rule, Reconciliation(), []
-        # Comparing values means reading them. If that fails, a count still finds lost rows.
+        # To compare values, read the file first. If that fails, a count still finds lost rows.
         ways = (
             [self._compare_download, self._count_on_server]
             if rule.checksums
@@ -114,7 +114,7 @@ class Reconciler:
 
     @property
     def _rule(self) -> Reconcile:
-        # Guards need the rows even if the declaration wants nothing compared.
+        # Use the default rule if none is declared, because guards need the rows all the same.
         return self.declaration.reconcile or Reconcile()
 
     def compare_rows(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
@@ -124,7 +124,7 @@ class Reconciler:
         return self._compare_download(checkpoint, remote, values=True)
 
     def likeness(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Likeness:
-        """Return how the published rows compare with a checkpoint: by values, or by counts."""
+        """Compare the published rows with a checkpoint by values or, failing that, by counts."""
         reconciliation = self.compare_rows(checkpoint, remote)
         by_values = not reconciliation.skipped
         if reconciliation.skipped and self.declaration.reconcile and self._rule.by != "download":
@@ -136,7 +136,7 @@ class Reconciler:
         return "equal" if by_values else "counts"
 
     def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the values if the file may be read, or else as a refresh does."""
+        """Compare the values if the file may be read; otherwise compare as a refresh does."""
         reconciliation = self.compare_rows(checkpoint, remote)
         if not reconciliation.skipped:
             return reconciliation
@@ -144,7 +144,7 @@ class Reconciler:
         return replace(self.compare(checkpoint, remote), note=note)
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        """Return the published rows by declared table; None if they cannot be counted."""
+        """Return how many rows each declared table has on the server; None if that is not known."""
         names = {
             self.declaration.published_name(table.name): table.name
             for table in self.declaration.tables
@@ -158,7 +158,7 @@ class Reconciler:
             except RefreshError:
                 if self._rule.by == "download":
                     raise
-                # The server may count too few, so a file that we may read is better.
+                # Prefer the file, and let the server count only now: it may count too few rows.
                 counts = self.server.count(remote.luid, dict.fromkeys(names))
         except (RefreshError, HyperException, ValueError) as error:
             self.log.warning("The published rows cannot be counted: %s", error)
@@ -168,9 +168,9 @@ class Reconciler:
     def _count_on_server(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         """Have the server count the rows.
 
-        A count that differs is repeated once. It proves nothing: the file decides.
+        A count that differs is repeated once. If it differs again, the file decides.
         """
-        # Both kinds of keys were checked before the rows were sent.
+        # Count in key columns: they were checked before the rows were sent, so they hold no NULL.
         keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
         keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
         names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
@@ -195,8 +195,8 @@ class Reconciler:
         )
         if not problem:
             return reconciliation
-        # Filters, caches and rights can hide rows from the server's own counts, so they alone do
-        # not fail a refresh if the file can be read.
+        # Filters, caches and rights can hide rows from the server's own counts, so a count alone
+        # does not fail a refresh if the file can be read.
         self.log.warning("%s. The file decides", problem)
         read = self._compare_download(checkpoint, remote)
         if not read.skipped:
@@ -207,7 +207,7 @@ class Reconciler:
         self, checkpoint: Checkpoint, remote: RemoteDatasource, *, values: bool = False
     ) -> Reconciliation:
         rule = self._rule
-        # An upper bound: payloads count in full, even if their rows replaced others.
+        # This is an upper bound: payloads count in full, even if their rows replaced other rows.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
             with self._open_published(remote, rule, size=size) as connection:
@@ -241,7 +241,7 @@ class Reconciler:
         """Open the published file.
 
         Args:
-            size: bytes of the file by our records; None to ask the server.
+            size: the bytes of the file according to our records; None to ask the server.
 
         Raises:
             RefreshError: the file is too large, its size is unknown, or it cannot be downloaded.
@@ -277,7 +277,8 @@ def compare(
     """Compare the tables of an open, published file with a checkpoint.
 
     Args:
-        values: compare the rows themselves, too, in any order, and the names of tables and columns.
+        values: whether to compare more than counts: the rows themselves, in any order, and the
+            names of tables and columns.
 
     Raises:
         RefreshError: the snapshot of a model is gone, so nothing can be compared.
@@ -310,7 +311,7 @@ def compare(
 
 
 def select_model(name: str, table: TableContent, snapshots: Snapshots) -> str:
-    """Return SQL for the rows of a model that a table of this content holds."""
+    """Return SQL for those rows of a model that a table with this content holds."""
     snapshot = snapshots.version(table.model, table.version)
     if snapshot and snapshot.fingerprint != table.all_rows:
         # The version may contain partitions that no longer belong to the model.
@@ -354,7 +355,7 @@ def layout_differences(
     declaration: Declaration,
     desired: Mapping[str, Sequence[Column]],
 ) -> Sequence[str]:
-    """Return how the tables of a data source differ from those to publish, as phrases."""
+    """Return phrases for how the tables of a data source differ from the tables to publish."""
     try:
         with published_file(server, remote) as extract:
             columns_by_table = table_columns(hyper(), extract)

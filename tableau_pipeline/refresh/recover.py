@@ -4,14 +4,14 @@ Before each request that changes the data source, a refresh stores an intent in 
 id of the server's job as soon as it is known. If the process dies before the outcome is stored, the
 next refresh of the data source finds the intent open, and `recover` sends nothing again:
 
-* Its job is known: `recover` waits for it. If the job was done, the server should hold what the
+* If the job is known, `recover` waits for it. If the job was done, the server should hold what the
   intent describes; `observe` confirms that by time stamp or by rows. If the job was cancelled or
-  failed, the server holds what it held before. A cancelled change is planned again; after a failed
-  one, the refresh is a full publish, as the same update would only fail again.
-* Its job is not known: an update was done if the server holds the rows of the update. Otherwise,
-  no other request is sent while the job of the lost request may still run. `recover` waits for
-  such jobs; where the server does not list them, it refuses until the time limits of jobs have
-  passed. Then it is unknown what the server holds.
+  failed, the server holds what it held before. After a cancelled job, the change is planned again.
+  After a failed job, the refresh is a full publish, as the same update would only fail again.
+* If the job is not known, an update was done if the server holds the rows of the update. Otherwise,
+  no other request is sent while the job of the lost request may still run. `recover` waits for such
+  a job; where the server does not list jobs, `recover` raises an error until the time limits of
+  jobs have passed. Then it is unknown what the server holds.
 """
 
 from datetime import timedelta
@@ -30,7 +30,7 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
     Nothing is ever sent again: if an outcome is not known, the next publish is a full one.
 
     Args:
-        sender: of the refresh; None to only look: neither wait nor record anything.
+        sender: sends for the refresh; None to only look, without waiting or recording.
         effects: looks at the server; None to ask no server.
 
     Raises:
@@ -84,12 +84,12 @@ def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool
 
 
 def _is_job_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
-    # To this user, the job of another user may merely be hidden.
+    # A job that another user started may still run, and merely be hidden from this user.
     return job is NoJob.GONE and intent.user == effects.server.user_id
 
 
 def _settled(intent: Intent, sender: Sender) -> Intent:
-    """Wait for the outcome of an open intent, and record it; it may stay unknown."""
+    """Wait for the outcome of an open intent, and record it, even if it stays unknown."""
     jobs, outcome, note = sender.jobs, Outcome.LOST, "its outcome cannot be determined"
     job = jobs.wait(intent.job_id) if intent.job_id else NoJob.HIDDEN
     if isinstance(job, Job) and job.outcome:
@@ -114,7 +114,7 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
     # Jobs are listed by the name of their data source, which another user may have changed.
     for name in {intent.name, remote.name if remote else intent.name}:
         for pause in jobs.pauses():
-            # The server cuts off fractions, so a job of the same second would seem older.
+            # Cut off the fraction of the second, as the server does, or our job would seem older.
             jobs_by_name = jobs.server.jobs(
                 name=name,
                 since=intent.recorded_at.replace(microsecond=0),

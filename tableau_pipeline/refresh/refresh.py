@@ -1,21 +1,23 @@
 """Refresh one data source: claim, recover, plan, deliver, reconcile, record.
 
 A refresh may die at any moment, even between a request and its answer. Then it is unknown whether
-the server received the request. The server carries out a request completely or not at all, and
-these rules do the rest:
+the server received the request. Because the server carries out a request completely or not at all,
+these rules suffice:
 
 * A claim keeps all other refreshes of the data source out. The claim of a dead process no longer
-  counts. A process that wakes up later finds that it was overtaken: see `claim`.
+  counts. A paused process that goes on later finds that another refresh has overtaken it: see
+  `claim`.
 * Before each request that changes the data source, `send` stores an intent in the journal: what it
   will send, and the checkpoint that the request leads to. `send` adds the id of the server's job as
-  soon as the server has named it, and the outcome once that is known.
+  soon as the server has named the job, and the outcome as soon as it is known.
 * The next refresh begins with `recover`, which settles each intent without an outcome. `recover`
   asks for the job or, if the job's id was lost with the answer, looks for the rows and for jobs of
-  this data source. While the request may still take effect, it waits, or ends with an error. It
-  never repeats a request: the plan that follows compares the models with what is published by then.
+  this data source. While the request may still take effect, `recover` waits, or ends with an error.
+  `recover` never repeats a request, because the plan that follows compares the models with what is
+  published by then.
 * If an outcome stays unknown, or another user may have changed the data source, no update builds on
-  the published rows. `Distrust` gives the reason, also in the records. The next refresh replaces
-  everything with a whole file, whatever had taken effect.
+  the published rows. The journal records a `Distrust` with the reason. The next refresh replaces
+  everything with a whole file, no matter which requests took effect.
 """
 
 import time
@@ -60,7 +62,7 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
     """Decide what a refresh would do now, without waiting or leaving a trace.
 
     Args:
-        offline: ask no server; plan as if it held what our records state.
+        offline: ask no server; plan as if the server held what our records state.
 
     Raises:
         RefusedError: a model is missing, or has rows that cannot be published. Other refusals are
@@ -68,7 +70,7 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
         RefreshError: the server failed, or did not answer.
     """
     with ExitStack() as stack:
-        # Before the models, as in a refresh, so that both report the same problem first.
+        # Read the history before the models, as a refresh does: both report the same problem first.
         history = read_history(setup.journal.records())
         builder = stack.enter_context(newest_models(setup))
         site = None if offline else stack.enter_context(setup.server())
@@ -82,7 +84,7 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
         planned = planner.plan(recovered)
         _log_decision(setup, planned)
         if isinstance(planned.plan, Publish):
-            # A refresh checks the rows as it builds the file, but a plan builds none.
+            # A refresh checks the rows while it builds the file. A plan builds no file: check here.
             planned.builder.check(planned.desired)
         # The files of an update were built only to measure it.
         remove(planned.deltas)
@@ -96,7 +98,7 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
 
     Raises:
         RefusedError: the refresh would be wrong or unsafe. Nothing was sent or overwritten, unless
-            the first attempt was distrusted and the second one refused.
+            the first attempt led to distrust and the second one was refused.
         RefreshError: the refresh failed; the next run finds out what became of it.
     """
     with _claimed_phases(setup, options) as phases:
@@ -106,8 +108,8 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
             try:
                 sent, extract = phases.deliver(planned)
             except (DriftError, NoUpdatesError, SentError) as error:
-                # The server may hold something else by now, or may take no updates: plan once
-                # more, by what it shows then.
+                # The server may hold something else by now, or may take no updates. Plan once
+                # more, from what the server shows then.
                 if is_last or not phases.may_go_on(planned, error):
                     raise
                 setup.log.warning("%s", error)
@@ -127,7 +129,7 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
             reconciliation = phases.reconcile(sent)
             properties = phases.set_properties(planned, sent, reconciliation)
         finally:
-            # Even if the comparison breaks off: the next refresh need not look for what was sent.
+            # Record even after an error: then the next refresh need not look for what was sent.
             checkpoint = phases.record(planned, sent, reconciliation, properties)
         if reconciliation and reconciliation.problem:
             raise ReconciliationError(reconciliation)
@@ -135,13 +137,13 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
 
 
 def audit(setup: Setup) -> Audited:
-    """Compare the published rows with those that the last refresh left, if these are known.
+    """Compare the published rows with the rows that the last refresh left, if these are known.
 
     Raises:
         RefreshError: the server failed, or did not answer.
     """
     history = read_history(setup.journal.records())
-    # The published rows are compared with the model versions that they came from.
+    # No models here: published rows are compared with the versions that they came from.
     builder = setup.builder({})
     with setup.server() as site:
         planner = Planner(setup, _DEFAULT_OPTIONS, builder, site, {}, reads_all=True)
@@ -163,7 +165,7 @@ def build(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Built:
     with newest_models(setup) as builder, phase(seconds, "build"):
         started = time.monotonic()
         desired = builder.desired(None)
-        # Nothing is replaced here, so no table can shrink, and only guard.min_rows counts.
+        # Nothing is replaced here, so no table can shrink, and only guard.min_rows applies.
         guards = guard_problems(setup.declaration, desired, {})
         guards = [] if Accept.SHRINK in accept else guards
         checks = check_problems(desired, {}, setup.rejected())
@@ -187,7 +189,7 @@ def _with_total(seconds: dict[str, float], started: float) -> dict[str, float]:
 
 def _log_decision(setup: Setup, planned: Planned) -> None:
     if not isinstance(planned.plan, Refuse):
-        # The refusal itself states its reason.
+        # A refusal states its reason itself, so log no decision for it.
         setup.log.info(DECISION, planned.decision, planned.reason)
 
 
@@ -200,10 +202,11 @@ class _Phases:
     """The phases of a refresh that has claimed its data source.
 
     Attributes:
-        moves: what happened to the name and project of the data source in all attempts, by
-            "rename" and "move".
+        moves: what happened to the name and project of the data source in all attempts, in
+            words; the keys are "rename" and "move".
         warnings: the warnings of all attempts.
-        refused_others: the server refused an update because another user owns the data source.
+        refused_others: whether the server refused an update because another user owns the data
+            source.
     """
 
     setup: Setup
@@ -227,7 +230,7 @@ class _Phases:
         return planned
 
     def may_go_on(self, planned: Planned, error: RefreshError) -> bool:
-        """Whether another attempt may succeed; remember what it must not try."""
+        """Whether another attempt may succeed; note if that attempt must send no updates."""
         if isinstance(error, DriftError | LostError):
             return True
         if not isinstance(planned.plan, UpdateTables):
@@ -254,7 +257,7 @@ class _Phases:
         """
         setup, planner = self.setup, self.planner
         if isinstance(planned.plan, Refuse):
-            # An overtaken refresh refuses by old records: then report that it was overtaken.
+            # An overtaken refresh may refuse because of old records: report the overtaking instead.
             self.claim.check_fence()
             raise RefusedError(*planned.plan.refusals)
         self.moves |= planned.moves
@@ -269,7 +272,7 @@ class _Phases:
             now=setup.now,
             seconds=planner.seconds,
         )
-        # With metadata_only, these are not the newest models, which were checked before.
+        # With metadata_only, these may be older models than those that `newest_models` reports on.
         with readable(setup.hyper, setup.declaration, planned.builder.models):
             sent, extract = delivery.deliver(planned)
         self.warnings += sent.warnings
@@ -278,8 +281,8 @@ class _Phases:
     def reconcile(self, sent: Sent) -> Reconciliation | None:
         """Compare the published data with the models, unless the last comparison still holds.
 
-        If an earlier refresh could not compare them, this one tries again, even if it has sent
-        nothing.
+        If an earlier refresh could not compare the data, this refresh tries again, even if it has
+        sent nothing.
         """
         reached = sent.reached
         if reached is None or not self.setup.declaration.reconcile or not reached.unreconciled:
@@ -293,7 +296,7 @@ class _Phases:
     def set_properties(
         self, planned: Planned, sent: Sent, reconciliation: Reconciliation | None
     ) -> PropertiesSet | None:
-        """Set the declared properties of the data source; None if none are, or were, declared."""
+        """Set the declared properties; return None if no properties are or were declared."""
         if sent.reached is None:
             return None
         is_known = not (reconciliation.skipped if reconciliation else sent.reached.unreconciled)
@@ -314,14 +317,14 @@ class _Phases:
         reconciliation: Reconciliation | None,
         properties: PropertiesSet | None,
     ) -> Checkpoint:
-        """Close the claim with the reached checkpoint, completed by what this refresh found."""
+        """Add to the reached checkpoint what this refresh found, and close the claim with it."""
         if sent.reached is None:
             raise ValueError("a refresh ends with a checkpoint")
         reached, declaration, now = sent.reached, self.setup.declaration, self.setup.now
         distrust = sent.distrust or (properties.distrust if properties else None)
         fields: dict[str, object] = {
             "distrust": distrust,
-            # By now the adopted metadata and the owner were confirmed, or a warning was given.
+            # Clear these: by now both were confirmed, or a warning was given.
             "adopted": None,
             "owner": None,
             "held": self._known_metadata(planned, sent, distrust),
@@ -348,7 +351,7 @@ class _Phases:
     def _known_metadata(
         self, planned: Planned, sent: Sent, distrust: Distrust | None
     ) -> ServerTds | None:
-        """Return the metadata on the server; None if they may not be as they were last read."""
+        """Return the metadata on the server; None if the next refresh must read them again."""
         metadata = planned.base.metadata
         if isinstance(planned.plan, Publish):
             metadata = sent.metadata
@@ -403,5 +406,5 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
         jobs = Jobs(site, setup.timeouts, setup.sleep, setup.log)
         sender = Sender(claim, jobs, planner.tags, planner.record, planner.effects, planner.seconds)
         planner.reads_jobs = sender.reads_jobs
-        # The waits for the claim, the models and a session do not count as its own time.
+        # Start the clock only after the waits for the claim, the models and a session.
         yield _Phases(setup, claim, planner, sender, started=time.monotonic())

@@ -21,18 +21,19 @@ class Refreshed:
     """The result of a refresh that ended well.
 
     Attributes:
-        planned: the decision of its last attempt.
+        planned: what its last attempt decided.
         extract: the file that was built, see `Delivery.deliver`; None if nothing had to be built.
         reconciliation: how the published data compares with the models; None if nothing was
             compared.
-        uploaded: bytes of each file that was sent. The first publish with declared metadata sends
-            two: only the file that the server makes of the first one can take them.
-        moves: what happened to the name and the project in all attempts, by "rename" and "move".
+        uploaded: the size in bytes of each file that was sent. The first publish with declared
+            metadata sends two files: the metadata are set in what the server makes of the first.
+        moves: what happened to the name and the project in all attempts, in words; the keys are
+            "rename" and "move".
         merged: what became of the metadata on the server; None if there were none to keep or set.
         warnings: what a user should know although nothing is wrong.
         problems: how the properties on the server differ from the declared ones.
-        job_id: the id of the server's job that carried it out, if there was one.
-        seconds: by phase, and "total".
+        job_id: the id of the server's job that carried out the last request; None if there is none.
+        seconds: the seconds that each phase took, and those of the whole refresh under "total".
     """
 
     planned: Planned
@@ -75,7 +76,7 @@ class Refreshed:
 
     @property
     def before(self) -> Mapping[str, int]:
-        """Rows by table that were published before; empty if they are not known."""
+        """The number of rows that each table had before; empty if it is not known."""
         return self.planned.base.rows or {}
 
     @property
@@ -102,8 +103,8 @@ class Audited:
 
     Attributes:
         checkpoint: what the last refresh left; None if there was none.
-        reconciliation: how the published rows compare with it; None if it is not known what they
-            should be.
+        reconciliation: how the published rows compare with `checkpoint`; None if it is not known
+            which rows should be published.
     """
 
     base: Base
@@ -149,7 +150,7 @@ def comparison(done: Refreshed) -> str:
 
 
 def compared(done: Refreshed) -> tuple[str, str]:
-    """Describe how the published data was compared with the models, and why it was not."""
+    """Describe how the published data was compared with the models, or why it was not."""
     checkpoint, reconciliation = done.checkpoint, done.reconciliation
     if checkpoint.distrust:
         return "to be compared by the next refresh", str(checkpoint.distrust)

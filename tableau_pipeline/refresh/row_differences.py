@@ -1,4 +1,4 @@
-"""Find how the published rows differ from those of the models, by key and by column."""
+"""Find which published rows differ from the rows of the models, and in which columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,21 +25,22 @@ from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup, newest_models
 
-# The only name that no column of a model can have.
+# No column of a model can have this name.
 _IS_THERE = _HASH = escape_name(ROW_HASH)
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """How the published rows of a table compare with those of its model.
+    """How the published rows of a table compare with the rows of its model.
 
     Attributes:
         key: the columns by which rows were paired; () if whole rows were compared.
-        both: rows on both sides, with equal keys; of whole rows, with equal values.
-        equal: rows of `both` whose values are all equal.
-        columns: the number of pairs that differ, by column outside the key.
-        samples: by column, for some of the pairs that differ: the key, the published value and
-            the value of the model.
+        both: the number of rows that both sides have, with equal keys or, if whole rows were
+            compared, with equal values.
+        equal: the number of rows in `both` whose values are all equal.
+        columns: for each column outside the key, the number of pairs that differ in it.
+        samples: for each column, some of the pairs that differ in it: the key, the published value
+            and the value of the model.
     """
 
     key: tuple[str, ...]
@@ -57,7 +58,7 @@ class Differences:
 
     @property
     def percent_equal(self) -> Mapping[str, float]:
-        """The share of pairs with equal values, by column; below 100 if any differs."""
+        """The percentage of equal pairs for each column; below 100 if any pair differs."""
         shares = {name: 1 - count / self.both for name, count in self.columns.items() if self.both}
         return {
             name: 100.0 if share == 1 else min(99.99, round(100 * share, 2))
@@ -75,7 +76,7 @@ def table_differences(
     samples: int,
     progress: Callable[[float], None],
 ) -> Differences:
-    """Compare the rows of a table of a published file with those of its model.
+    """Compare the rows of a published table with the rows of its model.
 
     Only the columns that both sides have in the same type are compared.
 
@@ -117,7 +118,7 @@ def table_differences(
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Two relations, whose rows are compared in these columns, by key or as a whole."""
+    """Two relations whose rows are compared in `columns`, paired by `key` or as whole rows."""
 
     connection: Connection
     published: TableName
@@ -136,7 +137,7 @@ class _Sides:
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]
     ) -> tuple[Differences, int]:
-        """Compare in as few slices as the memory allows; also return their number."""
+        """Compare in as few slices as memory allows; return the differences and how many slices."""
         count = self._by_key if self.key else self._by_whole_rows
 
         def compare(slices: int) -> tuple[list[list[int]], int]:
@@ -150,7 +151,7 @@ class _Sides:
                 counts_by_slice.append([int(str(value or 0)) for value in counts])
             return counts_by_slice, slices
 
-        # Whole rows are joined on their hash alone.
+        # Whole rows are joined on their hash alone, so their columns take no memory.
         width = len(self.columns) if self.key else 0
         counts_by_slice, slices = in_slices(compare, rows=max(rows), columns=width, memory=memory)
         only_published, only_model, both, equal, *differing = map(
@@ -230,8 +231,8 @@ def diff(
         tell: called with what is being done, and with the share that is done if it is known.
 
     Returns:
-        How the tables and columns differ, as phrases; and by table, how the rows differ in the
-        columns that both sides have.
+        Phrases for how the tables and columns differ; and for each table, how its rows differ in
+        the columns that both sides have.
 
     Raises:
         RefreshError: there is nothing to compare, or it cannot be read.
@@ -272,7 +273,7 @@ def diff(
 def _find_published(
     setup: Setup, server: TableauSite, record: Checkpoint | None
 ) -> RemoteDatasource:
-    """Return the data source of our records, or the one that a refresh would take over."""
+    """Return the data source in our records, or else the one that a refresh would take over."""
     declaration = setup.declaration
     if record and record.luid:
         remote, reason = server.find_by_luid(record.luid), "it is no longer on the server"

@@ -36,15 +36,15 @@ from tableau_pipeline.refresh.timing import phase
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came of a request, or of several for one decision.
+    """What came of the requests for one decision.
 
     Attributes:
         reached: the checkpoint that was reached; None if no update can build on it.
         intent: the recorded intent; None if nothing had to be sent.
-        distrust: why another user may have changed the data source as well; None if none has.
+        distrust: why another user may have changed the data source as well; None if no user has.
         warnings: what a user should know although nothing is wrong.
-        metadata: the metadata on the server, if a file has brought new ones.
-        merged: the metadata that were published; None if the server made them, or kept its own.
+        metadata: the metadata on the server, if they were read after a file brought new ones.
+        merged: the metadata that the file brought; None if the server made or kept the metadata.
     """
 
     reached: Checkpoint | None
@@ -56,7 +56,7 @@ class Sent:
     merged: Merge | None = None
 
     def warned(self, *warnings: str) -> "Sent":
-        """Return the same with more warnings."""
+        """Return this result with more warnings."""
         return replace(self, warnings=(*self.warnings, *warnings))
 
 
@@ -87,7 +87,7 @@ def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> C
 
 
 _TIMESTAMP_PAUSE = 0.25
-# Seconds by which two lags of one site may differ.
+# Two lags of one site count as equal if they differ by at most so many seconds.
 _LAG_TOLERANCE = 2
 _UNKNOWN_OUTCOME = "Outcome unknown: the next run finds out, and publishes everything again."
 _NEXT_STEP = {
@@ -98,13 +98,13 @@ _NEXT_STEP = {
 
 @dataclass
 class Sender:
-    """Sends for one refresh, which has claimed the data source.
+    """Sends the requests of one refresh, which has claimed the data source.
 
     Attributes:
-        tags: the tags of the data source that show that it is ours.
+        tags: the tags that mark the data source as ours.
         site: what our sessions have seen the site do.
         effects: looks at the data source if the server does not report on jobs.
-        seconds: by phase, of this refresh.
+        seconds: the seconds that each phase of this refresh took.
         sent: the number of requests that were sent.
         uploaded: the bytes of each file that the current attempt has uploaded.
     """
@@ -137,7 +137,7 @@ class Sender:
 
         Args:
             to: the data source to replace; None to create one.
-            keeps_work: the file brings metadata that may include users' edits.
+            keeps_work: whether the file brings metadata that may include users' edits.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
@@ -147,7 +147,7 @@ class Sender:
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         # The server identifies the data source by its name. If another user renamed or moved it,
-        # publishing under the declared name would create a second one.
+        # publishing under the declared name would create a second data source.
         name, project_id = (to.name, to.project_id) if to else (target.name, project_id)
         upload = self._upload(file)
         fields: dict[str, Any] = {"mode": mode, "name": name, "project_id": project_id}
@@ -176,9 +176,9 @@ class Sender:
         It raises what `publish` and `TableauSite.update` raise.
 
         Args:
-            batch: the actions as JSON, on the tables in `payload`.
-            target: the checkpoint to reach; None if no update can build on the result.
-                `distrust` states why.
+            batch: the actions on the tables in `payload`, as JSON.
+            target: the checkpoint to reach; None if no update can build on the result, for which
+                `distrust` gives the reason.
         """
         upload = self._upload(payload) if payload else None
         fields = {"name": to.name, "project_id": to.project_id}
@@ -225,12 +225,12 @@ class Sender:
         actions: str = "",
     ) -> Sent:
         """Record the intent, check that nothing changed, send the request and wait for it."""
-        # Store the intent before checking the claim: a refresh that claims after the check sees it.
+        # Store the intent first, so that a refresh that claims after our check sees the intent.
         self.claim.journal.append(intent)
         try:
             self.claim.check_fence()
             self._check_unchanged(intent, before)
-            # If the network fails, that check takes minutes, and another run may have begun.
+            # A failing network may have made that check take minutes: another run may have begun.
             self.claim.check_fence()
         except BaseException:
             # An open intent would make the next run wait for a job that does not exist.
@@ -263,7 +263,7 @@ class Sender:
         return any(job.kind != "publish" for job in look_up or ())
 
     def _learn_word(self, intent: Intent) -> None:
-        """Learn, once, by which word the site lists jobs of this kind."""
+        """Learn, once, which word the site uses in its list for jobs of this kind."""
         kind, facts = intent.job_kind, self.site.facts
         if kind in facts.job_words.values() or facts.lists_jobs.get(intent.user) is False:
             return
@@ -282,7 +282,7 @@ class Sender:
             stamp = self.server.updated_at(str(intent.luid))
             stamps.extend([stamp] if stamp else [])
 
-        # Look meanwhile: our own time stamp will hide those of changes made by other users.
+        # Look meanwhile, because our time stamp will hide the time stamps of other users' changes.
         status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
         if isinstance(status, NoJob):
             return self._wait_for_effect(intent, before, status, doing=doing)
@@ -314,7 +314,7 @@ class Sender:
     def _wait_for_effect(
         self, intent: Intent, before: RemoteDatasource | None, no_job: NoJob, *, doing: str
     ) -> Sent:
-        """Wait until the data source shows the effect of a job that we cannot ask for."""
+        """Wait until the data source shows the effect of a job that the server keeps from us."""
         self.learn_of(no_job, intent)
         timeouts, is_over = self.jobs.timeouts, no_job is NoJob.GONE
         seconds = timeouts.listing if intent.luid is None else timeouts.timestamp
@@ -346,7 +346,7 @@ class Sender:
         )
 
     def _can_no_longer_run(self, intent: Intent) -> bool:
-        """Whether the time limits of the server for the queue and for jobs have passed."""
+        """Whether the server's time limits for the queue and for jobs have passed."""
         limit = self.jobs.timeouts.queue + self.jobs.timeouts.job
         return self.server.now() >= intent.recorded_at + timedelta(seconds=limit)
 
@@ -375,7 +375,7 @@ class Sender:
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
         """Whether the site itself explains a change that another user may have made.
 
-        A change that follows two jobs of ours in the same way is made by the site, not by a user.
+        A change that has followed two of our jobs in the same way is the site's, not a user's.
         """
         facts, lag, is_publish = self.site.facts, change.lateness, intent.mode is not None
         is_odd = change.made is not None and change.made not in change.revisions
@@ -396,7 +396,7 @@ class Sender:
         return is_known
 
     def _find_created(self, intent: Intent, luid: str | None) -> RemoteDatasource:
-        """Find the data source just created; the server may list it some seconds later."""
+        """Find the data source that was just created, and that may be listed some seconds late."""
         if luid and (remote := self.server.find_by_luid(luid)):
             return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.listing)
@@ -434,11 +434,11 @@ class Sender:
         window: Window | None,
         stamps: Collection[datetime],
     ) -> Sent:
-        """Record that the request has taken effect, and what the data source shows since."""
+        """Record that the request has taken effect, and what the data source has shown since."""
         server, target, metadata = self.server, intent.target, None
         if target and intent.mode in NEW_METADATA:
-            # Read the metadata before the stamp, which shows whether another user changed it.
-            # If they cannot be read, the next refresh reports it: this request did take effect.
+            # Read the metadata before the stamp, which shows whether another user changed them.
+            # If that fails, raise nothing: the request took effect, and the next run reports it.
             with suppress(UnreadableError):
                 metadata = server.metadata(remote.luid)
             remote = look_up(server, remote.luid)
@@ -460,15 +460,15 @@ class Sender:
         elif not distrust:
             self.site.forget_noted(intent.job_kind)
         if target:
-            # Revisions may settle what the time stamp leaves open, if only ours is new.
+            # If only our revision is new, it settles what the time stamp leaves open.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
             target = target.reached if intent.mode in NEW_METADATA else target
             is_late = is_update and before and remote.updated_at == before.updated_at
             late = (window.start, window.end) if is_late and window else None
             target = completed(target, remote, metadata=digest, late_window=late)
-        # Record before setting the tags: a failure there must not lose the outcome. A later refresh
-        # cannot see these intermediate time stamps, and the last one may be ours.
+        # Record before tagging, whose failure must not lose the outcome. Record distrust here: a
+        # later refresh would see only the last time stamp, which may be ours.
         intent = self._record(
             intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
         )

@@ -34,11 +34,12 @@ class Setup:
             are saved before they are replaced.
         now: returns the time of the refresh, from which rolling windows count.
         sleep: waits for this number of seconds.
-        takeover: take over data sources that another deployment publishes.
+        takeover: whether to take over data sources that another deployment publishes.
         link: the address of the asset in Dagster's web UI; None if that is not known.
-        inherited: metadata of the models' columns from elsewhere, by model and column.
-        rejected: returns the names of the checks that rejected a model's newest rows, by model.
-            Like the rows, it is read only once the claim is held.
+        inherited: metadata of the models' columns from other sources; the keys are pairs of a model
+            and a column.
+        rejected: returns, for each model, the names of the checks that rejected its newest rows.
+            Call it only once the claim is held, because the rows are read only then.
     """
 
     declaration: Declaration

@@ -9,7 +9,7 @@ from tableau_pipeline.core.checkpoint import NoUpdates
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.publishing.site import TableauSite
 
-# An administrator may meanwhile have allowed updates that were refused for good.
+# Try refused updates again after this time: an administrator may have allowed them meanwhile.
 _RETRY_AFTER = timedelta(days=7)
 
 
@@ -17,7 +17,7 @@ def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
     """Return the record of what the site of a session was seen to do.
 
     Args:
-        place: the folder, or its URL, of such records.
+        place: the folder of such records, or its URL.
     """
     return SiteRecord(place, server=server.url, site=server.site, release=server.release)
 
@@ -45,12 +45,12 @@ def whole_files(
     declaration: str,
     now: datetime,
 ) -> WholeFiles | None:
-    """Return why only whole files may be sent; None if an update may be.
+    """Return why only whole files may be sent; None if an update may be sent.
 
     Args:
         site: what the site was seen to do.
-        refused: the last update of this data source that was refused for good.
-        is_own: this user owns the data source.
+        refused: why the last update of this data source failed; None if it did not.
+        is_own: whether this user owns the data source.
         reads_jobs: returns whether this user may ask for jobs; it may ask the server.
         declaration: the digest of the declared tables.
     """
@@ -83,7 +83,7 @@ def _after_refusal(
     declaration: str,
     now: datetime,
 ) -> WholeFiles | None:
-    """Return why an update would probably be refused again; None if none was refused."""
+    """Return why an update would probably be refused again; None if nothing suggests it."""
     if (
         refused
         and refused.is_final

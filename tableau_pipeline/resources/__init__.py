@@ -82,6 +82,6 @@ def tableau_project_root() -> str:
     """Return TABLEAU_PROJECT_ROOT, "" if it is not set.
 
     Raises:
-        RefusedError: it is not the path of a project.
+        RefusedError: the variable is not the path of a project.
     """
     return root_from(os.environ.get("TABLEAU_PROJECT_ROOT", ""))

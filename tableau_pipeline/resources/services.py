@@ -40,7 +40,7 @@ _SETTING_HINT = (
 
 
 def _variable(field: str) -> str:
-    """Return the environment variable of a setting: TABLEAU_TOKEN_NAME of `token_name`."""
+    """Return the environment variable of a setting: TABLEAU_TOKEN_NAME for `token_name`."""
     return f"TABLEAU_{field.upper()}"
 
 
@@ -99,11 +99,11 @@ class TableauServerResource(dg.ConfigurableResource):
     def session(
         self, log: logging.Logger | None = None, *, counts: bool = False, people: bool = False
     ) -> AbstractContextManager[TableauSite]:
-        """Open a session on the site for a `with` block; its `.tsc` is the TSC client.
+        """Open a session on the site for a `with` block; the session's `.tsc` is the TSC client.
 
         Args:
             counts: whether a connected app requests the right to let the server count rows; with
-                other credentials, the user has it anyway.
+                other credentials, the user has that right anyway.
             people: whether a connected app requests the rights to look up groups and users, and
                 to change permissions.
 
@@ -122,7 +122,7 @@ class TableauServerResource(dg.ConfigurableResource):
     def _credentials(self, *, counts: bool, people: bool) -> Credentials:
         if self.token_name or self.token_value:
             return PersonalAccessToken(self._needed("token_name"), self._needed("token_value"))
-        # Before the password, because a connected app also needs a user name.
+        # Check this before the password, because a connected app needs a user name as well.
         if self.connected_app_client_id:
             return ConnectedApp(
                 username=self._needed("username"),
@@ -198,7 +198,7 @@ class HyperResource(dg.ConfigurableResource):
         return connect(self.process, path, create_mode)
 
 
-# The first hint of a refusal if this instance of Dagster keeps no records.
+# Comes before the message of a refusal if this instance of Dagster keeps no records.
 _HOME_HINT = (
     "DAGSTER_HOME is not set, so this instance of Dagster is temporary: it forgets what it "
     "published, and may look for snapshots in another folder. Set DAGSTER_HOME to the folder of "
@@ -206,7 +206,7 @@ _HOME_HINT = (
 )
 
 
-# With these codes, another instance of Dagster or another data folder may have what is missing.
+# The codes of refusals for lack of something that another instance or data folder may have.
 _MAY_LACK = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
 # The metadata keys of a refused step: the run config that accepts the refusal, for the launchpad or
 # `dg launch --config`, and the refusals as JSON.

@@ -34,13 +34,13 @@ _VARIABLE = "PIPELINE_DATA_DIR"
 def data_dir() -> Path:
     """Return the folder for snapshots, extracts and locks: PIPELINE_DATA_DIR, if it is a path.
 
-    If PIPELINE_DATA_DIR is a URL, it holds the snapshots, and this is a folder of the temporary
-    directory. If it is not set, this is `data/` in this checkout, if the checkout itself is
-    running. In other projects it is `data/` in DAGSTER_HOME, because the records there refer to the
-    snapshots; without DAGSTER_HOME, `data/` in the working directory.
+    If PIPELINE_DATA_DIR is a URL, that place holds the snapshots, and the folder returned here is
+    in the temporary directory. If the variable is not set, the folder is `data/` in this checkout
+    while the checkout itself runs. For other projects it is `data/` in DAGSTER_HOME, whose records
+    refer to the snapshots; without DAGSTER_HOME, it is `data/` in the working directory.
 
     Raises:
-        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
+        RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
     """
     if value := os.environ.get(_VARIABLE):
         if not in_object_store():
@@ -58,7 +58,7 @@ def in_object_store() -> bool:
     """Whether PIPELINE_DATA_DIR is the URL of an object store.
 
     Raises:
-        RefusedError: it is a URL of something else.
+        RefusedError: it is the URL of something else.
     """
     return is_url(os.environ.get(_VARIABLE) or "", setting=_VARIABLE)
 
@@ -69,7 +69,7 @@ def shared_place(name: str) -> Path | str:
     `kept` has the data sources that were saved before they were replaced.
 
     Raises:
-        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
+        RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
     """
     if in_object_store():
         return f"{os.environ[_VARIABLE].rstrip('/')}/{name}"
@@ -79,8 +79,8 @@ def shared_place(name: str) -> Path | str:
 def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
-    It is on the disk of this host. With `keep`, it is the data folder; otherwise this process
-    removes it at its end, or the next process does if this one is killed.
+    It is on the disk of this host. With `keep`, it is the data folder. Otherwise it is a folder
+    that this process removes at its end; if this process is killed, the next one removes it.
     """
     return data_dir() if keep else scratch()
 
@@ -88,20 +88,21 @@ def work_dir(*, keep: bool) -> Path:
 @cache
 def local_copies(limit: int) -> LocalCopies:
     """Return the copies of objects on the local disk; `limit` is in bytes."""
-    # One for the whole process, because hyperd reads files by path while a refresh holds them.
+    # One object serves the whole process: hyperd reads files by path while a refresh holds them.
     return LocalCopies(temporary_folder() / "copies", limit)
 
 
-# Dagster lists only partitions that have ended. If the clock of this worker is late, the list could
-# lack a partition that another worker has just stored.
+# List partitions as of this time. As of now, Dagster lists only partitions that have ended, so if
+# the clock of this worker is late, the list could lack one that another worker has just stored.
 _LATER = datetime(3000, 1, 1, tzinfo=UTC)
 _HOUR = 3600
 
 
 def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
-    """Return a predicate: whether a part is a partition of this definition, by its key and window.
+    """Return a predicate that tells whether a part belongs to a partitions definition.
 
-    The key alone is not sufficient: "2025-01-05" may be a day or a week.
+    It compares key and window, because the key alone is not sufficient: "2025-01-05" may be a day
+    or a week.
 
     Args:
         definition: static keys or time windows. With any other definition, or None, all stored
@@ -130,7 +131,7 @@ def unsupported(definition: dg.PartitionsDefinition | None) -> str:
 
 
 def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part], bool]:
-    """Return a predicate: whether a part has the key and window of a partition, ended or not."""
+    """Return a predicate that tells whether a part is one of the partitions, ended or not."""
     with dg.partition_loading_context(effective_dt=_LATER):
         first = definition.get_first_partition_window()
         last = definition.get_last_partition_window()
@@ -192,7 +193,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         """The store of all versions of all models.
 
         Raises:
-            RefusedError: `root` is a URL of no object store.
+            RefusedError: `root` is a URL, but not the URL of an object store.
         """
         is_remote = is_url(self.root, setting="PIPELINE_DATA_DIR")
         return SnapshotStore(
@@ -207,9 +208,10 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     def snapshot(
         self, asset_key: str, definition: dg.PartitionsDefinition | None = None
     ) -> Snapshot | None:
-        """Return the newest version of a model; None if there is none. "a/b" is a key of two parts.
+        """Return the newest version of a model; None if it has none.
 
         Args:
+            asset_key: the key of the model; "a/b" is a key of two parts.
             definition: the current partitions definition of the model. Stored partitions that
                 do not belong to it are left out. None to include all stored partitions.
         """
@@ -288,7 +290,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
 
 def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]:
-    """Return the partitions of this step: their keys, with their windows if they have such."""
+    """Return the keys of this step's partitions; time windows come as the values of the keys."""
     definition, keys = context.asset_partitions_def, context.asset_partition_keys
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         windows = {key: definition.time_window_for_partition_key(key) for key in keys}
@@ -300,7 +302,7 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
 
 
 def _report(context: dg.OutputContext, written: Snapshot) -> None:
-    """Report to Dagster a version, or the partitions of it that this step wrote."""
+    """Report to Dagster what this step wrote: a whole version, or some partitions of it."""
     step = dg.AssetExecutionContext.get()
     # Dagster stores one data version for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))

@@ -117,11 +117,12 @@ def refresh(
     file replaces Dagster's event log: it records what is published, and what is about to be sent.
 
     Args:
-        server: opens a session when one is first needed, by `signed_in`.
+        server: opens a session with `signed_in`; it is called when a session is first needed.
         snapshots: the folder of all snapshots; `scripting.spark.write_snapshot` writes them.
-        journal: a JSON file, one for each data source; the first refresh creates it.
-        folder: for the files that are sent; the same for every refresh of this data source. In
-            its folder `kept`, a refresh saves users' edits before it replaces them.
+        journal: the JSON file of this data source; the first refresh creates it.
+        folder: where the files that are sent are built. Pass the same folder to every refresh of
+            this data source: in its folder `kept`, a refresh saves users' edits before it replaces
+            them.
 
     Raises:
         RefusedError: the declaration is wrong, or the refresh would be unsafe; nothing was
@@ -143,14 +144,14 @@ def refresh(
 def plan(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Planned:
-    """Return what `refresh` would do, and change nothing; arguments and errors are the same."""
+    """Return what `refresh` with these arguments would do; change nothing. Errors are the same."""
     return refreshes.plan(_setup(declaration, **place), options)
 
 
 def build(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Built:
-    """Build the full `.hyper` file, and send nothing; arguments and errors are as of `refresh`."""
+    """Build the full `.hyper` file, and send nothing. Arguments and errors are as in `refresh`."""
     return refreshes.build(_setup(declaration, **place), options)
 
 

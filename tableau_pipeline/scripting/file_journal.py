@@ -46,14 +46,14 @@ class FileJournal:
     crash the file has either the old or the new content. The refreshing process holds a lock on a
     file next to it: only one process refreshes at a time, and its claims end with the process.
 
-    Every method that reads the file raises RefusedError if it is damaged, or not a journal.
+    Every method that reads the file raises RefusedError if the file is damaged or no journal.
     """
 
     def __init__(self, path: Path) -> None:
         """Use the journal at `path`; the file need not exist yet."""
         self.path = path.resolve()
         # A separate lock for writing, because a record may be stored without the lock of a refresh.
-        # Without it, two processes that read the file at once would lose one of their records.
+        # Without any lock, two processes that read the file at once would lose one record.
         self._writing = FileLock(f"{self.path}.lock")
         self._refreshing = FileLock(f"{self.path}.refresh.lock")
         self.owner = Owner(run_id=f"{platform.node()}:{os.getpid()}", pid=os.getpid())
@@ -69,7 +69,7 @@ class FileJournal:
         return self._read().records
 
     def append(self, record: Record) -> None:
-        """Store a record, and drop those that no longer matter."""
+        """Store a record, and drop records that no longer matter."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._writing:
             content = self._read()
@@ -77,7 +77,7 @@ class FileJournal:
             self._write(content.model_copy(update={"records": records, "release": RELEASE}))
 
     def has_ended(self, owner: Owner) -> bool:
-        """Whether this process holds the lock of a refresh: then all other owners have ended."""
+        """Whether all other owners have ended: they have if this process holds the refresh lock."""
         return self._refreshing.is_locked
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
@@ -102,7 +102,7 @@ class FileJournal:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self.path)
-        # The new name must survive a power failure, too.
+        # Flush the folder, so that the new name of the file survives a power failure.
         descriptor = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)

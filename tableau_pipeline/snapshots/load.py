@@ -35,9 +35,9 @@ def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     names = [field.name for field in columns]
     if isinstance(snapshot.folder, ObjectFolder):
         return _read_objects(spark, snapshot.folder, files, names)
-    # Without a given schema, Spark uses its own, which is stored in the files. In a schema as DDL
-    # text, field names inside a struct would lose their quotes. The select drops the column that
-    # Spark adds for a partition folder.
+    # Give no schema: Spark then uses the one that it has stored in the files, whereas in DDL text,
+    # field names inside a struct would lose their quotes. The select drops the columns for internal
+    # use, and the column that Spark adds for a partition folder.
     frame = spark.read.parquet(*map(exact_path, map(Path, snapshot.paths_of(files))))
     return frame.select(*[column(name) for name in names])
 
@@ -48,7 +48,7 @@ def _read_objects(
     """Read each file in a task of its own; Spark needs no connector for the object store."""
     (path,) = folder.paths([min(files, key=lambda file: file.size).name])
     schema = (pq.read_metadata(path).metadata or {})[SPARK_SCHEMA]
-    # Every value is nullable, as in Spark's own reader.
+    # Make every value nullable, as Spark's own reader does.
     stored = StructType.fromJson(
         json.loads(schema, object_hook=lambda item: item | dict.fromkeys(_NULLABLE & {*item}, True))
     )
@@ -74,8 +74,8 @@ def read_hyper(
     """Read a table of a `.hyper` file, or the result of a query on it.
 
     Args:
-        folder: where hyperd stores the rows as Parquet. Every executor must be able to read it,
-            and it must exist as long as the frame is used.
+        folder: the folder in which hyperd stores the rows as Parquet. Every executor must be able
+            to read the folder, and it must exist as long as the frame is used.
 
     Raises:
         HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.

@@ -1,6 +1,6 @@
-"""Make the archive of the Java classes that Spark loads, once for each installation.
+"""Make the archive of the Java classes that Spark loads; needed once for each installation.
 
-`python -m tableau_pipeline.snapshots.make_class_archive` takes half a minute.
+Run `python -m tableau_pipeline.snapshots.make_class_archive`; it takes half a minute.
 """
 
 import os
@@ -26,7 +26,8 @@ def make_class_archive() -> Path | None:
     """
     archive = class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
-    # Java does not overwrite an archive, and crashes on an incomplete one.
+    # Write to a new path and then rename: Java does not overwrite an archive, and crashes if it
+    # finds an incomplete one.
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         new = Path(scratch, archive.name)
         archive.unlink(missing_ok=True)
@@ -34,7 +35,7 @@ def make_class_archive() -> Path | None:
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
         session = spark_session(master="local[2]")
         _typical_work(session, Path(scratch))
-        # Java writes the archive only if it ends regularly.
+        # Java writes the archive when it ends regularly, so wait for that.
         end_jvm(session)
         if not new.exists():
             return None

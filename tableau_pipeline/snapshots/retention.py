@@ -18,15 +18,15 @@ from tableau_pipeline.snapshots.version_store import (
 )
 
 _DAY = 86_400
-# The quoted key of a model never contains an @.
+# No model can have this prefix, because the quoted key of a model never contains an @.
 _RUN_KEYS = "@runs/"
 
 
 def is_first(store: SnapshotStore, run_id: str) -> bool:
     """Return whether this is the first call for the run within a day.
 
-    Of the steps of a run, on any hosts, only one creates the key. So they need neither a lock nor a
-    shared table, and a killed step leaves nothing behind but a key.
+    Of the steps of a run, on whatever hosts, only one can create the key of the run. So the steps
+    need neither a lock nor a shared table, and a killed step leaves nothing behind but a key.
     """
     return store.storage.put(f"{_RUN_KEYS}{quote(run_id, safe='')}", b"")
 
@@ -36,20 +36,20 @@ class _Model:
     """The versions and writes of a model that are in a listing.
 
     Attributes:
-        versions: the time of each commit by number.
-        writes: the files and folders of each write, by its folder.
+        versions: the number of each version, and the time of its commit.
+        writes: the folder of each write, and the files and folders in it.
     """
 
     versions: dict[int, float] = field(default_factory=dict)
     writes: dict[str, list[Entry]] = field(default_factory=dict)
 
     def replaced(self, before: float) -> list[int]:
-        """Return the versions that were replaced before a time."""
+        """Return the versions whose next version was committed before a time."""
         following = pairwise(sorted(self.versions.items()))
         return [number for (number, _), (_, replaced_at) in following if replaced_at <= before]
 
     def unchanged(self, since: float) -> list[str]:
-        """Return the keys of writes whose files are not recent; without files, folders count."""
+        """Return the keys of writes with no recent file; folders count if there is no file."""
         keys = []
         for entries in self.writes.values():
             files = [entry.modified for entry in entries if not entry.is_folder]
@@ -66,23 +66,23 @@ def collect(
 ) -> list[tuple[str, int]]:
     """Remove versions that were replaced more than `keep_days` ago, and files of killed writes.
 
-    The age counts from the commit of the next version: until then a run may start to read the old
-    one, and may continue for as long as a run takes. A manifest is removed before its files. So the
+    The days count from the commit of the next version: until then a run may start to read the old
+    version, and may continue to do so until it ends. A manifest is removed before its files. So the
     remaining versions are complete even after an interruption, and the next collection continues. A
-    writer that commits meanwhile has just written its files, or shares them with the newest version
-    or a referenced one; all of those stay.
+    writer that commits meanwhile uses files that it has just written, or files of the newest or of
+    a referenced version. None of these files is removed.
 
     Args:
-        keep_days: must be longer than any run takes.
-        referenced: the versions, by model and number, that a refresh may have to build on or
-            compare with. They stay at any age.
+        keep_days: the number of days; it must be longer than any run takes.
+        referenced: the versions, as pairs of model and number, that a refresh may have to build on
+            or compare with. They stay at any age.
 
     Returns:
-        The removed versions, by model and number.
+        the removed versions, as pairs of model and number.
 
     Raises:
-        DamagedSnapshotError: manifests cannot be read. Their models keep everything; the expired
-            versions of the others are removed.
+        DamagedSnapshotError: some manifests cannot be read. The models of these manifests keep
+            everything; of all other models, the expired versions were removed.
     """
     now, entries = _listing(store.storage)
     before = now - keep_days * _DAY
@@ -97,7 +97,7 @@ def collect(
         except DamagedSnapshotError as error:
             problems.append(f'Nothing was removed of the model "{name}". {error}')
     for entry in entries:
-        # Keys of runs go after a day; unfinished files of a killed `put` go like old versions.
+        # Remove keys of runs after a day, and unfinished files of a killed `put` after `keep_days`.
         is_run = (
             entry.key.startswith(_RUN_KEYS) and not entry.is_folder and entry.modified <= now - _DAY
         )
@@ -122,9 +122,9 @@ def _models(entries: Iterable[Entry]) -> dict[str, _Model]:
 
 
 def _listing(storage: Storage) -> tuple[float, Sequence[Entry]]:
-    """Return the time and all keys; the time by the clock of the keys, which may not be ours.
+    """Return the time and all keys. The time is by the storage's clock, which may differ from ours.
 
-    Files that are written later are not in the listing, and so are not removed.
+    Files that are written after the listing are not in it, and so are not removed.
     """
     probe = f".{uuid4().hex}"
     storage.put(probe, b"")
@@ -139,14 +139,14 @@ def _remove(
     store: SnapshotStore, name: str, model: _Model, expired: Sequence[int], before: float
 ) -> list[tuple[str, int]]:
     """Remove expired versions of a model, and old files that no remaining version names."""
-    # A version that is committed after the listing names only recent files, or files of the newest
-    # version.
+    # Versions that are committed after the listing need not be read: they name only recent files,
+    # or files of the newest version.
     numbers, keys = sorted(model.versions), model.unchanged(before)
     if not expired and keys and numbers:
         keys = _unreferenced(store, name, keys, [numbers.pop()])
     if not expired and not keys:
         return []
-    # Read all manifests before anything is removed: a damaged one might name any file.
+    # Read all manifests before removing anything: a damaged manifest might name any of the files.
     store.files(name, expired)
     unreferenced = _unreferenced(
         store, name, keys, [number for number in numbers if number not in expired]
@@ -154,7 +154,7 @@ def _remove(
     removed = [
         (name, number) for number in expired if store.storage.delete(store.manifest(name, number))
     ]
-    # In this order, the content of a folder comes before the folder.
+    # Reverse order deletes the content of a folder before the folder.
     for key in sorted(unreferenced, reverse=True):
         store.storage.delete(key)
     return removed
@@ -163,7 +163,7 @@ def _remove(
 def _unreferenced(
     store: SnapshotStore, model: str, keys: Iterable[str], numbers: Sequence[int]
 ) -> list[str]:
-    """Return the keys that lie in no folder with files of these versions."""
+    """Return the keys that are not in a folder from which these versions use a file."""
     folders = {name.rpartition("/")[0] for name in store.files(model, numbers)}
     referenced = {f"{model_key(model)}/{folder}" for folder in folders}
     return [key for key in keys if key.rpartition("/")[0] not in referenced]

@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline: the user's settings, our defaults, and always UTC."""
+"""The Spark session of the pipeline, with the user's settings, our defaults, and always UTC."""
 
 import os
 import re
@@ -20,30 +20,30 @@ from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.spark_internals import ship_module, silence_repetitions, start_jvm
 
-# Spark also starts without the archive of classes, so a warning about it would not help a user.
+# Do not warn about the archive of classes: without it, Spark starts as well, only more slowly.
 NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def class_archive() -> Path:
-    """Return the path of the archive of Spark's classes for this installation; it need not exist.
+    """Return the path of this installation's archive of Spark's classes, which need not exist.
 
-    Without it, Java reads and verifies some ten thousand classes each time that Spark starts. This
-    is Java's application class-data sharing (JEP 350).
+    Without the archive, Java reads and verifies some ten thousand classes each time that Spark
+    starts. The archive is for Java's application class-data sharing (JEP 350).
     """
     return Path(sys.prefix, "share", "tableau_pipeline", "spark.jsa")
 
 
-# These win over the user's settings; otherwise equal rows could be stored as different ones.
+# These settings win over the user's; otherwise equal rows could be stored with different values.
 _FIXED_SETTINGS = {
     # Snapshots, cutoffs and Tableau's datetimes without a zone are all in UTC.
     "spark.sql.session.timeZone": "UTC",
-    # Spark's default is INT96, whose order other Parquet readers do not know.
+    # Do not use Spark's default, INT96: other Parquet readers do not know how to order its values.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 _LOG_CONFIG = Path(__file__).parents[1] / "log4j2.properties"
 
-# Our defaults, where the user has set nothing.
+# Our defaults for properties that the user has not set.
 _PROPERTIES = {
     "log4j2.configurationFile": _LOG_CONFIG.as_uri(),
     "spark.ui.enabled": "false",
@@ -74,11 +74,13 @@ def spark_session(
     defaults. The session always uses UTC and writes timestamps in microseconds.
 
     Args:
-        master: as Spark's `--master`; ignored when `remote` is set. Spark's default is `local[*]`.
-        remote: a Spark Connect URL (`sc://host:15002`), by default that in SPARK_REMOTE; without
-            one, a local JVM starts.
-        driver_memory: heap of that JVM, by default 2g; only the first session of a process uses it.
-        config: further Spark settings; they win over all others but the time zone and microseconds.
+        master: Spark's `--master`; ignored if a remote URL is set. Spark's default is `local[*]`.
+        remote: a Spark Connect URL (`sc://host:15002`), by default the URL in SPARK_REMOTE; if
+            neither is set, a local JVM starts.
+        driver_memory: the heap of the local JVM, by default 2g. Only the first session of a process
+            uses it.
+        config: further Spark settings, which win over all others. They cannot change the time zone,
+            or that timestamps are written in microseconds.
 
     Raises:
         RefusedError: Java is missing or does not start.
@@ -91,8 +93,8 @@ def spark_session(
     settings = {**arguments, **(config or {}), **_FIXED_SETTINGS}
     try:
         if not remote:
-            # Only Spark's own start script finds and reads the user's whole configuration. So start
-            # the process, unless it is running, before the configuration is read.
+            # Start the JVM before reading the configuration: only Spark's own start script finds
+            # and reads all of the user's settings.
             with _environment_variables(_java_variables()):
                 start_jvm(settings)
             settings |= _local_access(SparkConf().setAll([*settings.items()]))
@@ -109,16 +111,16 @@ def spark_session(
 
 def runs_here(session: object) -> bool:
     """Whether all tasks of a session run on this host."""
-    # A Spark Connect session has another class; its server may be on any host.
+    # A Spark Connect session is of another class. Its server may be on any host.
     master = session.sparkContext.master if isinstance(session, SparkSession) else None
     return (master or "").startswith("local")
 
 
 def _java_variables() -> dict[str, str]:
-    """Return variables for what the command line and `spark-defaults.conf` of Spark do not set."""
-    # If a property has two values, Java takes the later one.
+    """Return environment variables with defaults; the user's settings of Spark override them."""
+    # The user's options come last, because Java takes the last value of a property.
     options = [f"-D{key}={value}" for key, value in _PROPERTIES.items()]
-    # Java ignores an archive that another Java or another Spark has made.
+    # An archive of another Java or Spark does no harm, because Java ignores it.
     if class_archive().exists():
         options += [f'-XX:SharedArchiveFile="{class_archive()}"', *NO_WARNINGS]
     variables = {
@@ -158,14 +160,14 @@ def _environment_variables(variables: Mapping[str, str]) -> Generator[None]:
 
 
 def _local_access(conf: SparkConf) -> dict[str, str]:
-    """Return settings by which only this host can connect to a local Spark."""
+    """Return settings so that only this host can connect to a local Spark."""
     if not (conf.get("spark.master") or "").startswith("local"):
         return {}
-    # By default, Spark takes the first `python3` in the PATH. Unless the virtual environment is
-    # activated, that may lack the packages that a model imports.
+    # Use this Python: by default, Spark takes the first `python3` in the PATH, which may lack the
+    # packages that a model imports unless the virtual environment is activated.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     keys = ("spark.driver.host", "spark.driver.bindAddress")
-    # The default of the second is the first, so a user who sets either has decided on both.
+    # By default, `bindAddress` equals `host`. So if the user has set either, set neither.
     return {} if any(map(conf.contains, keys)) else dict.fromkeys(keys, _LOOPBACK)
 
 
@@ -178,7 +180,7 @@ _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def plain_names(count: int) -> list[str]:
     """Return plain names for the columns that a task gets or returns."""
-    # Spark parses these names, and fails at dots and backticks.
+    # Column names of models cannot be used: Spark parses names, and fails at dots and backticks.
     return [f"c{number}" for number in range(count)]
 
 
@@ -189,7 +191,7 @@ def plainly_named(frame: DataFrame) -> DataFrame:
 
 def ship_by_value(task: _Task) -> _Task:
     """Register the code of a task of `arrow_files` to be sent to the executors with the task."""
-    # Otherwise the executors would import it, and would need this package.
+    # Without this, the executors would import the code from this package, and would need it.
     ship_module(arrow_files)
     ship_module(errors)
     return task
@@ -197,7 +199,7 @@ def ship_by_value(task: _Task) -> _Task:
 
 @contextmanager
 def task_errors() -> Generator[None]:
-    """Turn an error of a task, or Spark's error about it, into ours if the object store failed.
+    """If the object store failed in a task, turn the error of the task or of Spark into ours.
 
     Raises:
         StoreError: names the URL, the cause and the remedy.

@@ -1,7 +1,7 @@
-"""All that is used of Spark beyond its public interface.
+"""Everything that the pipeline uses of Spark beyond its public interface.
 
-`tableau_pipeline_tests/snapshots/test_spark_internals.py` tries each name alone, so that an upgrade
-says which one broke.
+`tableau_pipeline_tests/snapshots/test_spark_internals.py` tests each name separately, so that after
+an upgrade the failed test shows which name broke.
 """
 
 import logging
@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 # Where Spark stores its own schema in a Parquet file.
 SCHEMA_KEY = b"org.apache.spark.sql.parquet.row.metadata"
-# The folder of rows whose partition is NULL: ExternalCatalogUtils.DEFAULT_PARTITION_NAME.
+# Spark's folder for rows whose partition is NULL (ExternalCatalogUtils.DEFAULT_PARTITION_NAME).
 NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
-# The characters that Spark escapes in names of folders: ExternalCatalogUtils.escapePathName.
+# The characters that Spark escapes in folder names (ExternalCatalogUtils.escapePathName).
 ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")
-# They log each AnalysisException a second time, as 25 KB of JSON.
+# These loggers log each AnalysisException a second time, as 25 KB of JSON.
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 

@@ -1,7 +1,7 @@
-"""The versions of models, each committed by its manifest.
+"""The versions of models; writing the manifest of a version commits it.
 
-`<root>/<asset key>/@versions/<number>.json` names the files of a version. They are in
-`<root>/<asset key>/@data/<random>/`, one folder for each write, and never change.
+The manifest `<root>/<asset key>/@versions/<number>.json` names the files of a version. Each write
+stores its files in a new folder `<root>/<asset key>/@data/<random>/`; they never change.
 """
 
 import gc
@@ -44,9 +44,9 @@ _PAUSES = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key in a listing; `modified` in seconds since 1970, by the clock of the storage.
+    """A key in a listing; `modified` is in seconds since 1970, according to the storage's clock.
 
-    A storage with folders also lists each folder below the prefix, as a key that ends in a slash.
+    The listing of a local storage has files and folders; the key of a folder ends in a slash.
     """
 
     key: str
@@ -65,7 +65,7 @@ class LocalStorage:
     root: Path
 
     def put(self, key: str, content: bytes) -> bool:
-        """Create a file, which is on the disk when this returns; return False if it exists."""
+        """Create a file, and flush it to the disk; return False if the file already exists."""
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{uuid4().hex}")
@@ -76,11 +76,12 @@ class LocalStorage:
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                # Unlike a rename, a link fails if the name exists: only one writer wins it.
+                # Link instead of renaming: a link fails if the name exists, so only one of several
+                # writers succeeds.
                 os.link(unfinished, path)
             except FileExistsError:
-                # A network file system may repeat a call whose answer was lost; then our own link
-                # exists.
+                # A network file system may repeat a call whose answer was lost. In that case, the
+                # existing link is ours.
                 return unfinished.stat().st_nlink > 1
             return True
         finally:
@@ -97,13 +98,13 @@ class LocalStorage:
         """Yield all files and folders whose keys begin with a prefix, in no particular order."""
         end = prefix.rfind("/") + 1
         folder, name = prefix[:end], prefix[end:]
-        # Another process may remove an entry that was just listed.
+        # Ignore missing entries, because another process may remove an entry after the listing.
         with suppress(FileNotFoundError, NotADirectoryError):
             for item in [*os.scandir(self.root / folder)]:
                 if not item.name.startswith(name):
                     continue
                 if item.is_dir(follow_symlinks=False):
-                    # Some folders are not ours, such as "lost+found" on a disk.
+                    # Skip folders that we may not read, such as "lost+found" on a disk.
                     with suppress(PermissionError):
                         yield from self.list(f"{folder}{item.name}/")
                 else:
@@ -113,7 +114,7 @@ class LocalStorage:
                 yield Entry(folder, (self.root / folder).stat().st_mtime)
 
     def delete(self, key: str) -> bool:
-        """Delete a file or an empty folder; return False if it is not there, or not empty."""
+        """Delete a file or an empty folder; return False if it does not exist or is not empty."""
         path = self.root / key
         if key.endswith("/"):
             # The folder may still contain files, or no longer exist.
@@ -140,22 +141,22 @@ class ObjectStorage:
     operations raise a StoreError if the store refuses them, fails or does not answer.
 
     Attributes:
-        url: such as "s3://bucket/folder", without a trailing slash.
-        copies: holds local copies of objects for hyperd.
+        url: the URL, such as "s3://bucket/folder", without a trailing slash.
+        copies: the local copies of objects, which hyperd reads.
     """
 
     url: str
     copies: LocalCopies
 
     def put(self, key: str, content: bytes) -> bool:
-        """Create an object by a conditional write; return False if it exists.
+        """Create an object by a conditional write; return False if the object already exists.
 
-        After a StoreError, the object may exist, or may still be created.
+        After a StoreError, the object may exist, or the store may still create it.
         """
         with store_errors("Writing", f"{self.url}/{key}"):
             for pause in _PAUSES:
-                # After a reset or a timeout, the library does not repeat a write, as it may have
-                # arrived. If it has, a repeated write fails, and so the outcome is known.
+                # After a reset or a timeout, the library does not repeat a write, because the
+                # first one may have arrived. Repeat it here: `_create` recognizes its own object.
                 try:
                     return self._create(key, content)
                 except GenericError:
@@ -168,7 +169,8 @@ class ObjectStorage:
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects whose keys begin with a prefix, in no particular order."""
-        # Object stores compare whole parts of a key, up to the next slash.
+        # Ask for the folder, and compare the rest of the prefix here: an object store lists only by
+        # whole parts of a key, up to a slash.
         folder = prefix.rpartition("/")[0]
         with store_errors("Listing", f"{self.url}/{folder}"):
             for chunk in obstore.list(store_at(self.url), folder or None):
@@ -193,7 +195,8 @@ class ObjectStorage:
         try:
             obstore.put(store_at(self.url), key, content, mode="create")
         except AlreadyExistsError:
-            # A repeated write may find its own object. Two writers never have the same content.
+            # A repeated write may find the object of its first attempt. Equal content proves that,
+            # because two writers never have the same content.
             return self.read(key) == content
         return True
 
@@ -210,10 +213,10 @@ _KEY = re.compile(
 
 @dataclass(frozen=True)
 class SnapshotStore:
-    """The versions of all models. In an asset key, a slash separates parts, as in "a/b".
+    """The versions of all models. A slash separates the parts of an asset key, such as "a/b".
 
     Attributes:
-        root: a folder, or another storage.
+        root: the path of a local folder, or a storage.
     """
 
     root: Path | Storage
@@ -224,14 +227,14 @@ class SnapshotStore:
         if isinstance(self.root, Path):
             if is_url(str(self.root), setting="root"):
                 raise SettingError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
-            # Spark treats the first folder of a relative path as a host name.
+            # Make the path absolute: in a relative one, Spark takes the first folder for a host.
             return LocalStorage(self.root.resolve())
         return self.root
 
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none."""
         while numbers := self.numbers(asset_key):
-            # If the version is None, it was replaced and removed meanwhile: look for the newer one.
+            # If the version is None, it was replaced and removed meanwhile. Then look again.
             if snapshot := self.version(asset_key, numbers[-1]):
                 return snapshot
         return None
@@ -240,7 +243,7 @@ class SnapshotStore:
         """Return a version of a model; None if it was removed.
 
         Raises:
-            DamagedSnapshotError: the manifest cannot be read; names the file and the remedy.
+            DamagedSnapshotError: the manifest cannot be read; the error names it and the remedy.
         """
         if (text := self.storage.read(self.manifest(asset_key, number))) is None:
             return None
@@ -254,11 +257,11 @@ class SnapshotStore:
         return sorted(parsed[1] for entry in keys if (parsed := parse_key(entry.key)) and parsed[1])
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
-        """Store a version after all others.
+        """Store a new version, whose number follows that of the newest one.
 
         Args:
-            make: returns the version, given its number and the version before it (None for the
-                first). It is called again whenever another writer was faster.
+            make: a function that returns the new version, given its number and the version before
+                it (None for the first). It is called again whenever another writer was faster.
         """
         while True:
             before = self.newest(asset_key)
@@ -281,7 +284,7 @@ class SnapshotStore:
         return f"{model_key(asset_key)}/{_VERSIONS}/{number:09}.json"
 
     def files(self, asset_key: str, numbers: Iterable[int] | None = None) -> set[str]:
-        """Return the names of the files of these versions; by default of all existing versions."""
+        """Return the names of all files of the given versions, by default of all versions."""
         names: set[str] = set()
         for number in self.numbers(asset_key) if numbers is None else numbers:
             if (text := self.storage.read(self.manifest(asset_key, number))) is not None:
@@ -291,20 +294,20 @@ class SnapshotStore:
         return names
 
     def remove(self, snapshot: Snapshot) -> None:
-        """Remove a version that nothing refers to, and the files that only this version has."""
+        """Remove a version to which nothing refers, and the files that no other version has."""
         key, number = snapshot.asset_key, snapshot.number
-        # The manifest goes first: after an interruption, the remaining files are no version.
+        # Delete the manifest first, so that an interruption leaves no version that lacks files.
         self.storage.delete(self.manifest(key, number))
         own_parts = [part for part in snapshot.parts if part.version == number]
         for folder in {file.name.rpartition("/")[0] for part in own_parts for file in part.files}:
             self.discard(key, "/".join(folder.split("/")[:2]))
 
     def discard(self, asset_key: str, folder: str) -> None:
-        """Remove the folder of a write with its files; failures are left to the retention."""
+        """Remove the folder of a write with its files; ignore files that cannot be removed."""
         prefix = f"{model_key(asset_key)}/{folder}/"
-        # The retention of snapshots removes later what cannot be removed now.
+        # The retention of snapshots will remove the files that cannot be removed now.
         with suppress(OSError, StoreError):
-            # In this order, the content of a folder comes before the folder.
+            # Reverse order deletes the content of a folder before the folder.
             for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
 
@@ -332,8 +335,10 @@ class SnapshotStore:
 
 @contextmanager
 def _without_collector() -> Generator[None]:
-    """Pause the garbage collector, as reading a manifest leaves nothing to collect."""
-    # For many partitions, repeated collections took longer than reading the manifest.
+    """Pause the garbage collector, because reading a manifest leaves nothing to collect.
+
+    With many partitions, repeated collections took longer than reading the manifest.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -345,7 +350,7 @@ def _without_collector() -> Generator[None]:
 
 def model_key(asset_key: str) -> str:
     """Return the key of the folder with all data of a model."""
-    # The quoting is reversible, and avoids "." and ".." as names of folders.
+    # The quoting is reversible, and never results in a folder named "." or "..".
     quoted = [quote(part, safe="") for part in asset_key.split("/")]
     return "/".join(part.replace(".", "%2E") if part in (".", "..") else part for part in quoted)
 
@@ -353,8 +358,8 @@ def model_key(asset_key: str) -> str:
 def parse_key(key: str) -> tuple[str, int | None, str] | None:
     """Return the model of a key, the number of its version, and the folder of its write.
 
-    A key has a number (of a manifest) or a folder (relative to that of the model); the other is
-    None or "". Return None for a key of another kind.
+    For the key of a manifest, the folder is "". For a key in the folder of a write, the number is
+    None; the folder is relative to the folder of the model. For any other key, return None.
     """
     if (match := _KEY.fullmatch(key)) is None:
         return None
@@ -369,20 +374,20 @@ def merged_parts(
     columns: tuple[Column, ...],
     keeps: Callable[[Part], bool],
 ) -> tuple[Part, ...]:
-    """Return the parts of the next version: those just written, and earlier ones that remain.
+    """Return the parts of the next version: the parts just written, and earlier parts that remain.
 
-    A model is stored either whole or by partitions: a write of one kind replaces all parts of the
-    other.
+    A model is stored either whole or in partitions. When it changes from one to the other, the
+    write replaces all earlier parts.
 
     Args:
         columns: the columns of the write.
-        keeps: whether an earlier partition still belongs to the model.
+        keeps: a function that tells whether an earlier partition still belongs to the model.
     """
     parts = {part.partition: part for part in written}
     if before and None not in parts:
         for part in before.parts:
             if part.partition is not None and part.partition not in parts and keeps(part):
-                # A part has columns of its own only where they differ from those of the version.
+                # A part has columns of its own only if they differ from the columns of the version.
                 own = part.columns or before.columns
                 own = None if own == columns else own
                 is_same = part.columns == own

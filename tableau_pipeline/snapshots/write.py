@@ -1,4 +1,4 @@
-"""Write the versions of models: one Spark job stores and counts the rows, with their hashes."""
+"""Write the versions of models: one Spark job stores the rows with their hashes."""
 
 import re
 from collections import Counter
@@ -58,10 +58,11 @@ def exact_path(path: Path) -> str:
 
 # The row hash: a 64-bit number that identifies the content of a row, computed by Spark.
 
-# Rows and bytes. Without a buffer, pyarrow reads the hashes of a whole row group at once.
+# The rows in a batch, and the bytes of the buffer. Without a buffer, pyarrow would read the hashes
+# of a whole row group at once.
 _BATCH, _BUFFER = 65_536, 1 << 20
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
-# By default, JSON would omit nulls and everything below milliseconds.
+# By default, Spark's JSON would omit nulls, and all digits of a time below milliseconds.
 _JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -72,11 +73,12 @@ _JSON = {
 def row_hash(schema: T.StructType) -> SparkColumn:
     """Return the hash of a row with this schema.
 
-    Spark's hash functions skip NULLs, so (1, NULL) and (NULL, 1) would be equal. Therefore the hash
-    includes which values are NULL. The functions also ignore the bounds of arrays, and refuse maps
-    and variants. Therefore nested values are hashed as JSON text.
+    Spark's hash functions skip NULLs, so that (1, NULL) and (NULL, 1) would have the same hash.
+    Therefore, for each column, the hash includes whether its value is NULL. Spark's functions
+    ignore where an array begins and ends, and refuse maps and variants. Therefore nested values are
+    hashed as JSON text.
     """
-    # Use names and F.isnull: each F.col and each method of a column makes a dozen calls to the JVM.
+    # Pass names, and use F.isnull: F.col and methods of columns make a dozen calls to the JVM each.
     nulls = [F.isnull(_quoted(field.name)) for field in schema.fields]
     return F.xxhash64(*[_hash_input(field) for field in schema.fields], *nulls)
 
@@ -88,14 +90,14 @@ def stored_fingerprint(files: Iterable[Path]) -> Fingerprint:
         with pq.ParquetFile(file, buffer_size=_BUFFER) as opened:
             for batch in opened.iter_batches(_BATCH, columns=[ROW_HASH], use_threads=False):
                 rows += batch.num_rows
-                # A sum of 64-bit hashes does not fit into 64 bits.
+                # Cast the hashes, because a sum of 64-bit hashes does not fit into 64 bits.
                 hashes = batch.column(0).cast(pa.decimal128(38, 0))
                 total += int(pc.call_function("sum", [hashes]).as_py() or 0)
     return Fingerprint(rows=rows, hash_sum=total)
 
 
 def json_values(schema: T.StructType) -> dict[str, SparkColumn]:
-    """Return JSON text of the nested columns, by name; different values have different texts."""
+    """Return the JSON text of each nested column; different values have different texts."""
     nested = (field.name for field in schema.fields if isinstance(field.dataType, _NESTED))
     return {name: _json(name) for name in nested}
 
@@ -113,7 +115,7 @@ def _hash_input(field: T.StructField) -> SparkColumn | str:
     if isinstance(field.dataType, _NESTED):
         return _json(field.name)
     if isinstance(field.dataType, T.StringType) and field.dataType != T.StringType():
-        # Texts that are equal in a collation are still different values.
+        # Drop the collation: texts that are equal in a collation may still be different values.
         return column(field.name).cast(T.StringType())
     return _quoted(field.name)
 
@@ -122,7 +124,7 @@ def _json(name: str) -> SparkColumn:
     return F.to_json(column(name), _JSON)
 
 
-# The column by which Spark distributes a write over folders.
+# The column with the partition key of each row; it decides to which folder Spark writes the row.
 PARTITION = "_partition"
 
 
@@ -137,17 +139,17 @@ class UnstorableError(Exception):
 def _add_partition(
     frame: DataFrame, expression: str, partitions: Mapping[str, Span] | Sequence[str]
 ) -> DataFrame:
-    """Add a column `_partition` with the key of each row's partition, NULL for none.
+    """Add a column `_partition` with the key of the partition that each row is in, NULL if none.
 
     Args:
         expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is the wall
             clock time in the zone of the partitions; a `timestamp` is an instant.
-        partitions: spans by key, or the keys that the expression itself returns.
+        partitions: the span of each key; or only the keys, if the expression returns keys.
     """
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
         text = value.cast("string")
-        # Any other key becomes NULL, so that the write detects the row.
+        # Rows with other keys get NULL, so that the write detects them.
         return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
     type_ = frame.select(value).schema.fields[0].dataType
     zone = next(iter(partitions.values())).zone
@@ -156,7 +158,7 @@ def _add_partition(
         for key, span in partitions.items()
     }
     by_day = all(_begins_a_day(edge) for pair in edges.values() for edge in pair)
-    # The zone of the session is UTC.
+    # Convert from and to UTC, which is the time zone of the session.
     if isinstance(type_, T.TimestampType):
         moment = F.from_utc_timestamp(value, zone) if by_day else value
     elif isinstance(type_, T.TimestampNTZType):
@@ -181,7 +183,7 @@ def _add_partition(
 
 
 def _begins_a_day(moment: datetime) -> bool:
-    # Where clocks go forward at midnight, the day begins at 1:00.
+    # Compare instants: where clocks go forward at midnight, the day begins at 1:00.
     midnight = datetime.combine(moment.date(), time(), moment.tzinfo)
     return midnight.astimezone(UTC) == moment.astimezone(UTC)
 
@@ -195,9 +197,9 @@ def _days_of_partitions(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[d
 
 
 def longest_step(spans: Iterable[Sequence[int]]) -> tuple[int, int]:
-    """Return the start and the length, in seconds, of the longest steps that make up all spans.
+    """Return the start of the first span, and the longest step that divides all spans, in seconds.
 
-    Thus the lookup of hourly partitions has a row for each hour, not for each minute.
+    With the longest step, the lookup of hourly partitions has one row per hour, not per minute.
     """
     edges = [edge for span in spans for edge in span]
     return edges[0], gcd(*(edge - edges[0] for edge in edges))
@@ -214,7 +216,7 @@ def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection
     """Refuse types that Parquet cannot hold, and names that are empty, reserved or repeated.
 
     Raises:
-        UnstorableError: names the model, the columns and the remedies.
+        UnstorableError: the error names the model, the columns and the remedies.
     """
     reserved = {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
@@ -231,7 +233,7 @@ def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection
 
 
 def name_problems(names: Sequence[str]) -> list[str]:
-    """Return the problems of column names: empty, or equal to Spark, which ignores case."""
+    """Return a phrase for each empty or repeated name; case does not count, as in Spark."""
     problems = [
         f"the name of column {at} is empty: name it" for at, name in enumerate(names, 1) if not name
     ]
@@ -253,7 +255,8 @@ def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
         return f"column {field.name!r} holds a calendar interval: cast it to a number"
     if any(part.simpleString().startswith("time(") for part in parts):
         return f"column {field.name!r} holds a time, which Spark does not store: cast it to text"
-    # In JSON, Spark writes memory addresses for such keys, so equal rows would have other hashes.
+    # Refuse such keys: in JSON, Spark writes them as memory addresses, so equal rows would have
+    # different hashes.
     if any(isinstance(part, T.MapType) and isinstance(part.keyType, _UNHASHABLE) for part in parts):
         return (
             f"column {field.name!r} holds a map with keys of a nested or binary type: "
@@ -284,25 +287,25 @@ def write_rows(
     asset_key: str,
     keys: Sequence[str | None] = (None,),
 ) -> tuple[list[Part], int]:
-    """Write rows with their hashes in a column, by one Spark job.
+    """Write rows that have a column with their hashes, by one Spark job.
 
     Args:
         model: the folder of the model.
-        folder: a new folder in it, to which the rows are written.
-        keys: the partitions, if a column holds the partition of each row; else one None.
+        folder: the name of a new folder in `model`, to which the rows are written.
+        keys: the partition keys, if a column holds the partition of each row; otherwise (None,).
 
     Returns:
-        a part for each key, whose version must still be set; and the number of rows without a
-        partition.
+        one part for each key, in which the version must still be set; and the number of rows
+        without a partition.
     """
     if isinstance(model, ObjectFolder):
         return _write_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
     if not isinstance(model, LocalFolder):
         raise TypeError(f"{model} is not written to")
     target = model.path / folder
-    # Spark only counts the rows; `stored_fingerprint` sums their hashes in less time. If Spark runs
-    # on this host, no file can be lost on another disk. Then Spark does not count either, because
-    # for a small model that takes as long as the hashes.
+    # Let Spark only count the rows; `stored_fingerprint` sums their hashes in less time. If Spark
+    # runs on this host, do not even count: no file can be lost on another disk, and for a small
+    # model counting takes as long as summing the hashes.
     observation = None if runs_here(hashed.sparkSession) else Observation()
     rows = hashed.observe(observation, F.count(F.lit(1)).alias("rows")) if observation else hashed
     writer = rows.write if None in keys else rows.write.partitionBy(PARTITION)
@@ -316,7 +319,7 @@ def write_rows(
         parts.append(Part(partition=key, version=0, fingerprint=fingerprint, files=files))
     strays = sum(file.rows for file in _data_files(target / f"{PARTITION}={NULL_KEY}", model.path))
     stored = sum(file.rows for part in parts for file in part.files) + strays
-    # A difference between Spark's count and that of the files reveals lost files.
+    # If Spark's count differs from the number of rows in the files, files were lost.
     if observation and stored != observation.get["rows"]:
         raise RuntimeError(
             f'Model "{asset_key}": Spark counted {observation.get["rows"]:,} rows, but the '
@@ -345,7 +348,7 @@ def _write_objects(
     keys: Sequence[str | None],
 ) -> tuple[list[Part], int]:
     by_partition = None not in keys
-    # With sorted rows, a task writes one file after the other instead of all at once.
+    # Sort the rows, so that a task writes one file after the other instead of all at once.
     placed = hashed.sortWithinPartitions(PARTITION) if by_partition else hashed
     schema = hashed.drop(PARTITION).schema
     writer = Writer(
@@ -356,8 +359,8 @@ def _write_objects(
         row_hash=schema.names.index(ROW_HASH),
         by_partition=by_partition,
     )
-    # The version names only the files that the successful attempt of a task reports. Files of other
-    # attempts are never read.
+    # Only the successful attempt of a task reports its files. The version does not name the files
+    # of other attempts, so they are never read.
     with task_errors():
         reports = plainly_named(placed).mapInArrow(ship_by_value(writer), REPORT).collect()
     strays = sum(report.rows for report in reports if not report.name)
@@ -369,7 +372,8 @@ def _write_objects(
             files[report.partition].append(DataFile(name=name, rows=report.rows, size=report.size))
             sums[report.partition] += Fingerprint(rows=report.rows, hash_sum=int(report.hash_sum))
     if not reports:
-        # An empty file holds the types; as texts, they do not quote the names of nested fields.
+        # Without rows, write an empty file that holds the types of the columns. Types in text form
+        # would not be enough: they do not quote the names of nested fields.
         with task_errors():
             name, size = writer.empty(keys[0], plainly_named(hashed.limit(0)).toArrow().schema)
         files[keys[0]].append(DataFile(name=f"{folder}/{name}", rows=0, size=size))
@@ -396,10 +400,10 @@ def write_snapshot(
     """Store all rows of a model as its next version.
 
     Args:
-        before_commit: called once the rows are stored; if it raises, nothing is kept.
+        before_commit: a function to call once the rows are stored; if it raises, nothing is kept.
 
     Raises:
-        UnstorableError: raised before anything is written; names model, column and remedy.
+        UnstorableError: names the model, the column and the remedy. Nothing was written.
     """
     _check_storable(frame.schema, asset_key)
     with _new_folder(store, asset_key) as folder:
@@ -425,16 +429,16 @@ def write_partitions(
 ) -> Snapshot:
     """Store the rows of some partitions of a model; its next version keeps the other partitions.
 
-    A partition without rows is stored too, as an empty one.
+    A partition for which the frame has no rows is stored as an empty partition.
 
     Args:
-        keeps: whether a partition of the earlier version still belongs to the model.
-        parts: returns all parts of the version, given those just stored and the version before;
-            by default, `merged_parts` does.
-        before_commit: called once the rows are stored; if it raises, nothing is kept.
+        keeps: tells whether a partition of the earlier version still belongs to the model.
+        parts: a function that returns all parts of the new version, given the parts just stored
+            and the version before; by default `merged_parts`.
+        before_commit: a function to call once the rows are stored; if it raises, nothing is kept.
 
     Raises:
-        UnstorableError: raised before anything is written; names model, column and remedy.
+        UnstorableError: names the model, the column and the remedy. Nothing was written.
         PartitionError: a row belongs to none of the partitions.
     """
     _check_storable(frame.schema, asset_key, partitions)
@@ -470,7 +474,7 @@ def _commit(
     run_id: str,
     parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]],
 ) -> Snapshot:
-    """Commit the next version of a model; the stored parts get its number."""
+    """Commit the next version of a model, and set its number in the parts just stored."""
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
         new = [part.model_copy(update={"version": number}) for part in written]
@@ -504,18 +508,19 @@ def _new_folder(store: SnapshotStore, asset_key: str) -> Generator[str]:
     try:
         yield folder
     except StoreError:
-        # The commit may have taken effect. If it has not, the retention removes the files.
+        # Keep the files, as the commit may have taken effect. If not, the retention removes them.
         raise
     except BaseException:
         # A further error of the store, or a damaged version, must not hide why the write failed.
         with suppress(StoreError, DamagedSnapshotError):
-            # If the run was interrupted just after the commit, the version needs the files.
+            # Do not remove files that a version names: the run may have been interrupted just after
+            # the commit.
             if not any(file.startswith(folder) for file in store.files(asset_key)):
                 store.discard(asset_key, folder)
         raise
 
 
 def _hashed(frame: DataFrame) -> DataFrame:
-    """Add the columns for internal use: JSON text of nested columns, and the hash of each row."""
+    """Add the columns for internal use: the JSON text of each nested column, and the row hash."""
     texts = {json_text(name): value for name, value in json_values(frame.schema).items()}
     return frame.withColumns({**texts, ROW_HASH: row_hash(frame.schema)})
