@@ -137,7 +137,8 @@ def _refused_checks(
         previous = evaluation(last[0]) if last else None
         words = _last_words(previous)
         note = f"{_NOT_REACHED} {words}".strip()
-        # A check that passed last passes again; any other last result becomes a warning.
+        # If the last result was a pass, report a pass again; otherwise (failed, or no result yet),
+        # report a warning.
         fails = previous is None or not previous.passed
         metadata = {_LAST_WORDS: words}
         yield _result(declaration, spec.name, note if fails else None, note=note, metadata=metadata)
@@ -309,7 +310,7 @@ def published_result(
     declaration: Declaration,
     done: Refreshed,
 ) -> dg.MaterializeResult:
-    """Return the result for the refreshed data source, whose state only the journal records.
+    """Return the result to be shown of a refreshed data source; only the journal stores its state.
 
     Dagster plots each number over time. So the metadata has only numbers that are worth a plot, and
     every refresh has all of them. Programs read `details`.
@@ -400,7 +401,7 @@ def tag_run(
     declaration: Declaration,
     outcome: Done | RefreshError,
 ) -> None:
-    """Tag the run with the decision on a data source, so that users find the runs of each."""
+    """Tag the run with the decision, by which users find all runs of a data source."""
     is_dry = isinstance(outcome, Planned)
     tags = {run_tag(declaration.key): "dry run: " * is_dry + str(outcome.decision)}
     context.instance.add_run_tags(context.run.run_id, tags)
@@ -422,8 +423,9 @@ _LONGEST_TAG = 63
 
 def run_tag(key: str) -> str:
     """Return the key of the run tag that holds the decision on a data source."""
-    # Dagster allows one slash and 63 characters in a tag key. A digest distinguishes keys that are
-    # longer, or that differ only in a slash.
+    # Dagster allows one slash and 63 characters in a tag key. Slashes become dots. A key that is
+    # too long, or has a dot already, gets a digest: otherwise "a.b" and "a/b" would get the same
+    # tag.
     text = key.replace("/", ".")
     if len(text) > _LONGEST_TAG or "." in key:
         text = f"{text[: _LONGEST_TAG - 9]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

@@ -50,7 +50,8 @@ class JournalRecord(Frozen):
     """A record in the journal of a data source.
 
     Attributes:
-        release: the release that wrote the record; a release that cannot read it reports this.
+        release: the release of this package that wrote the record; named in the error of a release
+            that cannot read the record.
     """
 
     format: Literal[4] = FORMAT
@@ -160,15 +161,15 @@ class Recovered(JournalRecord):
         refresh: the number of the refresh that recorded the state.
         through: the state includes the requests of all refreshes up to this number.
         record: the newest checkpoint that the server may hold.
-        pending: the target of the newest request of which it is uncertain whether it took effect;
-            None if there is no such request.
+        pending: the target of the newest request that may or may not have taken effect; None if
+            there is none.
         distrust: why no update may build on `record`; None if an update may.
         sent: the request that led to `record`, stored without its target; None once a refresh has
             observed the result.
         creating: a request that may have created the data source, whose LUID was not known then;
             stored without its target.
-        rows: the largest number of rows that may be published, according to all records; the keys
-            are names of tables.
+        rows: for each table, by name, the largest number of rows that the server possibly holds
+            now, according to all records.
         left: the digests of all metadata that our refreshes have published or found.
     """
 
@@ -303,11 +304,12 @@ def unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str)
     return f"it is damaged, or not a record ({where}: {first['msg']}). {repair}"
 
 
-# Only this many claims and releases count, the newest. A valid claim is always among these, as
-# other refreshes store no further claims once they see the valid claim.
+# Of the claims and their ends (a ClaimRelease without a checkpoint), only the newest count, this
+# many. A valid claim is always among these, as other refreshes store no further claims once they
+# see the valid claim.
 CLAIMS = 50
-# A process that was paused may store an old checkpoint late, but after fewer than this many newer
-# checkpoints.
+# A paused process may store an old checkpoint late. We assume that fewer than this many newer
+# checkpoints have been stored by then.
 MOST_LATE_RECORDS = 25
 
 # Outcomes after which the rows of a request may be published. Unknown outcomes are among them: if
@@ -396,7 +398,7 @@ def read_history(records: Sequence[Record]) -> History:
 
 
 def is_claim(record: Record) -> bool:
-    """Whether a record is a claim or a release without checkpoint; all others concern requests."""
+    """Whether a record only starts or ends a claim, and says nothing of requests."""
     return isinstance(record, Claim) or (isinstance(record, ClaimRelease) and not record.checkpoint)
 
 

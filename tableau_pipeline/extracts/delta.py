@@ -1,4 +1,4 @@
-"""A delta is the payload and the actions of an update, which are proved to be sufficient."""
+"""A delta: payload and actions of an update, proved to lead to exactly the desired content."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,8 +46,8 @@ class TableDelta:
     """The part of a delta for one table: its counts and its key tables.
 
     Attributes:
-        is_identified: whether the key of a `diff` identifies every row of the new version if it
-            identifies every published row.
+        is_identified: true if the policy is a `diff` and its key identifies every row of the new
+            version, provided that it identifies every published row.
     """
 
     change: TableChange
@@ -108,7 +108,7 @@ def build_delta(
 
     Args:
         changes: the tables that change.
-        targets: the name in the published file of each table; its keys are the declared names.
+        targets: maps the declared name of each table to its name in the published file.
     """
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
@@ -148,8 +148,8 @@ def _table_delta(
         counts, is_identified = RowCounts(deleted, inserted), isinstance(policy, Diff)
         if isinstance(policy, Diff) and inserted:
             # It is enough to check the inserted rows: the unaffected rows have not changed, and do
-            # not have keys of affected rows. A new row with a NULL key makes the proof fail, as it
-            # is never affected.
+            # not have keys of affected rows. NULL keys need no check: a new row with a NULL key
+            # never counts as affected, so the proof has already failed.
             key = f"(SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}) keys"  # noqa: S608
             is_identified = rows_in(connection, key) == inserted
         return TableDelta(change, target, counts, keys, is_identified=is_identified)
@@ -164,19 +164,20 @@ def prove(
     """Check that the unaffected rows are the same in the published and the desired content.
 
     Args:
-        equal: the number of pairs of equal rows, as `find_affected` returns it.
+        equal: the number of published rows that equal their desired row in all columns, from
+            `find_affected`; None if it did not compare all columns.
 
     Returns:
-        the number of affected rows that are published; the number of those that are desired; and
-        how many of the desired affected rows are in shared files.
+        The number of affected rows in the published content; their number in the desired content;
+        and how many of the latter are in files that both versions share.
 
     Raises:
         NotProvedError: the unaffected rows are not the same.
     """
     new, old = change.new, change.published
     where = affected(keys)
-    # Counts are enough if all columns were compared: no key is in two pairs of equal rows, so if
-    # both versions have as many unaffected rows as there are pairs, these rows are the same.
+    # If all columns were compared, counts are enough: each key is in at most one pair of equal rows.
+    # So if each version has exactly `equal` unaffected rows, these are the paired rows.
     measure = fingerprint if equal is None else row_count
 
     def shared_rows(version: TableVersion) -> Fingerprint:
@@ -315,8 +316,9 @@ def _fill_range(
     """Fill the key table of an append with one range of the cursor; the last range has no end."""
     (match,) = keys.matches
     cursor, start = escape_name(match.column), escape_name(match.by)
-    # One value of the cursor may fill several tiles. UNION drops the repeated starts of such tiles,
-    # so that the last parts get no range, and affect no rows.
+    # One value of the cursor may fill several tiles. Such tiles have the same start. UNION merges
+    # these starts, so there may be fewer ranges than parts. The parts left over get an empty key
+    # table, and affect no rows.
     starts = (
         "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
         "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
@@ -335,7 +337,7 @@ def _fill_range(
 
 
 def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
-    """Return the total row counts of a split delta; every part has the full count of deletes."""
+    """Return the counts of a split delta. Each part counts all deletes: sum only the inserts."""
     totals: dict[str, RowCounts] = {}
     for delta in deltas:
         for name, part in delta.counts.items():

@@ -10,7 +10,9 @@ from tableauhyperapi import HyperException
 _DISK_FULL = "growing the database file failed"
 _OUT_OF_MEMORY = "memory limit"
 _DAMAGED_PARQUET = ("not a Parquet file", "probably corrupt")
-_NOT_LOADED, _DATABASE_ID = "could not load database: ", ": DatabaseId"
+# Older ones word the first of these as the second.
+_NOT_LOADED = ("could not load database: ", "There was an error during loading database: ")
+_DATABASE_ID = ": DatabaseId"
 
 
 def is_out_of_memory(error: HyperException) -> bool:
@@ -32,4 +34,7 @@ def reason_not_opened(error: HyperException) -> str:
     """Return why hyperd could not open a `.hyper` file, without the path and the id."""
     # 'error opening database "x": could not load database: <the reason>: DatabaseId: ...'
     message = str(error.main_message)
-    return message.partition(_NOT_LOADED)[2].partition(_DATABASE_ID)[0] or message
+    for words in _NOT_LOADED:
+        if reason := message.partition(words)[2].partition(_DATABASE_ID)[0]:
+            return reason
+    return message

@@ -43,8 +43,9 @@ class Delivery:
         """Make the data source hold what is planned.
 
         Returns:
-            What came of the plan, and the file that was built for it: the whole data source, or the
-            payload of an update; for several, the last one, with the rows and bytes of all.
+            The result of the plan, and the file built for it, None if none was: the whole data
+                source, or the payload of an update. Of a split update, it is the last payload, with
+                the rows and bytes of all.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
@@ -94,8 +95,8 @@ class Delivery:
             # The file brings its own metadata, whose digest is known only once the server has it.
             digest = None
         elif base.metadata and not base.is_edited:
-            # Never record metadata that a user edited as ours: a later overwrite would drop it
-            # unasked.
+            # If a user edited the metadata, do not record it as ours: a later overwrite would drop
+            # the edits without asking.
             digest = base.metadata.digest
         owner = base.remote.owner_id if base.remote and isinstance(plan, Publish) else None
         is_adopted = isinstance(plan, Publish) and not base.is_ours and not is_whole

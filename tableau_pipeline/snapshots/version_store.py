@@ -294,7 +294,7 @@ class SnapshotStore:
         return names
 
     def remove(self, snapshot: Snapshot) -> None:
-        """Remove a version to which nothing refers, and the files that no other version has."""
+        """Remove a version, to which the caller knows no reference, and the files that it wrote."""
         key, number = snapshot.asset_key, snapshot.number
         # Delete the manifest first, so that an interruption leaves no version that lacks files.
         self.storage.delete(self.manifest(key, number))
@@ -358,8 +358,9 @@ def model_key(asset_key: str) -> str:
 def parse_key(key: str) -> tuple[str, int | None, str] | None:
     """Return the model of a key, the number of its version, and the folder of its write.
 
-    For the key of a manifest, the folder is "". For a key in the folder of a write, the number is
-    None; the folder is relative to the folder of the model. For any other key, return None.
+    For the key of a manifest, the folder is "". For a key of a data file, the number is None, and
+    the third value is the path of the folder of the write, relative to the folder of the model. For
+    any other key, return None.
     """
     if (match := _KEY.fullmatch(key)) is None:
         return None
