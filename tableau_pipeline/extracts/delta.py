@@ -164,8 +164,7 @@ def prove(
     """Check that the unaffected rows are the same in the published and the desired content.
 
     Args:
-        equal: the number of published rows that equal their desired row in all columns, from
-            `find_affected`; None if it did not compare all columns.
+        equal: see `find_affected`; None if it did not compare all columns.
 
     Returns:
         The number of affected rows in the published content; their number in the desired content;
@@ -176,8 +175,8 @@ def prove(
     """
     new, old = change.new, change.published
     where = affected(keys)
-    # If all columns were compared, counts are enough: each key is in at most one pair of equal rows.
-    # So if each version has exactly `equal` unaffected rows, these are the paired rows.
+    # If all columns were compared, counts are enough. No key is in two pairs of equal rows: if each
+    # version has `equal` unaffected rows, these are the paired rows.
     measure = fingerprint if equal is None else row_count
 
     def shared_rows(version: TableVersion) -> Fingerprint:
