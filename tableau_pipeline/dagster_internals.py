@@ -196,12 +196,15 @@ def output_of(asset: dg.AssetsDefinition, key: dg.AssetKey) -> OutputDefinition:
     return output
 
 
+@dataclasses.dataclass(frozen=True)
 class AssetSelectionByGraph(dg.AssetSelection):
-    """Assets that are chosen only once the whole graph of the location is known."""
+    """Assets that are chosen only once Dagster knows the whole graph of the location.
 
-    def chosen(self, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
-        """Return the keys of the assets."""
-        raise NotImplementedError
+    Attributes:
+        chosen: returns their keys.
+    """
+
+    chosen: Callable[[BaseAssetGraph], Set[dg.AssetKey]]
 
     def resolve_inner(self, asset_graph: BaseAssetGraph, allow_missing: bool) -> Set[dg.AssetKey]:
         """Return what is chosen, as Dagster asks for it."""

@@ -102,11 +102,10 @@ def test_graphs():
 
 
 def test_selection_by_graph():
-    class Chosen(internals.AssetSelectionByGraph):
-        def chosen(self, graph: internals.BaseAssetGraph) -> Set[dg.AssetKey]:
-            return {key for key in graph.get_all_asset_keys() if key == KEY}
+    def chosen(graph: internals.BaseAssetGraph) -> Set[dg.AssetKey]:
+        return {key for key in graph.get_all_asset_keys() if key == KEY}
 
-    job = dg.define_asset_job("chosen", Chosen())
+    job = dg.define_asset_job("chosen", internals.AssetSelectionByGraph(chosen))
     jobs = dg.Definitions([made], jobs=[job], resources={"mine": dg.mem_io_manager})
     assert jobs.resolve_job_def("chosen").asset_layer.selected_asset_keys == {KEY}
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,22 +21,6 @@ from tableau_pipeline.dagster_internals import (
 )
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.tables import current_version
-
-
-@dataclass(frozen=True)
-class _Due(AssetSelectionByGraph):
-    """The assets that the schedules of these data sources run.
-
-    Dagster resolves the selection when the location loads.
-    """
-
-    datasources: Sequence[PublishedDatasource]
-
-    def chosen(self, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
-        """Return the keys of the assets."""
-        return {
-            key for datasource in self.datasources for key in scheduled_assets(datasource, graph)
-        }
 
 
 def scheduled_assets(datasource: PublishedDatasource, graph: BaseAssetGraph) -> Set[dg.AssetKey]:
@@ -81,9 +64,13 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
     They share one job, because Dagster resolves every job against all assets.
     """
     timed = [item for item in datasources if isinstance(item.trigger, CronTrigger)]
+
+    def scheduled(graph: BaseAssetGraph) -> Set[dg.AssetKey]:
+        return {key for datasource in timed for key in scheduled_assets(datasource, graph)}
+
     job = dg.define_asset_job(
         "tableau_at_fixed_times",
-        selection=_Due(timed),
+        selection=AssetSelectionByGraph(scheduled),
         description="What the schedules of data sources run, each its own part of it.",
     )
     return [_schedule(datasource, timed, job) for datasource in timed]

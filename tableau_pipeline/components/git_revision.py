@@ -165,10 +165,7 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
             (past_folder / file).write_text(text, "utf-8")
         for file in sorted(changed):
             try:
-                # This reads only the keys, and makes no assets of the revision.
-                where = {"definitions": definitions, "folder": past_folder}
-                for component in declared_in(past_folder / file, PublishedDatasource, **where):
-                    datasources[component.key] = file, component
+                datasources |= _datasources_in(file, past_folder, definitions)
             except Exception as error:  # noqa: BLE001 - the other files can still be read
                 # For example, today's code may no longer have the component.
                 _LOG.debug("%s of %s cannot be read", file, name, exc_info=error)
@@ -176,6 +173,17 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
                 reason = reason.partition("\n")[0]
                 unread[file] = f"today's code cannot read it: {reason}"
     return Revision(datasources, now, unread)
+
+
+def _datasources_in(
+    file: str, folder: Path, definitions: dg.Definitions
+) -> Mapping[str, tuple[str, PublishedDatasource]]:
+    """Return the data sources of a file, by key: all of them, or an error."""
+    # This reads only the keys, and makes no assets of the revision.
+    components = declared_in(
+        folder / file, PublishedDatasource, definitions=definitions, folder=folder
+    )
+    return {component.key: (file, component) for component in components}
 
 
 def previews_of_changes(

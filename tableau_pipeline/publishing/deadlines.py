@@ -13,20 +13,12 @@ from http.client import HTTPResponse
 from time import monotonic
 from typing import Any
 
-import requests
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ReadTimeoutError
 
+from tableau_pipeline.publishing.errors import BadAnswerError
 from tableau_pipeline.rendering import megabytes
-
-
-class BadAnswerError(requests.RequestException):
-    """The server does not answer as it should; the message continues after the server's address."""
-
-
-class TooLargeError(BadAnswerError):
-    """A request was refused because of its size, and not carried out."""
 
 
 class _InTime(io.RawIOBase):

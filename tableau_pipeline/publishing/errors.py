@@ -19,8 +19,6 @@ from tableau_pipeline.errors import (
 )
 from tableau_pipeline.outcome import Accept, Code, Refusal
 from tableau_pipeline.publishing.connections import connection_problem
-from tableau_pipeline.publishing.deadlines import BadAnswerError, TooLargeError
-from tableau_pipeline.publishing.http import IS_IT_RIGHT
 from tableau_pipeline.publishing.tsc_internals import (
     EndpointUnavailableError,
     InternalServerError,
@@ -28,6 +26,17 @@ from tableau_pipeline.publishing.tsc_internals import (
     ServerInfoEndpointNotFoundError,
     TableauError,
 )
+
+IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy in between?"
+
+
+class BadAnswerError(requests.RequestException):
+    """The server does not answer as it should; the message continues after the server's address."""
+
+
+class TooLargeError(BadAnswerError):
+    """A request was refused because of its size, and not carried out."""
+
 
 SIGN_IN_REFUSED = "401001"
 # A refused upload has the same code as a refused update, but another remedy.

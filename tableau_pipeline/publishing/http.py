@@ -25,12 +25,11 @@ from tableau_pipeline.errors import SettingError
 from tableau_pipeline.objects.stores import scheme_and_host
 from tableau_pipeline.publishing.deadlines import (
     POOLS,
-    BadAnswerError,
     LimitedBody,
-    TooLargeError,
     largest_body,
     too_late,
 )
+from tableau_pipeline.publishing.errors import IS_IT_RIGHT, BadAnswerError, TooLargeError
 from tableau_pipeline.publishing.retries import (
     GATEWAY_FAILED,
     SAFE_TWICE,
@@ -39,8 +38,6 @@ from tableau_pipeline.publishing.retries import (
     RetryTimes,
     SafeRetry,
 )
-
-IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy in between?"
 
 
 def server_address(url: str) -> str:

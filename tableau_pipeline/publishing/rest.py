@@ -16,7 +16,7 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.drift import Job, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.publishing.deadlines import BadAnswerError
+from tableau_pipeline.publishing.errors import BadAnswerError
 from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError
 from tableau_pipeline.rendering import megabytes
 

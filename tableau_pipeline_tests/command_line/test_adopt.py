@@ -110,7 +110,7 @@ def sales(world: World, tmp_path: Path) -> str:
 
 
 def test_proposals(world: World, sales: str):
-    """Prevents: whoever has data sources already declares them anew, column by column."""
+    """Prevents: a team must declare the data sources that it has again, column by column."""
     told = world.run("adopt", "--project", "Default")
     assert masked(told.text) == documented("tableau-pipeline adopt --project Default")
     assert told.code == 1

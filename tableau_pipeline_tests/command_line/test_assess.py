@@ -251,7 +251,7 @@ def test_a_site_without_revisions(sandbox: Sandbox):
 
 @pytest.mark.slow
 def test_a_pause(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
-    """Prevents: a look that fails, or stands still without a word, as the server is busy."""
+    """Prevents: an assessment that fails, or waits silently, because the server is busy."""
     busy = Refuse(status=429, retry_after=1, method="GET", path=REVISIONS, nth=3)
     with sandbox.armed(busy) as armed, asked(caplog) as requests:
         told = assess()

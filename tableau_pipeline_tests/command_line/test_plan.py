@@ -169,6 +169,23 @@ def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
     git(review, "reset", "--quiet")
 
 
+def test_a_file_of_which_a_part_cannot_be_read(review: World):
+    """Prevents: half a file counts as all of it, and its other data sources as never declared."""
+    flights = review.root / review.name / "defs" / "flights" / "defs.yaml"
+    half = flights.read_text("utf-8").replace("key: flights\n", "key: half\n")
+    gone = review.root / review.name / "defs" / "gone" / "defs.yaml"
+    gone.parent.mkdir()
+    gone.write_text(f"{half}\n---\n{half.replace('key: half', 'kee: half')}", "utf-8")
+    git(review, "add", str(gone))
+    git(review, "commit", "--quiet", "--message", "Declare two", "--", str(gone))
+    shutil.rmtree(gone.parent)
+    told = review.run("plan", "--base", "main", "--offline", "--json").data
+    git(review, "reset", "--quiet", "--soft", "HEAD~")
+    git(review, "reset", "--quiet")
+    assert told["left_out"][0].startswith("gone/defs.yaml as it was: today's code cannot read it: ")
+    assert "half" not in {each["key"] for each in told["datasources"]}
+
+
 def test_a_declaration_that_could_not_be_read(review: World):
     """Prevents: "nothing is declared otherwise" of what was cured, or of what nobody could read."""
     file = review.root / review.name / "defs" / "flights" / "defs.yaml"

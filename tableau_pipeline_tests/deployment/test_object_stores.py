@@ -328,7 +328,7 @@ def test_an_outcome_that_stays_unknown(
 def test_each_request_of_a_read(
     fault: Fault, tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore]
 ):
-    """Prevents: rows that are missing from what was read, without a word."""
+    """Prevents: rows are missing from what was read, and no error says so."""
     write(tasks.range(10_000, numPartitions=2), client())
     for passed in count():
         network.down_after(passed, fault)

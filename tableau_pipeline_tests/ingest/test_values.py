@@ -121,7 +121,7 @@ def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
 @example("9007199254740993")
 @example("5.960464477539063e-08")
 def test_a_number_is_exact_in_a_double_or_bad(text: str):
-    """Prevents: a number that loses digits without a word."""
+    """Prevents: a number that loses digits, and no error says so."""
     (found,) = converted(pa.array([text]), T.DoubleType(), ReadOptions()).to_pylist()
     if found is not None and "n" not in text:
         digits = len("".join(map(str, number(text).as_tuple().digits)).rstrip("0")) or 1

@@ -299,6 +299,6 @@ def test_package_without_a_tds(tmp_path: Path):
     ],
 )
 def test_what_products_maintain(attribute: str):
-    # Prevents: a server that counts values anew passes for an analyst at work.
+    # Prevents: a server that counts values again is taken for an analyst who edits.
     for at in ("<column caption='Carrier'", "<folders-common"):
         assert read(TDS.replace(at, f"{at} {attribute}")).digest == WHOLE.digest

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.deadlines import BadAnswerError
+from tableau_pipeline.publishing.errors import BadAnswerError
 from tableau_pipeline.publishing.http import Wire
 from tableau_pipeline.publishing.session import (
     ConnectedApp,

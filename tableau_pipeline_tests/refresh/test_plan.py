@@ -535,8 +535,8 @@ def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [cut, newer_release, zeros])
 def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
-    """Prevents: a manifest that was cut off makes each refresh fail, without a word which; older
-    rows under a green run where it is that of the newest version."""
+    """Prevents: a manifest that was cut off makes each refresh fail, and no message names it;
+    or older rows are published by a green run, if it is that of the newest version."""
     published, newest = (
         pipeline.folder / "snapshots" / pipeline.store.manifest("flights", number)
         for number in (1, 3)

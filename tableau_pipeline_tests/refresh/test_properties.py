@@ -142,7 +142,7 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     theirs = said(pipeline)
     report = pipeline.run()
     assert said(pipeline) == theirs
-    # Only who may do what is not left to people without a word.
+    # Permissions alone are reported where they are left to users.
     assert report.problems == (
         'VizqlDataApiAccess of group "All Users" is "Allow" as declared, and none on the server',
     )

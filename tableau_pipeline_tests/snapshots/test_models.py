@@ -466,7 +466,7 @@ def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore
 
 @pytest.mark.slow
 def test_a_stray_row_is_refused(spark: SparkSession, objects: SnapshotStore):
-    """Prevents: rows of no partition that are stored in none, without a word."""
+    """Prevents: rows without a partition are not stored, and no error says so."""
     frame = spark.range(3).withColumn("day", F.expr("date'2024-03-01' + CAST(id * 10 AS int)"))
     with pytest.raises(PartitionError, match="2 rows lie outside"):
         by_day(frame, objects)

@@ -175,14 +175,14 @@ def _python(code: str, prefix: Path, options: str = "") -> str:
 
 @pytest.mark.slow
 def test_spark_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
-    """Prevents an archive that Java ignores without a word, and one that stops Spark."""
+    """Prevents: an archive that Java ignores silently, or that stops Spark."""
     prefix = tmp_path / "a folder with spaces"
     assert "Java makes no archive" not in _python(_MAKE, prefix)
     [archive] = (prefix / "share" / "tableau_pipeline").iterdir()
     log = tmp_path / "classes.log"
     _python(_START, prefix, f"-Xlog:class+load:file={log}")
     spark = [line for line in log.read_text().splitlines() if "org.apache.spark" in line]
-    # Java makes the classes of lambdas anew.
+    # Java makes the classes of lambdas again in each process.
     loaded = [line for line in spark if "Lambda" not in line]
     archived = [line for line in loaded if "shared objects file (top)" in line]
     assert len(archived) > 0.9 * len(loaded) > 0
