@@ -18,7 +18,7 @@ from benchmarks.spread import spread
 from benchmarks.waits import waits
 from tableau_pipeline.components.published_datasource import ModelSnapshots
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.journal import Record
+from tableau_pipeline.core.journal_store import script_journal
 from tableau_pipeline.core.snapshot import (
     DataFile,
     Fingerprint,
@@ -34,7 +34,6 @@ from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 HOURS = 26_280
@@ -124,7 +123,6 @@ def refreshed(folder: Path, environment: Mapping[str, str]) -> Figures:
         environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
     )
     snapshots = SnapshotIOManager(root=str(folder / "snapshots"), spark=SparkResource())
-    journal = _Measured(folder / "journal.json")
     work = Setup(
         declaration=Declaration(
             key="hours",
@@ -134,7 +132,7 @@ def refreshed(folder: Path, environment: Mapping[str, str]) -> Figures:
             reconcile=None,
         ),
         snapshots=ModelSnapshots(snapshots, {"hours": _PARTITIONS}),
-        journal=journal,
+        journal=script_journal(folder / "journal", "hours"),
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper_process,
         folder=folder,
@@ -150,15 +148,5 @@ def refreshed(folder: Path, environment: Mapping[str, str]) -> Figures:
         seconds=seconds,
         cpu=time.process_time() - cpu,
         memory=peak_memory() - idle,
-        record=journal.longest,
+        record=max(file.stat().st_size for file in (folder / "journal").rglob("*.json")),
     )
-
-
-class _Measured(FileJournal):
-    """Measures the records that are added."""
-
-    longest = 0
-
-    def append(self, record: Record) -> None:
-        self.longest = max(self.longest, len(record.model_dump_json()))
-        super().append(record)

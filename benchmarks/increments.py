@@ -13,12 +13,11 @@ from benchmarks.published import check_published
 from benchmarks.spread import spread
 from benchmarks.uplink import uplink
 from tableau_pipeline.core.declaration import Declaration, Diff, Republish, Table
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.journal_store import script_journal
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.extracts.content import table_source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.scripting.file_journal import FileJournal
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s
 
@@ -145,8 +144,8 @@ class _Bench:
         return build_extract(hyper_process(), self.folder / "rows.hyper", tables=[rows]).size
 
     def _check(self, declaration: Declaration, content: Content) -> None:
-        records = FileJournal(self.folder / f"{declaration.key}.json").records()
-        checkpoint = read_history(records).checkpoint
+        journal = script_journal(self.folder / "journal", declaration.key)
+        checkpoint = journal.history().checkpoint
         luid = str(checkpoint and checkpoint.luid)
         check_published(
             hyper_process(),

@@ -11,13 +11,13 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from benchmarks.fresh_process import peak_memory
 from benchmarks.waits import waits
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.journal_store import script_journal
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 
@@ -75,7 +75,7 @@ def refreshed(
     token = PersonalAccessToken(
         environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
     )
-    journal = FileJournal(folder / f"{declaration.key}.json")
+    journal = script_journal(folder / "journal", declaration.key)
     work = Setup(
         declaration=declaration,
         snapshots=_Chosen(model, SnapshotStore(folder)),

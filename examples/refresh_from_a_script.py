@@ -48,7 +48,7 @@ def main(csv: Path, data: Path) -> Refreshed:
         ORDERS,
         server=lambda: signed_in(os.environ["TABLEAU_SERVER_URL"], credentials=token),
         snapshots=data / "snapshots",
-        journal=data / "shop_orders.json",
+        journal=data / "journal",
         folder=data,
     )
 

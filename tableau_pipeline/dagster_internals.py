@@ -29,8 +29,6 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
 )
-from dagster._core.storage.runs import SqlRunStorage
-from dagster._core.storage.runs.schema import InstanceInfo
 from dagster._utils.error import SerializableErrorInfo
 from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_position
 from dagster._utils.schedules import (
@@ -51,7 +49,6 @@ from dagster_shared.check import CheckError, not_none
 from dagster_shared.error import DagsterUnresolvableSymbolError
 from dagster_shared.record import replace
 from dagster_shared.yaml_utils import parse_yamls_with_source_position
-from sqlalchemy import select
 
 __all__ = [
     "ASSET_JOB",
@@ -83,7 +80,6 @@ __all__ = [
     "function_of",
     "get_latest_completed_cron_tick",
     "get_next_cron_tick",
-    "instance_id",
     "is_hourly",
     "is_left_out",
     "is_valid_cron_schedule",
@@ -251,24 +247,6 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 # The instance.
-
-
-def instance_id(instance: dg.DagsterInstance, *, reads_only: bool) -> str | None:
-    """Return the id of the run storage; None if it keeps none.
-
-    Args:
-        reads_only: leave a storage that has no id without one; "" is returned.
-    """
-    storage = instance.run_storage
-    if not isinstance(storage, SqlRunStorage):
-        return None
-    # Asking the storage itself for its id would make it.
-    if reads_only and not storage.fetchone(select(InstanceInfo.c.run_storage_id)):
-        return ""
-    # The first call makes the id. Of several first runs at once each would make one of its own, and
-    # all of them find the same one again.
-    storage.get_run_storage_id()
-    return storage.get_run_storage_id()
 
 
 def newest_by_partition(

@@ -157,11 +157,7 @@ def test_messages(instance: dg.DagsterInstance):
     assert "at work" not in [record.getMessage() for record in records]
 
 
-def test_id_of_an_instance(instance: dg.DagsterInstance):
-    assert internals.instance_id(instance, reads_only=True) == ""
-    made_up = internals.instance_id(instance, reads_only=False)
-    assert made_up
-    assert internals.instance_id(instance, reads_only=True) == made_up
+def test_name_of_the_storage(instance: dg.DagsterInstance):
     assert internals.name_of_storage(instance) == "SqliteEventLogStorage"
 
 

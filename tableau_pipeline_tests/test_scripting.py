@@ -1,13 +1,23 @@
 """Refreshes from scripts, and the names that these may rely on."""
 
+import logging
+import os
 import runpy
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,18 +25,25 @@ from tableau_pipeline import components, hyper, scripting
 from tableau_pipeline.actions import batch
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.journal import Claim, create_next
+from tableau_pipeline.core.journal_store import StoredJournal, owner_here, script_journal
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session import Password, signed_in
+from tableau_pipeline.refresh import claim
 from tableau_pipeline.refresh.decide import NoChange, Publish
 from tableau_pipeline.scripting import refresh, spark
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.version_store import SnapshotStore
+from tableau_pipeline_tests.components.support.location import Location, decision, failure
 from tableau_pipeline_tests.components.support.location import wrong as differences_on
 from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import until
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS
+from tableau_pipeline_tests.refresh.support.proxies import At
 from tableau_sandbox.testing import Sandbox
 
 EXAMPLE = ROOT / "examples" / "refresh_from_a_script.py"
+AT_ONCE = replace(TIMEOUTS, claim=0)
 
 
 class Script:
@@ -41,13 +58,21 @@ class Script:
             tables=(Table("flights", model="raw/flights"),),
             reconcile=None,
         )
-        self.journal = FileJournal(data / "flights.json")
+
+    @property
+    def journal(self) -> StoredJournal:
+        """The records, as a script of their own sees them."""
+        return script_journal(self.data / "journal", self.declaration.key)
+
+    def newest_record(self) -> Path:
+        """The file of the newest record."""
+        return max((self.data / "journal").rglob("[0-9]*.json"))
 
     def model(self, rows: int = 8) -> None:
         snapshot(self.data / "snapshots", flights(rows), asset_key="raw/flights")
 
     def checkpoint(self) -> Checkpoint | None:
-        return read_history(self.journal.records()).checkpoint
+        return self.journal.history().checkpoint
 
     def session(self) -> Any:
         credentials = Password(self.sandbox.user, self.sandbox.password)
@@ -58,7 +83,7 @@ class Script:
             "declaration": self.declaration,
             "server": self.session,
             "snapshots": self.data / "snapshots",
-            "journal": self.data / "flights.json",
+            "journal": self.data / "journal",
             "folder": self.data,
         }
         return use(**usual | changes)
@@ -130,7 +155,7 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
     # Prevents: a script in another folder that knows nothing of what it published before.
     monkeypatch.chdir(script.data)
     here = Path()
-    first = script.run(snapshots=here / "snapshots", journal=here / "flights.json", folder=here)
+    first = script.run(snapshots=here / "snapshots", journal=here / "journal", folder=here)
     assert isinstance(first.plan, Publish)
     assert first.extract
     assert first.extract.path.is_absolute()
@@ -145,8 +170,129 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
 def test_what_was_not_published_is_not_remembered(script: Script, use: Callable[..., Any]):
     # Prevents: a plan after which the refresh finds nothing to do.
     script.run(use=use)
-    assert not script.journal.path.exists()
+    assert not (script.data / "journal").exists()
     assert isinstance(script.run().plan, Publish)
+
+
+def refresh_until_killed(script: Script) -> None:
+    """Refresh, and die before the first look at the job."""
+
+    @contextmanager
+    def server() -> Generator[At]:
+        with script.session() as site:
+            yield At(site, "job", lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    script.run(server=server)
+
+
+@pytest.mark.slow
+def test_a_killed_script_holds_off_no_other(script: Script):
+    """Prevents: what a killed script has sent is sent again as a twin, or nothing is sent after it
+    until somebody removes its claim."""
+    sandbox: Any = script.sandbox
+    sandbox = SimpleNamespace(url=sandbox.url, user=sandbox.user, password=sandbox.password)
+    doomed = Script(sandbox, script.data)
+    process = get_context("spawn").Process(target=refresh_until_killed, args=(doomed,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert script.journal.history().claim
+    script.run(timeouts=AT_ONCE)
+    assert script.journal.history().claim is None
+    assert wrong(script.sandbox, script.declaration, script.data / "snapshots") == []
+
+
+def test_damaged_records_are_refused(script: Script):
+    """Prevents: a damaged journal that passes for a first refresh; advice that does not help."""
+    script.run()
+    newest = script.newest_record()
+    for content in (b"", b"{}", b"null", b'{"format": 5, "record": {', b"\xff\x00"):
+        newest.write_bytes(content)
+        with pytest.raises(RefusedError, match="is damaged") as refused:
+            script.run()
+        assert str(newest) in str(refused.value)
+        assert "move its records away" in str(refused.value)
+        assert newest.read_bytes() == content
+    shutil.rmtree(newest.parent)
+    assert isinstance(script.run().plan, Publish)
+    assert wrong(script.sandbox, script.declaration, script.data / "snapshots") == []
+
+
+@pytest.mark.parametrize("use", [refresh, scripting.plan, scripting.build])
+def test_the_file_of_an_earlier_release_is_refused(script: Script, use: Callable[..., Any]):
+    """Prevents: a stack trace after an upgrade; somebody's file that is overwritten."""
+    former = script.data / "flights.json"
+    former.write_text('{"format": 4}', "utf-8")
+    with pytest.raises(RefusedError, match=r"flights\.json is a file, .* accept: \[takeover\]"):
+        script.run(use, journal=former)
+    assert former.read_text("utf-8") == '{"format": 4}'
+
+
+def test_scripts_wait_for_each_other(
+    script: Script, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Prevents: two scripts that cron has begun send at once; one waits for ever behind one that
+    hangs, and nobody is told which."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(claim, "_PAUSE", (0.01, 0.1))
+    me = f"process {os.getpid()} on "
+    with ThreadPoolExecutor() as threads:
+        with script.sandbox.held_jobs():
+            first = threads.submit(script.run, timeouts=TIMEOUTS)
+            until(lambda: script.journal.history().claim, seconds=30, what="it does not begin")
+            with pytest.raises(RefreshError, match=f"refreshed by {me}.* If that hangs, end it"):
+                script.run(timeouts=AT_ONCE)
+            caplog.clear()
+            second = threads.submit(script.run, timeouts=TIMEOUTS)
+            until(lambda: f"Waiting for {me}" in caplog.text, seconds=30, what="it does not wait")
+        assert isinstance(first.result().plan, Publish)
+        assert isinstance(second.result().plan, NoChange)
+
+
+def test_other_data_sources_do_not_wait(script: Script):
+    """Prevents: all data sources queue up behind the largest; records of a key below another key
+    that pass for those of it."""
+    running = Claim(refresh=1, owner=script.journal.owner)
+    create_next(script.journal, lambda _: running, after=script.journal.history())
+    other = replace(script.declaration, key=f"{script.declaration.key}/eu", name="Flights EU")
+    script.run(declaration=other, timeouts=AT_ONCE)
+    assert wrong(script.sandbox, other, script.data / "snapshots") == []
+    assert script.journal.history().claim == running
+
+
+@pytest.fixture
+def in_dagster(script: Script, monkeypatch: pytest.MonkeyPatch) -> Generator[Location]:
+    """The project in whose data folder the script works."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(script.data))
+    with dg.instance_for_test() as instance:
+        yield Location(script.sandbox, script.data / "snapshots", instance)
+
+
+def test_a_script_and_a_project_have_one_history(script: Script, in_dagster: Location):
+    """Prevents: what a project has published is refused to a script of its own, or published again
+    without a change; the same the other way round."""
+    key, named = script.declaration.key, {"name": script.declaration.name}
+    by_dagster = partial(in_dagster.refresh, key, declared=named)
+    assert decision(by_dagster()).startswith("publish (create)")
+    assert isinstance(script.run().plan, NoChange)
+    script.model(9)
+    assert not isinstance(script.run().plan, NoChange)
+    assert decision(by_dagster()).startswith("no change")
+    assert script.journal.history() == in_dagster.history(key)
+    assert wrong(script.sandbox, script.declaration, script.data / "snapshots") == []
+
+
+def test_a_script_and_a_project_wait_for_each_other(script: Script, in_dagster: Location):
+    """Prevents: a script and a run of Dagster send at once, since neither can ask for the other."""
+    key, by_script = script.declaration.key, script.journal.owner
+    by_run = owner_here("run-1", step="flights", label="run run-1")
+    for owner in (by_script, by_run):
+        running = Claim(refresh=script.journal.history().refresh + 1, owner=owner)
+        create_next(script.journal, lambda _, it=running: it, after=script.journal.history())
+        held = f"{key} has been refreshed by {owner.label} for more than 0 s"
+        assert held in failure(in_dagster.refresh(key, claim=0))
+        with pytest.raises(RefreshError, match=held):
+            script.run(timeouts=AT_ONCE)
 
 
 PUBLIC: dict[ModuleType, str] = {

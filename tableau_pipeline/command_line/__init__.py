@@ -16,7 +16,7 @@ import dagster as dg
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.column_descriptions import inherited_fields
-from tableau_pipeline.components.journal import DagsterJournal, Newest, setup_of
+from tableau_pipeline.components.journal import journal_of, setup_of
 from tableau_pipeline.components.loading import evaluate_definitions, specs_of
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.rejected import rejected_models
@@ -36,7 +36,7 @@ from tableau_pipeline.yaml_keys import guess
 
 @dataclass(frozen=True)
 class CodeLocation:
-    """A code location, the folder of its module, and the Dagster instance with its records."""
+    """A code location, the folder of its module, and the Dagster instance of its runs."""
 
     definitions: dg.Definitions
     folder: Path
@@ -81,18 +81,12 @@ class CodeLocation:
         models = {model for source in self.datasources.values() for model in source.models}
         return rejected_models(self.instance, self.definitions.resolve_asset_graph(), models)
 
-    def setup(
-        self, declared: PublishedDatasource, resources: Any, newest: Newest | None = None
-    ) -> Setup:
-        """Return the setup to refresh or preview a data source outside a run of Dagster.
-
-        Args:
-            newest: the newest records, if they were already read.
-        """
+    def setup(self, declared: PublishedDatasource, resources: Any) -> Setup:
+        """Return the setup to refresh or preview a data source outside a run of Dagster."""
         graph = self.definitions.resolve_asset_graph()
         return setup_of(
             declared,
-            DagsterJournal(self.instance, declared.key, newest=newest),
+            journal_of(self.instance, declared.key),
             snapshots=snapshots_of(declared, resources.snapshots, graph),
             hyper=resources.hyper,
             tableau=resources.tableau,
@@ -120,13 +114,13 @@ class CodeLocation:
 
 
 @contextmanager
-def open_project(module: str | None, *, without_records: bool = False) -> Generator[CodeLocation]:
+def open_project(module: str | None, *, without_runs: bool = False) -> Generator[CodeLocation]:
     """Load the code location and open the instance.
 
     Args:
         module: the module of the definitions; None for the module of the current folder's project.
-        without_records: if DAGSTER_HOME is not set, assume that nothing was ever published,
-            instead of refusing.
+        without_runs: if DAGSTER_HOME is not set, assume that there were no runs, instead of
+            refusing.
 
     Raises:
         RefusedError: there is no project, or no instance; or a declaration is wrong.
@@ -135,7 +129,7 @@ def open_project(module: str | None, *, without_records: bool = False) -> Genera
     # there is no project.
     location = _module(prepare(), module)
     with ExitStack() as stack:
-        is_empty = without_records and not os.environ.get("DAGSTER_HOME")
+        is_empty = without_runs and not os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.ephemeral() if is_empty else _instance())
         yield CodeLocation(*_definitions(location), instance)
 
@@ -190,7 +184,7 @@ def _instance() -> dg.DagsterInstance:
     if not home or not Path(home).is_dir():
         lacks = f"is {home}, and there is no such folder" if home else "is not set"
         raise RefusedError(
-            f"DAGSTER_HOME {lacks}, so nothing tells what was published: set it to the folder of "
+            f"DAGSTER_HOME {lacks}, so nothing tells how refreshes went: set it to the folder of "
             "your instance, the one with dagster.yaml",
             code=Code.PROJECT,
         )

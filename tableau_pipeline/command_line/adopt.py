@@ -30,7 +30,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
     """
     drafts = list[Proposal]()
     with (
-        open_project(module, without_records=True) as project,
+        open_project(module, without_runs=True) as project,
         project.resources() as resources,
         resources.tableau.session(output.waits()) as site,
     ):

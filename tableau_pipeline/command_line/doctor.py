@@ -22,7 +22,11 @@ from tableauhyperapi import CreateMode
 from tableau_pipeline.command_line import CodeLocation, open_project, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.command_line.trial import run_trial
-from tableau_pipeline.components.journal import newest_records
+from tableau_pipeline.components.journal import (
+    FORMER_RECORDS,
+    has_former_records,
+    journal_place,
+)
 from tableau_pipeline.components.status import statuses
 from tableau_pipeline.core.declaration import in_environment
 from tableau_pipeline.core.site_record import SiteFacts
@@ -90,7 +94,7 @@ def doctor(
     with ExitStack() as stack:
         with collecting_errors(checks, "project"):
             project = stack.enter_context(open_project(module))
-            checks.extend(_instance(project))
+            _check_project(checks, project)
         add_checks(checks, "disk", _disk())
         with collecting_errors(checks, "resources", remedy="correct the variables"):
             overrides = project.definitions.resources if project else None
@@ -143,13 +147,24 @@ def _variables(root: Path, before: Mapping[str, str]) -> Iterator[AccessCheck]:
             yield AccessCheck("ok", name, f"{shown}, from {where}")
 
 
-def _instance(project: CodeLocation) -> Iterator[AccessCheck]:
+def _check_project(checks: list[AccessCheck], project: CodeLocation) -> None:
     storage = name_of_storage(project.instance)
-    text = f"{os.environ['DAGSTER_HOME']} ({storage}), records of"
-    yield AccessCheck(
-        "ok", "instance", f"{text} {len(newest_records(project.instance))} data sources"
-    )
-    yield AccessCheck("ok", "project", f"{len(project.datasources)} data sources are declared")
+    checks += [
+        AccessCheck("ok", "instance", f"{os.environ['DAGSTER_HOME']} ({storage})"),
+        AccessCheck("ok", "project", f"{len(project.datasources)} data sources are declared"),
+    ]
+    add_checks(checks, "journal", _journal(project))
+
+
+def _journal(project: CodeLocation) -> Iterator[AccessCheck]:
+    """Check that the journal belongs here, and that no earlier release kept one elsewhere."""
+    place = journal_place()
+    count = len(place.recorded_keys())
+    text = f'{place.where}, deployment "{place.name}", records of {count} data sources'
+    if has_former_records(project.instance):
+        yield AccessCheck("!", "journal", f"{text}. {FORMER_RECORDS}")
+    else:
+        yield AccessCheck("ok", "journal", text)
 
 
 def _disk() -> Iterator[AccessCheck]:

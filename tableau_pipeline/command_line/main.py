@@ -8,6 +8,7 @@ import click
 
 from tableau_pipeline.command_line.adopt import adopt
 from tableau_pipeline.command_line.assess import assess
+from tableau_pipeline.command_line.deployment import deployment
 from tableau_pipeline.command_line.diff import diff
 from tableau_pipeline.command_line.doctor import doctor
 from tableau_pipeline.command_line.output import Output
@@ -15,6 +16,7 @@ from tableau_pipeline.command_line.plan import plan
 from tableau_pipeline.command_line.refresh import refresh
 from tableau_pipeline.command_line.remove import remove
 from tableau_pipeline.command_line.status import status
+from tableau_pipeline.command_line.unlock import unlock
 from tableau_pipeline.errors import RefreshError
 
 # Not 2, which means "could not look" for `status`, and "something would change" for `plan`.
@@ -40,7 +42,8 @@ def tableau_pipeline(context: click.Context, module: str | None, *, debug: bool)
         logging.basicConfig()
 
 
-for subcommand in (status, plan, diff, refresh, doctor, assess, adopt, remove):
+_COMMANDS = (status, plan, diff, refresh, unlock, doctor, assess, adopt, remove, deployment)
+for subcommand in _COMMANDS:
     tableau_pipeline.add_command(subcommand)
 
 

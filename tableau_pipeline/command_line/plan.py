@@ -11,7 +11,7 @@ from rich.text import Text
 from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.components.git_revision import PreviewOf, previews_of_changes, revision
-from tableau_pipeline.components.journal import newest_records
+from tableau_pipeline.components.journal import journal_place
 from tableau_pipeline.components.loading import misspelled_models
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.outcome import Code, Status
@@ -34,7 +34,11 @@ _SIGNS = {
 # For these kinds, the headline shows the kind, because the decision would say the same.
 _UNDECIDED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
 _OFFLINE = "Offline: what others changed on the server since the last refresh is not known."
-_NO_HOME = "DAGSTER_HOME is not set: this is the plan of an instance that has published nothing."
+_NO_HOME = "DAGSTER_HOME is not set: which rows a check has rejected is not known."
+_NO_RECORDS = (
+    "DAGSTER_HOME is not set, and the data folder has no records: this is the plan of a deployment "
+    "that has published nothing."
+)
 
 
 @click.command()
@@ -63,7 +67,7 @@ def plan(
     left_out: Sequence[str] = ()
     if base is not None and not base.strip():
         raise click.UsageError("--base is empty: name a revision of git, or leave it out")
-    with open_project(module, without_records=offline) as project:
+    with open_project(module, without_runs=offline) as project:
         declared = project.named(names)
         former = revision(base, project.definitions) if base else None
         with _previewing(project, output, offline=offline) as look:
@@ -75,7 +79,8 @@ def plan(
     is_unchanged = former and not previews and not former.unread
     notes = [f"Nothing is declared otherwise than in {base}."] if is_unchanged else []
     notes += [f"Not compared: {key}" for key in left_out] + [_OFFLINE] * offline
-    notes += [_NO_HOME] * (not os.environ.get("DAGSTER_HOME"))
+    if not os.environ.get("DAGSTER_HOME"):
+        notes.append(_NO_HOME if journal_place().recorded() else _NO_RECORDS)
     kinds = {kind: sum(preview.kind == kind for preview in previews) for kind in _COUNTED}
     size = sum(preview.size or 0 for preview in previews)
     unknown_sizes = sum(
@@ -103,7 +108,7 @@ def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Gene
     """Yield a function that previews the refresh of a data source; all previews share a session."""
     needs_counts = any(declared.needs_counts for declared in project.datasources.values())
     with project.resources() as resources, ExitStack() as stack:
-        site, newest = None, newest_records(project.instance) if offline else None
+        site = None
         if not offline and project.datasources:
             site = stack.enter_context(
                 resources.tableau.session(output.waits(), counts=needs_counts)
@@ -112,7 +117,7 @@ def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Gene
         def look(datasource: PublishedDatasource) -> Preview:
             if site:
                 output.progress(datasource.name)
-            setup = project.setup(datasource, resources, newest)
+            setup = project.setup(datasource, resources)
             try:
                 previewed = preview(replace(setup, server=lambda: nullcontext(site)), site)
                 lacks_snapshot = any(

@@ -17,10 +17,10 @@ from tableau_pipeline.core.identity import root_from
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reports
 def remove(module: str | None, *, project_root: str, yes: bool, output: Output) -> int:
-    """Delete the data sources that this Dagster instance has published below a project.
+    """Delete the data sources that this deployment has published below a project.
 
-    It deletes only data sources that a record of this instance names, and that are still below the
-    project. It keeps those that users published there, and all projects.
+    It deletes only data sources that a record of this deployment names, and that are still below
+    the project. It keeps those that users published there, and all projects.
 
     Exit code: 0 all of them are gone, 1 some are not, or there is no such project.
     """

@@ -14,7 +14,7 @@ from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import describe_next_refresh
-from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.status import (
     DatasourceStatus,
@@ -143,8 +143,8 @@ def _compare_with_server(
         facts = record_of(site, sites_folder(shared_place("kept"))).facts
         if not everything:
             return compared, [], facts
-        instance_id = DagsterJournal(project.instance, "any").instance
-        published_here = [remote for remote in listed.values() if instance_id in remote.instances]
+        deployment = journal_of(project.instance, "any").instance
+        published_here = [remote for remote in listed.values() if deployment in remote.instances]
         declared = {*project.datasources, *published_files(project.instance)}
         others = undeclared(project.instance, published_here, declared)
     return compared, [{"name": other.name, "why": other.note} for other in others], facts

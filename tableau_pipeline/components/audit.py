@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tableau_pipeline.components.freshness import data_age
 from tableau_pipeline.components.instigators import default_status
-from tableau_pipeline.components.journal import DagsterJournal, setup_of
+from tableau_pipeline.components.journal import journal_of, setup_of
 from tableau_pipeline.components.location import location_graph
 from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
@@ -26,12 +26,11 @@ from tableau_pipeline.core.identity import (
     root_of,
     tags_of,
 )
-from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.dagster_internals import evaluation_of
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import live_claims
+from tableau_pipeline.refresh.claim import live_claim, name_of
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.reconcile import Reconciliation
 from tableau_pipeline.refresh.refresh import audit as compare_datasource
@@ -121,18 +120,15 @@ def _result(setup: Setup, status: Status, *notes: str | None) -> AuditedDatasour
 
 def _audited(setup: Setup) -> AuditedDatasource:
     journal = setup.journal
-    before = read_history(journal.records())
-    refreshing: Sequence[Claim] = live_claims(before.open_claims, journal)
-    if not refreshing:
-        comparison, known_ids = compare_datasource(setup), {claim.id for claim in before.claims}
-        # A refresh records its claim before it sends anything. So if a refresh ran meanwhile, there
-        # is a new claim.
-        after = read_history(journal.records()).claims
-        refreshing = [new for new in after if new.id not in known_ids]
-        if not refreshing:
-            return _result_of(setup, comparison)
-    run_id = refreshing[-1].owner.run_id
-    return _result(setup, Status.RUNNING, f"run {run_id} is refreshing it")
+    before = journal.history()
+    if claim := live_claim(before, journal):
+        return _result(setup, Status.RUNNING, f"{name_of(claim)} is refreshing it")
+    comparison, after = compare_datasource(setup), journal.latest(before)
+    # A refresh records its claim, which numbers it, before it sends anything.
+    if after.refresh != before.refresh:
+        by = name_of(after.claim) if after.claim else "a refresh that has just ended"
+        return _result(setup, Status.RUNNING, f"{by} has changed it during the audit")
+    return _result_of(setup, comparison)
 
 
 def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
@@ -211,13 +207,13 @@ def undeclared(
     """
     results, root = [], tableau_project_root()
     declared_keys = {key_below(key, root) for key in declared}
-    mine = DagsterJournal(instance, "").instance
+    mine = journal_of(instance, "").instance
     for remote in sorted(tagged, key=lambda item: (item.name, item.luid)):
         name, keys = remote.name, sorted(key for key in remote.keys if root_of(key) == root)
         if keys and not declared_keys.intersection(keys):
             tags = ", ".join(f"{INSTANCE_TAG_PREFIX}{tag}" for tag in sorted(remote.instances))
-            owner = "the tag of this instance" if mine in remote.instances else tags
-            note = f'Its key is "{", ".join(keys)}", with {owner or "no tag of an instance"}'
+            owner = "the tag of this deployment" if mine in remote.instances else tags
+            note = f'Its key is "{", ".join(keys)}", with {owner or "no tag of a deployment"}'
             results.append(
                 AuditedDatasource(name, name, Status.UNDECLARED, (note,), link=remote.link)
             )
@@ -247,9 +243,14 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
             files = [file for file, _ in published_files(context.instance).values()]
             for declaration in (*declarations, *files):
                 models = snapshots_of(declaration, snapshots, graph)
-                journal = DagsterJournal(context.instance, declaration.key, context)
+                journal = journal_of(context.instance, declaration.key, context)
                 setup = setup_of(
-                    declaration, journal, snapshots=models, hyper=hyper, tableau=tableau
+                    declaration,
+                    journal,
+                    snapshots=models,
+                    hyper=hyper,
+                    tableau=tableau,
+                    log=context.log,
                 )
                 warnings = _age_warnings(context.instance, declaration, setup)
                 result = audit(setup, server)

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 
 from tableau_pipeline.actions.batch import Batch
-from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.identity import tags_of
@@ -51,7 +51,7 @@ def send_batch(
         dagster.Failure: the batch was refused or failed; the message states why.
     """
     log, timeouts = context.log, tableau.timeouts
-    journal = DagsterJournal(context.instance, datasource, context)
+    journal = journal_of(context.instance, datasource, context)
     ours = tags_of(journal.key, journal.instance)
     alone = claimed(journal, what=datasource, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with as_failure(log), alone as claim, tableau.session(log) as site:

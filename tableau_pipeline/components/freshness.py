@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.journal import Journal, read_history
+from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.dagster_internals import (
     CheckError,
@@ -113,7 +113,7 @@ def data_age(
     problems, hours, now = [], {}, datetime.now(UTC)
     counted = declaration.models if freshness.models is None else freshness.models
     # Read from the checkpoint: dry runs and refreshes of metadata alone publish no new versions.
-    published = read_history(journal.records()).checkpoint
+    published = journal.history().checkpoint
     for model, number in dict(published.versions if published else ()).items():
         version = snapshots.version(model, number) if model in counted else None
         if version is None:

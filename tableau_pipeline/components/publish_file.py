@@ -11,7 +11,12 @@ from typing import Any, cast, get_args
 import dagster as dg
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
+from tableau_pipeline.components.journal import (
+    collect_snapshots,
+    journal_of,
+    journal_of_step,
+    setup_of,
+)
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, tag_run
 from tableau_pipeline.core.declaration import (
@@ -23,7 +28,6 @@ from tableau_pipeline.core.declaration import (
     in_environment,
 )
 from tableau_pipeline.core.identity import asset_key_of
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import CredentialsError, FilesError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import READ_ERRORS, BadRows, Reading, reason
@@ -198,11 +202,12 @@ def publish_files(
         )
         setup = setup_of(
             declaration,
-            DagsterJournal(context.instance, declaration.key, context),
+            journal_of_step(context, declaration.key),
             snapshots=file_store,
             hyper=hyper,
             tableau=tableau,
             keep_files=config.build_only,
+            log=context.log,
         )
         try:
             done = config.carry_out(setup)
@@ -281,8 +286,8 @@ def _published_version(
     """
     declaration = config.declaration()
     (model,) = declaration.models
-    journal = DagsterJournal(context.instance, declaration.key)
-    version = read_history(journal.records()).published_version(model)
+    journal = journal_of(context.instance, declaration.key)
+    version = journal.history().published_version(model)
     # A build does not sign in to the server, so its file may lack the rows of earlier files.
     if version is None and not config.build_only:
         target = in_environment(declaration, tableau_project_root())

@@ -18,7 +18,11 @@ from pydantic import Field, field_validator, model_validator
 from tableau_pipeline.components.asset_names import asset_keys, safe_name, step_name
 from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.freshness import Freshness, data_age
-from tableau_pipeline.components.journal import DagsterJournal, collect_snapshots, setup_of
+from tableau_pipeline.components.journal import (
+    collect_snapshots,
+    journal_of_step,
+    setup_of,
+)
 from tableau_pipeline.components.location import location_graph
 from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.components.reporting import (
@@ -158,13 +162,14 @@ def refresh_assets(
         with as_failure(context.log, step=step_name(declaration.key)):
             setup = setup_of(
                 declaration,
-                DagsterJournal(context.instance, declaration.key, context),
+                journal_of_step(context, declaration.key),
                 snapshots=snapshots_of(declaration, snapshots, graph),
                 hyper=hyper,
                 tableau=tableau,
                 inherited=inherited_fields(declaration, graph, trigger),
                 rejected=partial(rejected_models, context.instance, graph, declaration.models),
                 keep_files=config.build_only,
+                log=context.log,
             )
             try:
                 done = config.carry_out(setup)

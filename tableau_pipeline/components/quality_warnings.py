@@ -8,12 +8,11 @@ import dagster as dg
 from pydantic import Field
 
 from tableau_pipeline.components.freshness import DATA_AGE
-from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.reporting import evaluation
 from tableau_pipeline.components.status import statuses
 from tableau_pipeline.core.declaration import in_environment
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.dagster_internals import newest_results
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Status
@@ -93,7 +92,7 @@ def _set_warnings(
     # The texts may be for other data sources if the code location was reloaded since.
     for key in sorted(watched.keys() & texts):
         try:
-            record = read_history(DagsterJournal(instance, key).records()).recovered.record
+            record = journal_of(instance, key).history().recovered.record
             if record and record.luid:
                 tag = in_environment(watched[key], tableau_project_root()).tag
                 set_warning(site, record.luid, tag, texts[key] or None)

@@ -1,4 +1,4 @@
-"""Delete the data sources that this instance has published in an environment."""
+"""Delete the data sources that this deployment has published in an environment."""
 
 import logging
 import time
@@ -6,26 +6,25 @@ from collections.abc import Iterator, Sequence, Set
 
 import dagster as dg
 
-from tableau_pipeline.components.journal import DagsterJournal, newest_records
+from tableau_pipeline.components.journal import journal_of, journal_place
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, root_of
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import inventory
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import claimed, live_claims
+from tableau_pipeline.refresh.claim import claimed, live_claim, name_of
 from tableau_pipeline.yaml_keys import guess
 
-# Seconds within which a refresh that began at the same moment withdraws.
+# Seconds to wait for a refresh that began at the same moment.
 _PATIENCE = 10.0
 
 
 def published_below(
     instance: dg.DagsterInstance, site: TableauSite, root: str
 ) -> Iterator[tuple[str, RemoteDatasource]]:
-    """Yield the data sources that this instance has published below a root, with their keys."""
-    ours = DagsterJournal(instance, "", root=root).instance
+    """Yield the data sources that this deployment has published below a root, with their keys."""
+    ours = journal_of(instance, "", root=root).instance
     for remote in site.tagged(f"{INSTANCE_TAG_PREFIX}{ours}", revisions=False):
         key, *others = remote.keys or ("",)
         # If another deployment has taken over the data source, it has other tags.
@@ -39,9 +38,9 @@ def nothing_below(instance: dg.DagsterInstance, site: TableauSite, root: str) ->
     Raises:
         RefusedError: there is no such project, so the root may be mistyped.
     """
-    roots = sorted({root_of(key) for key in newest_records(instance)} - {""})
+    roots = sorted({root_of(key) for key in journal_place().recorded_keys()} - {""})
     suggestion = guess(root, roots)
-    below = f'This Dagster instance has published nothing below "{root}"' + (
+    below = f'This deployment has published nothing below "{root}"' + (
         f": {suggestion}" if suggestion else ". "
     )
     listed = f"It has below {', '.join(roots)}" if roots else "It has below no project root at all"
@@ -104,10 +103,9 @@ def _delete(
     Its tags are not sufficient evidence: users move data sources, and copy tags.
     """
     name, _, root = key.partition("@")
-    journal = DagsterJournal(context.instance, name, context, root=root)
-    claims = live_claims(read_history(journal.records()).open_claims, journal)
-    if claims:
-        return f"run {claims[0].owner.run_id} is refreshing it: terminate that run first"
+    journal = journal_of(context.instance, name, context, root=root)
+    if other := live_claim(journal.history(), journal):
+        return f"{name_of(other)} is refreshing it: end that refresh first"
     claiming = claimed(journal, what=key, timeout=_PATIENCE, sleep=time.sleep, log=context.log)
     try:
         with claiming as claim:
@@ -119,7 +117,9 @@ def _delete(
                     "if nobody needs it"
                 )
             if remote.luid not in luids:
-                return "it has our tags, but no record of this instance names it: delete it by hand"
+                return (
+                    "it has our tags, but no record of this deployment names it: delete it by hand"
+                )
             claim.check_fence()
             site.delete(remote.luid)
     except RefreshError as error:

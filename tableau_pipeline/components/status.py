@@ -8,13 +8,13 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.components.asset_names import step_name
-from tableau_pipeline.components.journal import DagsterJournal, newest_records
+from tableau_pipeline.components.journal import histories, journal_of
 from tableau_pipeline.components.publish_file import KEY_PREFIX, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.rejected import newest_row_times
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Record, read_history
+from tableau_pipeline.core.journal import History
 from tableau_pipeline.dagster_internals import DagsterExecutionInterruptedError
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
 from tableau_pipeline.refresh.decide import rejection
@@ -160,22 +160,19 @@ def statuses(
     run_ids = sorted(filter(None, planned.values()))
     run_records = instance.get_run_records(dg.RunsFilter(run_ids=run_ids)) if run_ids else []
     runs = {run_record.dagster_run.run_id: run_record for run_record in run_records}
-    newest = newest_records(instance)
+    recorded = histories(instance, assets)
     status_by_key = {}
     for datasource in datasources:
-        asset, journal = assets[datasource.key], DagsterJournal(instance, datasource.key)
-        claim, request = newest.get(journal.key, (None, None))
+        asset, known = assets[datasource.key], recorded[datasource.key]
         last = past_refresh(entries[asset].last_materialization) if asset in entries else None
-        status = DatasourceStatus(
-            datasource.key, datasource.name, last, _certain_checkpoint(journal, request)
-        )
+        status = DatasourceStatus(datasource.key, datasource.name, last, _certain_checkpoint(known))
         run = runs.get(planned.get(asset) or "")
         if run and not (last and run.dagster_run.run_id == last.run_id):
-            status = _with_newest_run(instance, status, run, claim)
+            status = _with_newest_run(instance, status, run, known)
         if status.state is Status.FRESH and last is None:
             # A user can wipe the events of an asset, which does not affect the journal.
             reason = "its journal has refreshes, but Dagster's events of it are gone"
-            status = replace(status, state=Status.NEVER, why=reason if request else "")
+            status = replace(status, state=Status.NEVER, why=reason if known.published else "")
         elif status.state is Status.FRESH and last and datasource.freshness:
             reason = datasource.freshness.late(last.at, datetime.now(UTC))
             status = replace(status, state=Status.LATE, why=reason) if reason else status
@@ -218,25 +215,20 @@ def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceSt
         RefusedError: as `statuses`.
     """
     published = published_files(instance)
-    newest = newest_records(instance) if published else {}
+    recorded = histories(instance, published)
     status_by_key = {}
     for key, (declaration, run) in published.items():
-        journal = DagsterJournal(instance, key)
-        claim, request = newest.get(journal.key, (None, None))
         last = past_refresh(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
-        checkpoint = _certain_checkpoint(journal, request)
+        checkpoint = _certain_checkpoint(recorded[key])
         status = DatasourceStatus(key, declaration.name, last, checkpoint, of_files=True)
         if not (last and run.dagster_run.run_id == last.run_id):
-            status = _with_newest_run(instance, status, run, claim)
+            status = _with_newest_run(instance, status, run, recorded[key])
         status_by_key[key] = status
     return status_by_key
 
 
-def _certain_checkpoint(journal: DagsterJournal, request: Record | None) -> Checkpoint | None:
+def _certain_checkpoint(recorded: History) -> Checkpoint | None:
     """Return the newest checkpoint; None if a request is open."""
-    if isinstance(request, ClaimRelease):
-        return request.checkpoint
-    recorded = read_history(journal.records() if request else ())
     is_open = recorded.intents or recorded.recovered.sent or recorded.recovered.distrust
     return None if is_open else recorded.checkpoint
 
@@ -309,14 +301,14 @@ def _stopped_runs(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequ
 
 
 def _with_newest_run(
-    instance: dg.DagsterInstance, status: DatasourceStatus, run: dg.RunRecord, claim: Record | None
+    instance: dg.DagsterInstance, status: DatasourceStatus, run: dg.RunRecord, known: History
 ) -> DatasourceStatus:
     """Return the status, updated for the newest run, which must not be that of `last`."""
     run_id, run_status = run.dagster_run.run_id, run.dagster_run.status
     decision = run.dagster_run.tags.get(run_tag(status.key))
     if not run.dagster_run.is_finished:
-        is_owner = isinstance(claim, Claim) and claim.owner.run_id == run_id
-        if is_owner and DagsterJournal(instance, status.key).has_ended(claim.owner):
+        claim = known.claim if known.claim and known.claim.owner.run_id == run_id else None
+        if claim and journal_of(instance, status.key).has_ended(claim):
             reason = "the process of its refresh is gone, and has left no result"
             return replace(status, state=Status.FAILED, why=reason, run_id=run_id)
         return replace(status, state=Status.RUNNING, run_id=run_id)

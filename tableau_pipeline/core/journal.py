@@ -1,26 +1,27 @@
-"""The journal: append-only records through which refreshes of a data source learn of each other."""
+"""The journal: numbered records through which refreshes of a data source learn of each other.
+
+A record is created under the next number or not at all, so that the numbers order all records.
+Each record is stored with the history up to it: whoever reads the newest one knows everything.
+"""
 
 import json
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated, Literal, Protocol
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode
 from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code, Distrust, Doubt
 
 # The format in which this release writes records; to change what a record means, increment it.
-FORMAT = 4
+FORMAT = 5
 RELEASE = version("tableau_pipeline")
 
 
@@ -34,6 +35,8 @@ class Owner(Frozen):
     """The owner of a refresh: a step of a run, and the process that executes it.
 
     Attributes:
+        run_id: the id of the run in Dagster; of a script, an id that it has drawn.
+        label: how messages name the owner, such as "run 2f1c9a0e".
         boot, namespace: the ids of the machine's boot and of its namespace of process ids; only
             there does `pid` identify the process.
     """
@@ -41,24 +44,13 @@ class Owner(Frozen):
     run_id: str
     step: str = ""
     attempt: int = 0
+    label: str = ""
     boot: str = ""
     namespace: str = ""
     pid: int = 0
 
 
-class JournalRecord(Frozen):
-    """A record in the journal of a data source.
-
-    Attributes:
-        release: the release of this package that wrote the record; named in the error of a release
-            that cannot read the record.
-    """
-
-    format: Literal[4] = FORMAT
-    release: str = RELEASE
-
-
-class Claim(JournalRecord):
+class Claim(Frozen):
     """The claim of a refresh to be the only one that changes the data source."""
 
     kind: Literal["claim"] = "claim"
@@ -68,7 +60,7 @@ class Claim(JournalRecord):
     claimed_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
-class Intent(JournalRecord):
+class Intent(Frozen):
     """A request of a refresh. It is recorded before it is sent, and again when more is known.
 
     Attributes:
@@ -134,12 +126,12 @@ class Intent(JournalRecord):
         return f"publish ({self.mode})" if self.mode else "update"
 
 
-class ClaimRelease(JournalRecord):
+class ClaimRelease(Frozen):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-        withdrawn: whether the refresh gave up the claim at once, because it saw another claim that
-            was stored at the same time.
+        unlocked_by: the user who ended it for a process that no longer runs; None if the refresh
+            ended its own claim.
     """
 
     kind: Literal["closing"] = "closing"
@@ -147,19 +139,19 @@ class ClaimRelease(JournalRecord):
     claim: str
     run_id: str = ""
     closed_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
-    withdrawn: bool = False
+    unlocked_by: str | None = None
     checkpoint: Checkpoint | None = None
 
 
-class Recovered(JournalRecord):
+class Recovered(Frozen):
     """The state that follows from all earlier records, once every request has its outcome.
 
     A refresh records this state before it sends anything. Later refreshes then need not read older
     requests, however many refreshes have failed in a row.
 
     Attributes:
-        refresh: the number of the refresh that recorded the state.
-        through: the state includes the requests of all refreshes up to this number.
+        refresh: the number of the refresh that recorded the state. The state includes the requests
+            of all refreshes before it.
         record: the newest checkpoint that the server may hold.
         pending: the target of the newest request that may or may not have taken effect; None if
             there is none.
@@ -175,7 +167,6 @@ class Recovered(JournalRecord):
 
     kind: Literal["recovered"] = "recovered"
     refresh: int = 0
-    through: int = 0
     record: Checkpoint | None = None
     pending: Checkpoint | None = None
     distrust: Distrust | None = None
@@ -187,8 +178,7 @@ class Recovered(JournalRecord):
     @classmethod
     def at(cls, checkpoint: Checkpoint) -> "Recovered":
         """Return the state after a completed refresh."""
-        number = checkpoint.refresh
-        return cls(refresh=number, through=number).holding(checkpoint)
+        return cls(refresh=checkpoint.refresh).holding(checkpoint)
 
     @property
     def luid(self) -> str | None:
@@ -252,18 +242,132 @@ class Recovered(JournalRecord):
 
     def recorded_by(self, refresh: int) -> "Recovered":
         """Return this state as recorded by a refresh that has processed all earlier refreshes."""
-        return self._with(refresh=refresh, through=refresh - 1)
+        return self._with(refresh=refresh)
 
     def _with(self, **changes: object) -> "Recovered":
         return self.model_copy(update=changes)
 
 
 Record = Annotated[Claim | Intent | ClaimRelease | Recovered, Field(discriminator="kind")]
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+# A history is stored at most this often, and half as often again, before older ones are removed.
+KEPT = 200
+
+# Outcomes after which the rows of a request may be published. Unknown outcomes are among them: if
+# the server took the rows, refreshes still need the snapshots of the rows.
+_LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
-def read_record(stored: object, *, repair: str) -> Record:
-    """Read a record from its JSON value.
+class History(Frozen):
+    """What all records of a data source amount to.
+
+    Attributes:
+        number: the number of the newest record; 0 if there is none.
+        floor: the lowest number that a record may still have; earlier ones were removed.
+        refresh: the highest number of any refresh.
+        claim: the claim that has not ended; None if no refresh runs.
+        recovered: the state after all requests of the refreshes up to `settled`.
+        settled: the number of that refresh.
+        intents: the requests of later refreshes, oldest first. For each request, this is the record
+            with the most information.
+    """
+
+    number: int = 0
+    floor: int = 1
+    refresh: int = 0
+    claim: Claim | None = None
+    recovered: Recovered = Recovered()
+    settled: int = 0
+    intents: tuple[Intent, ...] = ()
+
+    def after(self, record: Record) -> "History":
+        """Return the history with one more record."""
+        changes: dict[str, object] = {
+            "number": self.number + 1,
+            "refresh": max(self.refresh, record.refresh),
+        }
+        match record:
+            case Claim():
+                changes["claim"] = record
+            # Skip a request that `recovered` includes; its record comes from a refresh that was
+            # overtaken.
+            case Intent() if record.refresh > self.settled:
+                changes["intents"] = _with_intent(self.intents, record)
+            case Recovered():
+                changes |= self._settled(record, record.refresh - 1)
+            case ClaimRelease() if self.claim and self.claim.id == record.claim:
+                changes["claim"] = None
+                if record.checkpoint:
+                    changes |= self._settled(Recovered.at(record.checkpoint), record.refresh)
+                if self.number - self.floor >= KEPT * 3 // 2:
+                    changes["floor"] = self.number - KEPT
+        return self.model_copy(update=changes)
+
+    def _settled(self, recovered: Recovered, through: int) -> dict[str, object]:
+        intents = tuple(intent for intent in self.intents if intent.refresh > through)
+        return {"recovered": recovered, "settled": through, "intents": intents}
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint before the intents."""
+        return self.recovered.record
+
+    def published_version(self, model: str) -> int | None:
+        """Return the newest version of a model that may be published; None if none is recorded."""
+        versions = (version for checkpoint in self.published for version in checkpoint.versions)
+        return next((number for name, number in versions if name == model), None)
+
+    @property
+    def versions(self) -> set[tuple[str, int]]:
+        """All snapshots that a refresh may need for comparisons, as pairs (model, number)."""
+        return {version for checkpoint in self.published for version in checkpoint.versions}
+
+    @property
+    def written(self) -> set[str]:
+        """The names of all stored values of metadata that a refresh may need for merging."""
+        return {name for checkpoint in self.published for name in checkpoint.written}
+
+    @property
+    def published(self) -> list[Checkpoint]:
+        """The checkpoints that the server may hold, the newest first."""
+        targets = [intent.target for intent in reversed(self.intents) if intent.outcome in _LANDED]
+        return [checkpoint for checkpoint in (*targets, *self.recovered.published) if checkpoint]
+
+
+def _with_intent(intents: tuple[Intent, ...], record: Intent) -> tuple[Intent, ...]:
+    by_id = {intent.request_id: intent for intent in intents}
+    previous = by_id.get(record.request_id)
+    # Of two outcomes, prefer the one with a job: it was read from the server, not assumed.
+    # And keep what a refresh recorded when it was overtaken: it has the higher number.
+    if previous is None or _information(record) >= _information(previous):
+        by_id[record.request_id] = record
+    return tuple(sorted(by_id.values(), key=lambda intent: (intent.refresh, intent.step)))
+
+
+def _information(intent: Intent) -> tuple[int, bool, bool]:
+    return intent.refresh, intent.outcome is not None, intent.job_id is not None
+
+
+class StoredRecord(Frozen):
+    """The content of a file of the journal.
+
+    Attributes:
+        format: it has no default, so that other JSON files are refused.
+        release: the release of this package that wrote the record; named in the error of a release
+            that cannot read the record.
+        id: drawn for each record, so that no two files have the same content.
+        history: the history up to this record, with it.
+    """
+
+    format: Literal[5]
+    release: str = RELEASE
+    id: str = Field(default_factory=lambda: str(uuid4()))
+    record: Record
+    history: History
+
+
+def read_record(text: str | bytes, *, repair: str) -> StoredRecord:
+    """Read a record from its JSON.
 
     Args:
         repair: what a user can do about a damaged record.
@@ -272,9 +376,8 @@ def read_record(stored: object, *, repair: str) -> Record:
         RefusedError: this release cannot read the record. Do not skip the record: it may be a
             claim, or a request that may still take effect.
     """
-    text = json.dumps(stored)
     try:
-        return _RECORD.validate_json(text)
+        return StoredRecord.model_validate_json(text)
     except ValidationError as error:
         raise RefusedError(
             unreadable_reason(text, error, repair=repair), code=Code.RECORD
@@ -282,7 +385,7 @@ def read_record(stored: object, *, repair: str) -> Record:
 
 
 def unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str) -> str:
-    """Return why a record, or a file of records, cannot be read, and the remedy."""
+    """Return why a record cannot be read, and the remedy."""
     stored: object = None
     with suppress(ValueError):
         stored = json.loads(text)
@@ -304,142 +407,8 @@ def unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str)
     return f"it is damaged, or not a record ({where}: {first['msg']}). {repair}"
 
 
-# Of the claims and their ends (a ClaimRelease without a checkpoint), only the newest count, this
-# many. A valid claim is always among these, as other refreshes store no further claims once they
-# see the valid claim.
-CLAIMS = 50
-# A paused process may store an old checkpoint late. We assume that fewer than this many newer
-# checkpoints have been stored by then.
-MOST_LATE_RECORDS = 25
-
-# Outcomes after which the rows of a request may be published. Unknown outcomes are among them: if
-# the server took the rows, refreshes still need the snapshots of the rows.
-_LANDED = (None, Outcome.DONE, Outcome.LOST)
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """The records of a data source, in order.
-
-    Attributes:
-        number: the highest number of any refresh.
-        claims: the newest claims that were not withdrawn.
-        open_claims: the claims among `claims` that have not ended.
-        recovered: the state after all requests of the refreshes up to `recovered.through`, in
-            whatever order the records were stored.
-        intents: the requests of later refreshes, oldest first. For each request, this is the record
-            with the most information.
-    """
-
-    number: int
-    claims: tuple[Claim, ...]
-    open_claims: list[Claim]
-    recovered: Recovered
-    intents: tuple[Intent, ...]
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint before the intents."""
-        return self.recovered.record
-
-    def published_version(self, model: str) -> int | None:
-        """Return the newest version of a model that may be published; None if none is recorded."""
-        versions = (version for checkpoint in self._published for version in checkpoint.versions)
-        return next((number for name, number in versions if name == model), None)
-
-    @property
-    def versions(self) -> set[tuple[str, int]]:
-        """All snapshots that a refresh may need for comparisons, as pairs (model, number)."""
-        return {version for checkpoint in self._published for version in checkpoint.versions}
-
-    @property
-    def written(self) -> set[str]:
-        """The names of all stored values of metadata that a refresh may need for merging."""
-        return {name for checkpoint in self._published for name in checkpoint.written}
-
-    @property
-    def _published(self) -> list[Checkpoint]:
-        """The checkpoints that the server may hold, the newest first."""
-        targets = [intent.target for intent in reversed(self.intents) if intent.outcome in _LANDED]
-        return [checkpoint for checkpoint in (*targets, *self.recovered.published) if checkpoint]
-
-
-def read_history(records: Sequence[Record]) -> History:
-    """Interpret records, independent of the order in which they were stored."""
-    releases = [release for release in records if isinstance(release, ClaimRelease)]
-    withdrawn = {release.claim for release in releases if release.withdrawn}
-    recovered = newest_recovered(records)
-    intents: dict[str, Intent] = {}
-    for record in records:
-        # Skip what `recovered` includes: all earlier requests, even if they were stored later.
-        if not isinstance(record, Intent) or record.refresh <= recovered.through:
-            continue
-        previous = intents.setdefault(record.request_id, record)
-        # Of two outcomes, prefer the one with a job: it was read from the server, not assumed.
-        if (record.outcome is not None, record.job_id is not None) >= (
-            previous.outcome is not None,
-            previous.job_id is not None,
-        ):
-            intents[record.request_id] = record
-    claims = [claim for claim in records if isinstance(claim, Claim) and claim.id not in withdrawn]
-    # A release with a checkpoint is not read with the claims, so it may be missing. Let the newest
-    # one also end all earlier claims.
-    completed = max((release.refresh for release in releases if release.checkpoint), default=0)
-    closed = {release.claim for release in releases}
-    return History(
-        number=max((record.refresh for record in records), default=0),
-        claims=tuple(claims),
-        open_claims=[
-            claim for claim in claims if claim.refresh > completed and claim.id not in closed
-        ],
-        recovered=recovered,
-        intents=tuple(sorted(intents.values(), key=lambda intent: (intent.refresh, intent.step))),
-    )
-
-
-def is_claim(record: Record) -> bool:
-    """Whether a record only starts or ends a claim, and says nothing of requests."""
-    return isinstance(record, Claim) or (isinstance(record, ClaimRelease) and not record.checkpoint)
-
-
-def is_complete(requests: Sequence[Record]) -> bool:
-    """Whether these records determine the state, so that older records need not be read.
-
-    Args:
-        requests: records other than claims, newest first.
-    """
-    return any(not isinstance(record, Intent) for record in requests[:-MOST_LATE_RECORDS])
-
-
-def relevant_records(records: Sequence[Record]) -> list[Record]:
-    """Return the records that may still matter, in their order: oldest first."""
-    recovered = newest_recovered(records)
-    claims = [record for record in records if is_claim(record)][-CLAIMS:]
-    states = [
-        record for record in records if not is_claim(record) and not isinstance(record, Intent)
-    ]
-    kept = {id(record) for record in (*claims, *states[-MOST_LATE_RECORDS:])}
-    return [
-        record
-        for record in records
-        if id(record) in kept
-        or (isinstance(record, Intent) and record.refresh >= recovered.refresh)
-    ]
-
-
-def newest_recovered(records: Sequence[Record]) -> Recovered:
-    """Return the state that includes the most requests; an empty state if none is recorded."""
-    states = [record for record in records if isinstance(record, Recovered)]
-    states += [
-        Recovered.at(record.checkpoint)
-        for record in records
-        if isinstance(record, ClaimRelease) and record.checkpoint
-    ]
-    return max(states, key=lambda state: (state.through, state.refresh), default=Recovered())
-
-
 class Journal(Protocol):
-    """The append-only records of one data source, in Dagster's event log or in a file."""
+    """The records of one data source. Each has the next number, or was not created."""
 
     @property
     def instance(self) -> str:
@@ -447,45 +416,48 @@ class Journal(Protocol):
 
     @property
     def owner(self) -> Owner:
-        """The owner of the records that this process writes."""
+        """The owner of the claims that this process makes."""
 
-    def records(self) -> Sequence[Record]:
-        """Return the records that may still matter, in a bounded number of reads.
-
-        The order is not defined: a record that was stored late may come before others.
+    def history(self) -> History:
+        """Return the history up to the newest record.
 
         Raises:
-            RefusedError: another release wrote a record that this release cannot read.
+            RefusedError: this release cannot read the newest record, or a record is missing.
         """
 
-    def append(self, record: Record) -> None:
-        """Store a record; it is durable once this returns."""
+    def latest(self, since: History) -> History:
+        """Return the same as `history`, by reading on from a known history.
 
-    def has_ended(self, owner: Owner) -> bool:
-        """Whether an owner has certainly stopped running."""
-
-    def lock(self, timeout: float) -> AbstractContextManager[None]:
-        """Hold a lock during the block, if records alone cannot keep refreshes apart.
-
-        Raises:
-            RefreshError: another process has held it for more than `timeout` seconds.
+        It takes no listing while the newest record of the known history is still there.
         """
 
+    def create(self, record: Record, *, after: History) -> History | None:
+        """Store a record under the number that follows a history.
 
-@contextmanager
-def holding_lock(lock: FileLock, *, by: str, timeout: float) -> Generator[None]:
-    """Hold a lock file during the block, as `Journal.lock` specifies.
+        Returns:
+            The history with the record, which is durable then; None if another process was faster.
+        """
+
+    def has_ended(self, claim: Claim) -> bool:
+        """Whether the refresh with this claim has certainly stopped running."""
+
+    def heartbeat(self) -> AbstractContextManager[None]:
+        """Show other processes during the block that this process runs."""
+
+
+def create_next(
+    journal: Journal, make: Callable[[History], Record | None], *, after: History
+) -> History:
+    """Store a record under the next number, however often other processes are faster.
 
     Args:
-        by: who else may hold the lock, for error messages.
+        make: returns the record, given the history before it; None to store nothing.
+
+    Returns:
+        The history with the record, or without one.
     """
-    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        acquired = lock.acquire(timeout=timeout)
-    except Timeout:
-        raise RefreshError(
-            f"{by} has held {lock.lock_file} for more than {timeout:.0f} s. Look for a process "
-            "that hangs, and stop it."
-        ) from None
-    with acquired:
-        yield
+    while record := make(after):
+        if created := journal.create(record, after=after):
+            return created
+        after = journal.latest(after)
+    return after

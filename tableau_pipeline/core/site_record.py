@@ -26,6 +26,8 @@ class SiteFacts(Frozen):
         takes_bare_stars: whether the site accepts a `.hyper` file of several tables without `.tds`.
         loses_jobs: whether the server has forgotten a job right after the job ended.
         updates_move_stamp: whether a data update moves the time stamp `updatedAt`.
+        noted_still: whether the last update whose job was gone left the time stamp where it was.
+            This was observed once, so the job may have failed.
         stamp_lag: the seconds by which the time stamp follows a job, observed more than once.
         noted_lags: the seconds by which the time stamp followed the last job of a kind; the keys
             are kinds of jobs. This was observed once, so another user may have caused it.
@@ -45,6 +47,7 @@ class SiteFacts(Frozen):
     takes_bare_stars: bool | None = None
     loses_jobs: bool | None = None
     updates_move_stamp: bool | None = None
+    noted_still: bool = False
     stamp_lag: float = 0
     noted_lags: Mapping[str, float] = Field(default_factory=dict)
     update_revisions: int = 0

@@ -10,7 +10,7 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.command_line.output import LogLines, Output
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.journal import DagsterJournal, setup_of
+from tableau_pipeline.components.journal import journal_of, setup_of
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.status import PastRefresh, statuses
 from tableau_pipeline.refresh.row_differences import diff
@@ -128,7 +128,7 @@ def _differences(datasource: PublishedDatasource, instance: dg.DagsterInstance) 
     with dg.build_resources(resources_from_env()) as resources:
         setup = setup_of(
             datasource,
-            DagsterJournal(instance, datasource.key),
+            journal_of(instance, datasource.key),
             snapshots=snapshots_of(datasource, resources.snapshots, None),
             hyper=resources.hyper,
             tableau=resources.tableau,

@@ -2,8 +2,8 @@
 
 import logging
 import random
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
@@ -13,17 +13,14 @@ from tableau_pipeline.core.journal import (
     History,
     Intent,
     Journal,
-    read_history,
+    Record,
+    create_next,
 )
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt
 
-# The shortest and the longest pause, in seconds. A random pause separates two refreshes that began
-# at once. A refresh that waits for another refresh to end pauses longer.
-_RETRY_PAUSE = (0.05, 1.0)
-_WAIT_PAUSE = (1.0, 5.0)
-# How often to check again for a claim that was stored late, which its owner is about to withdraw.
-_CHECKS_OF_LATE_CLAIMS = 5
+# The shortest and the longest pause between two looks at another refresh, in seconds.
+_PAUSE = (1.0, 5.0)
 
 
 @dataclass
@@ -31,13 +28,12 @@ class HeldClaim:
     """The claim of a running refresh.
 
     Attributes:
-        history: the records as they were when the claim was made.
+        history: the records up to the newest one that this refresh has written or seen.
     """
 
     claim: Claim
     history: History
     journal: Journal
-    sleep: Callable[[float], None]
     is_closed: bool = False
 
     @property
@@ -46,9 +42,13 @@ class HeldClaim:
         return self.claim.refresh
 
     def close(self, checkpoint: Checkpoint | None = None) -> None:
-        """End the claim, and record the checkpoint if the refresh was completed."""
+        """End the claim, and record the checkpoint if the refresh was completed.
+
+        Raises:
+            OvertakenError: as `append`.
+        """
         self.is_closed = True
-        self.journal.append(
+        self.append(
             ClaimRelease(
                 refresh=self.number,
                 claim=self.claim.id,
@@ -57,6 +57,23 @@ class HeldClaim:
             )
         )
 
+    def append(self, record: Record) -> None:
+        """Store a record while the claim holds.
+
+        Raises:
+            OvertakenError: another refresh has claimed the data source since; nothing was stored.
+        """
+
+        def make(history: History) -> Record:
+            self._check(history)
+            return record
+
+        self._store(make)
+
+    def report(self, intent: Intent) -> None:
+        """Store what became of a request of this refresh, whoever has the claim by now."""
+        self._store(lambda _: intent)
+
     def check_fence(self) -> None:
         """Check that the claim still holds. Call it right before anything that takes effect.
 
@@ -64,10 +81,10 @@ class HeldClaim:
             OvertakenError: another refresh has claimed the data source since. This happens, for
                 example, if the run was terminated in Dagster but its process went on.
         """
-        if overtaker := self._overtaken_by():
-            raise OvertakenError(
-                f"This refresh was overtaken by {overtaker}. Nothing more is sent by it."
-            )
+        with _no_refusal():
+            history = self.journal.latest(self.history)
+        self._check(history)
+        self.history = history
 
     def check_effect(self, intent: Intent) -> None:
         """Check that the claim held until a request took effect; call this afterwards.
@@ -79,48 +96,52 @@ class HeldClaim:
             OvertakenError: another refresh has claimed the data source since. No update will build
                 on what that refresh has left.
         """
-        if not (overtaker := self._overtaken_by()):
+        try:
+            self.check_fence()
+        except OvertakenError as error:
+            reason = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
+            fields = {
+                "outcome": Outcome.DONE,
+                "target": None,
+                "distrust": Distrust(Doubt.OTHERS, reason),
+            }
+            late = intent.model_copy(update=fields)
+            # Number the record higher than that refresh, so that the record outlives its result.
+            create_next(
+                self.journal,
+                lambda history: late.model_copy(update={"refresh": history.refresh + 1}),
+                after=self.journal.history(),
+            )
+            raise OvertakenError(
+                f"{error} This happened during its {intent.action}, which may have changed what "
+                "the other one left. The next run publishes everything again."
+            ) from None
+
+    def _store(self, make: Callable[[History], Record]) -> None:
+        with _no_refusal():
+            self.history = create_next(self.journal, make, after=self.history)
+
+    def _check(self, history: History) -> None:
+        # Compare the claim, not its owner: what a later refresh sent must not be undone, even if
+        # that refresh has ended. If a user removed the records, another refresh is free to send.
+        if history.claim and history.claim.id == self.claim.id:
             return
-        # Number the record higher than that refresh, so that the record outlives its result.
-        number = read_history(self.journal.records()).number + 1
-        reason = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
-        fields = {
-            "refresh": number,
-            "outcome": Outcome.DONE,
-            "target": None,
-            "distrust": Distrust(Doubt.OTHERS, reason),
-        }
-        self.journal.append(intent.model_copy(update=fields))
-        raise OvertakenError(
-            f"This refresh was overtaken by {overtaker} during its {intent.action}, which may have "
-            "changed what that run left. The next run publishes everything again."
-        )
+        if history.claim:
+            by = name_of(history.claim)
+        elif history.refresh > self.number:
+            by = "a later refresh"
+        else:
+            by = "a user, who ended its claim or removed its records"
+        raise OvertakenError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
 
-    def _overtaken_by(self) -> str | None:
-        """Return who has overtaken this refresh; None if its claim holds.
 
-        Raises:
-            RefreshError: the journal now has a record that this release does not understand.
-        """
-        for _ in range(_CHECKS_OF_LATE_CLAIMS):
-            try:
-                history = read_history(self.journal.records())
-            except RefusedError as error:
-                # Do not refuse: a refused refresh has sent nothing, but this refresh may have sent.
-                raise RefreshError(f"Nothing more is sent by this refresh: {error}") from error
-            # Count ended claims as well, because what a later refresh sent must not be undone. A
-            # claim with our number was stored at the same moment.
-            others = [
-                claim
-                for claim in history.claims
-                if claim.refresh >= self.number and claim.id != self.claim.id
-            ]
-            # If a user wiped the asset, our claim is gone, and another run is free to send.
-            is_open = any(claim.id == self.claim.id for claim in history.open_claims)
-            if is_open and not others:
-                return None
-            self.sleep(random.uniform(*_RETRY_PAUSE))  # noqa: S311
-        return f"run {others[0].owner.run_id}" if others else "another user who removed its records"
+@contextmanager
+def _no_refusal() -> Generator[None]:
+    """Turn refusals into errors: a refused refresh has sent nothing, but this one may have sent."""
+    try:
+        yield
+    except RefusedError as error:
+        raise RefreshError(f"Nothing more is sent by this refresh: {error}") from error
 
 
 @contextmanager
@@ -141,56 +162,54 @@ def claimed(
     Raises:
         RefreshError: another refresh has not ended within `timeout`.
     """
-    with journal.lock(timeout):
-        claim = _wait_for_claim(journal, what, timeout, sleep, log)
+    claim = _wait_for_claim(journal, what, timeout, sleep, log)
+    with journal.heartbeat():
         try:
             yield claim
         finally:
             # A claim left open after an error would block later refreshes until this process ends.
             if not claim.is_closed:
-                claim.close()
+                with suppress(OvertakenError):
+                    claim.close()
 
 
 def _wait_for_claim(
     journal: Journal, what: str, timeout: float, sleep: Callable[[float], None], log: logging.Logger
 ) -> HeldClaim:
-    waited, is_logged = 0.0, False
+    history, waited, is_logged = journal.history(), 0.0, False
     while True:
-        history = read_history(journal.records())
-        others = live_claims(history.open_claims, journal)
-        if not others:
-            claim = Claim(refresh=history.number + 1, owner=journal.owner)
-            journal.append(claim)
-            history = read_history(journal.records())
-            # If two refreshes claim at once, at least the later one sees the other's claim here.
-            later = [other for other in history.open_claims if other.id != claim.id]
-            if not live_claims(later, journal):
-                # Read again: a refresh that has just ended may have recorded its result since.
-                history = read_history(journal.records()) if later else history
-                return HeldClaim(claim, history, journal, sleep)
-            # The event log does not reliably show which claim came first, so both withdraw.
-            journal.append(ClaimRelease(refresh=claim.refresh, claim=claim.id, withdrawn=True))
-        elif not is_logged:
-            log.info("Run %s refreshes %s: waiting for it", others[0].owner.run_id, what)
+        other = live_claim(history, journal)
+        if other is None:
+            claim = Claim(refresh=history.refresh + 1, owner=journal.owner)
+            if created := journal.create(claim, after=history):
+                return HeldClaim(claim, created, journal)
+            # Another process was faster. Its record shows whether that was a claim.
+            history = journal.latest(history)
+            continue
+        if not is_logged:
+            log.info("Waiting for %s, which refreshes %s", name_of(other), what)
             is_logged = True
-        if waited >= timeout and not others:
-            raise RefreshError(
-                f"Other refreshes of {what} came first for {waited:.0f} s. Run again."
-            )
         if waited >= timeout:
+            key = what.partition("@")[0]
             raise RefreshError(
-                f"Run {others[0].owner.run_id} has been refreshing {what} for more than "
-                f"{waited:.0f} s. If it hangs, terminate that run in Dagster; then run again."
+                f"{what} has been refreshed by {name_of(other)} for more than {waited:.0f} s. If "
+                "that hangs, end it, a run in Dagster by terminating it; then run again. If it no "
+                f"longer exists anywhere, run `tableau-pipeline unlock {key}` first."
             )
-        pause = min(random.uniform(*(_WAIT_PAUSE if others else _RETRY_PAUSE)), timeout - waited)  # noqa: S311
+        pause = min(random.uniform(*_PAUSE), timeout - waited)  # noqa: S311
         sleep(pause)
         waited += max(pause, 0.001)
+        history = journal.latest(history)
 
 
-def live_claims(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
-    """Return the claims of other steps that may still run; a step refreshes one data source."""
-    return [
-        claim
-        for claim in claims
-        if claim.owner != journal.owner and not journal.has_ended(claim.owner)
-    ]
+def name_of(claim: Claim) -> str:
+    """Return how messages name the refresh with a claim: its run, or its process and host."""
+    return claim.owner.label or f"run {claim.owner.run_id}"
+
+
+def live_claim(history: History, journal: Journal) -> Claim | None:
+    """Return the claim of another step that may still run; a step refreshes one data source."""
+    claim = history.claim
+    if claim is None or claim.owner == journal.owner or journal.has_ended(claim):
+        return None
+    return claim

@@ -87,8 +87,10 @@ class Delivery:
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
             # The rows stay as they are, so the last comparison still holds.
-            fields = ("unreconciled", "changed_at", "compared_at", "late_window")
+            fields = ("unreconciled", "changed_at", "compared_at")
             history |= {name: getattr(before, name) for name in fields}
+            if base.remote and base.remote.updated_at == before.updated_at:
+                history["late_window"] = before.late_window
         digest = before.metadata if before else None
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         if is_whole and not (plan.merged and base.is_edited):

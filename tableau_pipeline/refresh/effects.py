@@ -71,6 +71,11 @@ class Effects:
                 return Effect(remote, False)
         return None
 
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the data source was last seen with other contents than those of the request."""
+        return [*self._compared.values()][-1:] == ["differs"]
+
 
 def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
     """Whether the data source has changed in the way in which the request would change it."""

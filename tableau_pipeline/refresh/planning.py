@@ -40,7 +40,7 @@ from tableau_pipeline.refresh.observe import Base, Observer, recorded
 from tableau_pipeline.refresh.reconcile import Reconciler, layout_differences
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.refresh.timing import phase
-from tableau_pipeline.refresh.updates import record_of, whole_files
+from tableau_pipeline.refresh.updates import learn_of_stamp, record_of, whole_files
 from tableau_pipeline.rendering import megabytes
 
 
@@ -235,9 +235,16 @@ class Planner:
             reads_all=self.reads_all,
         )
         # Only a publish creates a missing project: a refused refresh must not leave it empty.
-        if declaration.create_project or looks_only:
-            return observer.observe(recovered, self.site.find_project(declaration.project))
-        return observer.observe(recovered, self.site.project(declaration.project, create=False))
+        may_lack = declaration.create_project or looks_only
+        project = (
+            self.site.find_project(declaration.project)
+            if may_lack
+            else self.site.project(declaration.project, create=False)
+        )
+        base = observer.observe(recovered, project)
+        if base.remote and base.checkpoint and not (base.distrust or recovered.sent):
+            learn_of_stamp(self.record, base.checkpoint, base.remote, now=self.site.now())
+        return base
 
     def plan(self, recovered: Recovered) -> Planned:
         """Observe the data source, read the models, and decide what to do.

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from tableau_pipeline.core.checkpoint import PublishMode, columns_of
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import NoJob
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError, describe_error
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
@@ -244,7 +243,7 @@ _NO_JOB = MappingProxyType(
 
 def _open_requests(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
     """Yield a note for each open request, on whose outcome the preview depends."""
-    for intent in read_history(setup.journal.records()).intents:
+    for intent in setup.journal.history().intents:
         if intent.outcome:
             continue
         sent = f"its {intent.action} of {intent.recorded_at:%Y-%m-%d %H:%M} UTC"

@@ -201,7 +201,7 @@ class Publisher:
     ) -> Sent:
         """Publish a file with a `.tds` such as the server would make of a bare file."""
         package = extract.path.with_suffix(".tdsx")
-        with phase(self.seconds, "build"):
+        with self.sender.reading_files(), phase(self.seconds, "build"):
             tds = new_tds(self.metadata.tables, self.declaration.relationships)
             pack(tds, extract.path, package)
         place = remote.project_id if remote else self.project()
@@ -224,7 +224,7 @@ class Publisher:
         if merged.tds is None:
             raise ValueError("only a .tds can be published")
         package = extract.path.with_suffix(".tdsx")
-        with phase(self.seconds, "build"):
+        with self.sender.reading_files(), phase(self.seconds, "build"):
             pack(merged.tds, extract.path, package)
         try:
             sent = self.sender.publish(

@@ -43,7 +43,7 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
         recovered = recovered.after(intent)
     if sender and history.intents:
         recovered = recovered.recorded_by(sender.claim.number)
-        sender.claim.journal.append(recovered)
+        sender.claim.append(recovered)
     return recovered
 
 
@@ -102,7 +102,7 @@ def _settled(intent: Intent, sender: Sender) -> Intent:
         _wait_for_unknown(intent, sender)
     jobs.log.info("An interrupted refresh had sent its %s: %s %s", intent.action, outcome, note)
     intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
-    sender.claim.journal.append(intent)
+    sender.claim.append(intent)
     return intent
 
 

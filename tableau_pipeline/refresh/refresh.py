@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates, ServerTds
-from tableau_pipeline.core.journal import Recovered, read_history
+from tableau_pipeline.core.journal import Recovered
 from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.extracts.checks import readable
 from tableau_pipeline.extracts.delta import remove
@@ -71,7 +71,7 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
     """
     with ExitStack() as stack:
         # Read the history before the models, as a refresh does: both report the same problem first.
-        history = read_history(setup.journal.records())
+        history = setup.journal.history()
         builder = stack.enter_context(newest_models(setup))
         site = None if offline else stack.enter_context(setup.server())
         # A plan reports what becomes of the metadata, so it reads them even if unchanged.
@@ -142,7 +142,7 @@ def audit(setup: Setup) -> Audited:
     Raises:
         RefreshError: the server failed, or did not answer.
     """
-    history = read_history(setup.journal.records())
+    history = setup.journal.history()
     # No models here: published rows are compared with the versions that they came from.
     builder = setup.builder({})
     with setup.server() as site:

@@ -10,7 +10,6 @@ from tableauhyperapi import Connection, HyperException, TableName, escape_name
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected_rows import NotProvedError, in_slices
 from tableau_pipeline.extracts.content import table_source
@@ -238,7 +237,7 @@ def diff(
         RefreshError: there is nothing to compare, or it cannot be read.
     """
     declaration, name = setup.declaration, setup.declaration.name
-    record, rows = read_history(setup.journal.records()).checkpoint, {}
+    record, rows = setup.journal.history().checkpoint, {}
     remote = _find_published(setup, server, record)
     try:
         with newest_models(setup) as builder:

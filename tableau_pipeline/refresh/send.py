@@ -1,7 +1,7 @@
 """Send requests, and record enough for the next refresh to find out what became of them."""
 
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -190,14 +190,21 @@ class Sender:
         return self._send(intent, to, call, doing=doing, actions=describe_actions(batch))
 
     def _upload(self, file: Path) -> str:
+        with self.reading_files(), phase(self.seconds, "upload"):
+            upload = self.server.upload(file)
+            self.uploaded.append(file.stat().st_size)
+            return upload
+
+    @contextmanager
+    def reading_files(self) -> Generator[None]:
+        """Read files of this refresh, which a later refresh may have removed.
+
+        Raises:
+            OvertakenError: it has.
+        """
         try:
-            with phase(self.seconds, "upload"):
-                upload = self.server.upload(file)
-                self.uploaded.append(file.stat().st_size)
-                return upload
+            yield
         except FileNotFoundError:
-            # A refresh removes the files of earlier refreshes, so a missing file means that a later
-            # refresh is running.
             self.claim.check_fence()
             raise
 
@@ -226,9 +233,9 @@ class Sender:
     ) -> Sent:
         """Record the intent, check that nothing changed, send the request and wait for it."""
         # Store the intent first, so that a refresh that claims after our check sees the intent.
-        self.claim.journal.append(intent)
+        # Storing it checks the claim.
+        self.claim.append(intent)
         try:
-            self.claim.check_fence()
             self._check_unchanged(intent, before)
             # A failing network may have made that check take minutes: another run may have begun.
             self.claim.check_fence()
@@ -323,9 +330,6 @@ class Sender:
         for pause in self.jobs.pauses():
             if effect := self.effects.of(intent, is_over=is_over):
                 self.claim.check_effect(intent)
-                if effect.is_proved and is_over and before and intent.mode is None:
-                    moved = effect.remote.updated_at != before.updated_at
-                    self.site.learn(updates_move_stamp=moved)
                 end = max(self.server.now(), effect.remote.updated_at)
                 window = Window(intent.recorded_at, end)
                 sent = self._record_done(intent, before, effect.remote, window, ())
@@ -335,8 +339,8 @@ class Sender:
                 break
             self.jobs.sleep(pause)
         if is_over or self._can_no_longer_run(intent):
-            if is_over and intent.mode is None and not self.site.facts.updates_move_stamp:
-                self.site.learn(updates_move_stamp=False)
+            if is_over and intent.mode is None and not self.effects.is_refuted:
+                self._note_still()
             intent = self._record(intent, outcome=Outcome.LOST)
             cause = "the server no longer knows" if is_over else "this user may not ask for"
             raise LostError(f"{doing}: {cause} job {intent.job_id}. {_UNKNOWN_OUTCOME}", intent)
@@ -344,6 +348,15 @@ class Sender:
             f"{doing}: this user may not ask for job {intent.job_id}, and for {seconds:.0f} s the "
             f"data source has shown nothing of it. {_UNKNOWN_OUTCOME}"
         )
+
+    def _note_still(self) -> None:
+        """Note that an update, whose job is gone, has left the time stamp where it was.
+
+        The job may have failed. Once two updates in a row have left it there, updates do so here.
+        """
+        if self.site.facts.noted_still and not self.site.facts.updates_move_stamp:
+            self.site.learn(updates_move_stamp=False)
+        self.site.learn(noted_still=True)
 
     def _can_no_longer_run(self, intent: Intent) -> bool:
         """Whether the server's time limits for the queue and for jobs have passed."""
@@ -473,8 +486,8 @@ class Sender:
             intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
         )
         remote, tag_distrust = tag(server, remote, self.tags)
-        if is_update and before and not distrust:
-            self.site.learn(updates_move_stamp=change.after[0] != before.updated_at)
+        if is_update and before and not distrust and change.after[0] != before.updated_at:
+            self.site.learn(updates_move_stamp=True, noted_still=False)
         return Sent(target, remote, intent, distrust or tag_distrust, metadata=metadata)
 
     def _wait_for_stamp(
@@ -491,5 +504,5 @@ class Sender:
 
     def _record(self, intent: Intent, **changes: object) -> Intent:
         changed = intent.model_copy(update=changes)
-        self.claim.journal.append(changed)
+        self.claim.report(changed)
         return changed

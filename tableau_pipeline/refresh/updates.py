@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tableau_pipeline.core.checkpoint import NoUpdates
+from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates
+from tableau_pipeline.core.drift import LONGEST_LAG, Change, RemoteDatasource
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -20,6 +21,24 @@ def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
         place: the folder of such records, or its URL.
     """
     return SiteRecord(place, server=server.url, site=server.site, release=server.release)
+
+
+def learn_of_stamp(
+    site: SiteRecord, checkpoint: Checkpoint, remote: RemoteDatasource, *, now: datetime
+) -> None:
+    """Learn whether the last update has moved the time stamp after its refresh had looked at it.
+
+    Args:
+        checkpoint: what the server is certainly known to hold.
+        now: the time of the server.
+    """
+    if checkpoint.late_window is None:
+        return
+    if remote.updated_at == checkpoint.updated_at:
+        if now > checkpoint.late_window[1] + timedelta(seconds=LONGEST_LAG):
+            site.learn(updates_move_stamp=False)
+    elif Change.since(checkpoint, remote).unexplained is None:
+        site.learn(updates_move_stamp=True, noted_still=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,15 +198,15 @@ class HyperResource(dg.ConfigurableResource):
         return connect(self.process, path, create_mode)
 
 
-# Comes before the message of a refusal if this instance of Dagster keeps no records.
-_HOME_HINT = (
-    "DAGSTER_HOME is not set, so this instance of Dagster is temporary: it forgets what it "
-    "published, and may look for snapshots in another folder. Set DAGSTER_HOME to the folder of "
-    "the instance that you keep, and run again. Only if there is none:\n"
+# Comes before the message of a refusal if nothing names the data folder.
+_FOLDER_HINT = (
+    "Neither PIPELINE_DATA_DIR nor DAGSTER_HOME is set, so this run may look for records and "
+    "snapshots in another folder than earlier ones. Set both as they were then, and run again. "
+    "Only if there were no earlier ones:\n"
 )
 
 
-# The codes of refusals for lack of something that another instance or data folder may have.
+# The codes of refusals for lack of something that another data folder may have.
 _MAY_LACK = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
 # The metadata keys of a refused step: the run config that accepts the refusal, for the launchpad or
 # `dg launch --config`, and the refusals as JSON.
@@ -248,7 +248,8 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
         if not isinstance(error, RefusedError):
             raise dg.Failure(str(error)) from None
         may_lack = any(refusal.code in _MAY_LACK for refusal in error.refusals)
-        hint = _HOME_HINT if may_lack and not os.environ.get("DAGSTER_HOME") else ""
+        is_named = os.environ.get("PIPELINE_DATA_DIR") or os.environ.get("DAGSTER_HOME")
+        hint = _FOLDER_HINT if may_lack and not is_named else ""
         metadata: dict[str, dg.MetadataValue] = {}
         if config := rendered(error.refusals, Face.LAUNCHPAD, step=step):
             metadata[RUN_CONFIG] = dg.MetadataValue.text(config)

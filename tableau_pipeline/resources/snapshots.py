@@ -21,11 +21,12 @@ from tableau_pipeline.core.snapshot import Part, Snapshot, Span
 from tableau_pipeline.dagster_internals import is_hourly, is_left_out
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary_folder
+from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.objects.stores import is_url
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 _VARIABLE = "PIPELINE_DATA_DIR"

@@ -25,6 +25,7 @@ from tableau_pipeline.core.declaration import (
 )
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.fields import Calculation, FieldMetadata, Members, MetadataPolicy
+from tableau_pipeline.core.journal_store import script_journal
 from tableau_pipeline.core.lake_table import InCatalog, LakeTable
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
@@ -44,7 +45,6 @@ from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.report import Built, Refreshed
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 __all__ = [
@@ -113,13 +113,14 @@ def refresh(
 ) -> Refreshed:
     """Make the published data source equal to the newest versions of its models, or refuse.
 
-    This has the same effect and guarantees as `components.PublishedDatasource` in Dagster. A JSON
-    file replaces Dagster's event log: it records what is published, and what is about to be sent.
+    This has the same effect and guarantees as `components.PublishedDatasource` in Dagster. The
+    journal records what is published, and what is about to be sent. With the folder `journal` of a
+    Dagster project's data folder, the script and the project share one history.
 
     Args:
         server: opens a session with `signed_in`; it is called when a session is first needed.
         snapshots: the folder of all snapshots; `scripting.spark.write_snapshot` writes them.
-        journal: the JSON file of this data source; the first refresh creates it.
+        journal: the folder with the records of all data sources; the first refresh creates it.
         folder: where the files that are sent are built. Pass the same folder to every refresh of
             this data source: in its folder `kept`, a refresh saves users' edits before it replaces
             them.
@@ -169,7 +170,7 @@ def _setup(
     return Setup(
         declaration=declaration,
         snapshots=with_lakes(SnapshotStore(snapshots), declaration, copies),
-        journal=FileJournal(journal),
+        journal=script_journal(journal, declaration.key),
         server=server,
         hyper=hyper_process,
         folder=folder.resolve(),

@@ -7,15 +7,9 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tableau_pipeline.errors import DamagedSnapshotError
+from tableau_pipeline.objects.storage import UNFINISHED, Entry, Storage
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.snapshots.version_store import (
-    UNFINISHED,
-    Entry,
-    SnapshotStore,
-    Storage,
-    model_key,
-    parse_key,
-)
+from tableau_pipeline.snapshots.version_store import SnapshotStore, model_key, parse_key
 
 _DAY = 86_400
 # No model can have this prefix, because the quoted key of a model never contains an @.

@@ -11,6 +11,7 @@ from requests.adapters import HTTPAdapter
 
 from tableau_pipeline.core.declaration import Declaration, Diff, Guard, Republish, Table
 from tableau_pipeline.core.drift import Timeouts
+from tableau_pipeline.core.journal_store import script_journal
 from tableau_pipeline.errors import RefreshError, UnknownOutcomeError
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.publishing.site import TableauSite
@@ -18,7 +19,6 @@ from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.trial.facts import Verdict
 from tableau_pipeline.trial.models import write_model
@@ -131,7 +131,7 @@ def _refresh_tables(
     setup = Setup(
         declaration=declaration,
         snapshots=_store(shop),
-        journal=FileJournal(shop.folder / f"{key}.json"),
+        journal=script_journal(shop.folder / "journal", key),
         server=lambda: nullcontext(shop.site),
         hyper=lambda: shop.hyper,
         folder=shop.folder,

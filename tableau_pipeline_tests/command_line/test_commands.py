@@ -315,7 +315,7 @@ def test_what_nothing_declares(morning: World):
     finally:
         declaration.write_text(text, "utf-8")
     assert found["name"] == "Hotels"
-    assert "with the tag of this instance" in found["why"]
+    assert "with the tag of this deployment" in found["why"]
 
 
 @pytest.mark.slow
@@ -324,13 +324,14 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     project(tmp_path, "nothing_yet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PIPELINE_DEPLOYMENT", "new")
     empty = World(tmp_path, "nothing_yet", morning.sandbox)
-    check_transcripts("On an empty instance", empty.type)
+    check_transcripts("For a new deployment", empty.type)
     assert empty.run("status").code == empty.run("plan").code == 0
     empty.forget()
     monkeypatch.chdir(morning.root)
-    check_transcripts("On an empty instance", morning.type, block=1)
-    check_transcripts("On an empty instance", morning.type, block=2)
+    check_transcripts("For a new deployment", morning.type, block=1)
+    check_transcripts("For a new deployment", morning.type, block=2)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME")
     for command, code in (("status", 2), ("plan", 1)):

@@ -15,8 +15,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from tableau_pipeline.command_line.main import WRONG_USAGE, tableau_pipeline
-from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline_tests.command_line.conftest import (
     TRANSCRIPTS,
     World,
@@ -286,7 +285,7 @@ def test_an_open_sending(review: World):
         (now,) = review.run("plan", "arrivals", "--json").data["datasources"]
         (later,) = review.run("plan", "arrivals", "--offline", "--json").data["datasources"]
     with dg.DagsterInstance.get() as instance:
-        (intent,) = read_history(records_of(instance, "arrivals")).intents
+        (intent,) = journal_of(instance, "arrivals").history().intents
     (note,) = [each["text"] for each in now["notes"] if each["topic"] == "waits"]
     assert note.endswith(f"still runs as job {intent.job_id}: plan again then")
     (note,) = [each["text"] for each in later["notes"] if each["topic"] == "waits"]

@@ -8,8 +8,8 @@ import pytest
 import tableauserverclient as TSC
 from dagster._core.test_utils import create_run_for_test
 
-from tableau_pipeline.components.journal import journal_event, records_of
-from tableau_pipeline.core.journal import Claim, Owner, read_history
+from tableau_pipeline.components.journal import journal_of
+from tableau_pipeline.core.journal import Claim, Owner, create_next
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.command_line.conftest import World, documented, masked
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -29,9 +29,9 @@ def claimed_while_deleting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def watched(site: TableauSite, luid: str) -> None:
         with dg.DagsterInstance.get() as instance:
-            history = read_history(records_of(instance, f"arrivals@{ROOT}"))
-            runs = (instance.get_run_by_id(e.owner.run_id) for e in history.open_claims)
-            found.extend(run.job_name for run in runs if run and not run.is_finished)
+            claim = journal_of(instance, "arrivals", root=ROOT).history().claim
+            run = instance.get_run_by_id(claim.owner.run_id) if claim else None
+            found.extend([run.job_name] if run and not run.is_finished else [])
         delete(site, luid)
 
     monkeypatch.setattr(TableauSite, "delete", watched)
@@ -62,9 +62,9 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
     with dg.DagsterInstance.get() as instance:
         run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED)
         owner = Owner(run_id=run.run_id, step="arrivals", boot="another host")
-        instance.report_runless_asset_event(
-            journal_event(f"arrivals@{ROOT}", Claim(refresh=99, owner=owner))
-        )
+        journal = journal_of(instance, "arrivals", root=ROOT)
+        claim = Claim(refresh=99, owner=owner)
+        create_next(journal, lambda _: claim, after=journal.history())
         told = world.run("remove", "--yes", "--project-root", ROOT)
         assert f"Arrivals: run {run.run_id} is refreshing it" in told.text
         assert published(world) == ["Arrivals", "Arrivals", "Gates"]
@@ -114,5 +114,5 @@ def test_what_people_have_moved_or_tagged(world: World, monkeypatch: pytest.Monk
     told = world.run("remove", "--yes", "--project-root", ROOT)
     assert told.code == 1
     assert f'Moved: somebody has moved it out of "{ROOT}"' in told.text
-    assert "Tagged: it has our tags, but no record of this instance names it" in told.text
+    assert "Tagged: it has our tags, but no record of this deployment names it" in told.text
     assert {"Moved", "Tagged"} <= {*published(world)}

@@ -6,18 +6,17 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
-from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,
+    claim_of,
     decision,
     failure,
 )
 from tableau_pipeline_tests.components.support.projects import Project
-from tableau_pipeline_tests.components.test_journal import claim_of
 from tableau_pipeline_tests.components.test_published_datasource import rows
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import snapshot
@@ -66,8 +65,7 @@ def test_equal_data_sources_are_green(location: Location):
     assert row.endswith(" | equal | checksums | 8 / 8 |  |")
     assert (location.history("busy"), location.jobs("busy")) == before
     assert location.instance.get_asset_keys() == [
-        *(dg.AssetKey(key) for key in ("busy", "busy_extract", "calm", "calm_extract")),
-        JOURNAL,
+        dg.AssetKey(key) for key in ("busy", "busy_extract", "calm", "calm_extract")
     ]
 
 
@@ -136,17 +134,18 @@ def test_a_server_that_lists_nothing_hides_no_finding(
 
 
 @pytest.mark.slow
-def test_a_data_source_of_another_instance_is_reported_as_such(location: Location):
+def test_a_data_source_of_another_deployment_is_reported_as_such(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
     """Prevents: a data source of another deployment that is taken for one of ours."""
     published(location, "busy")
-    with dg.instance_for_test() as instance:
-        other = Location(location.sandbox, location.root, instance)
-        assert other.refresh("mine", declared={"name": "copy"}).success
-        found = report(other.audit("calm"))
+    monkeypatch.setenv("PIPELINE_DEPLOYMENT", "other")
+    assert location.refresh("mine", declared={"name": "copy"}).success
+    found = report(location.audit("calm"))
     assert found["summary"] == "1 never refreshed, 2 not declared here"
     *_, theirs, ours = found["report"].splitlines()
     assert ours.startswith("| [copy](")
-    assert 'Its key is "mine", with the tag of this instance.' in ours
+    assert 'Its key is "mine", with the tag of this deployment.' in ours
     assert "with tableau-pipeline-instance:" in theirs
 
 
@@ -169,6 +168,7 @@ def test_partitions_that_the_model_has_lost(
     location: Location, project: Project, monkeypatch: pytest.MonkeyPatch
 ):
     """Prevents: rows that are never compared again once the model has lost a partition."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(location.root.parent))
     project.write("models.py", MODELS)
     project.write("busy/defs.yaml", BUSY)
     project.add_pipeline(audit={})
@@ -178,7 +178,6 @@ def test_partitions_that_the_model_has_lost(
     assert location.refresh("busy", declared=READ).success
     location.partitions[MODEL] = dg.StaticPartitionsDefinition(["eu", "us"])
     assert location.refresh("busy", declared=READ).success
-    monkeypatch.setenv("PIPELINE_DATA_DIR", str(location.root.parent))
     monkeypatch.setenv("TABLEAU_SERVER_URL", location.sandbox.url)
     monkeypatch.setenv("TABLEAU_USERNAME", location.sandbox.user)
     monkeypatch.setenv("TABLEAU_PASSWORD", location.sandbox.password)

@@ -103,34 +103,61 @@ def test_what_a_person_moved_is_not_taken_over(location: Location, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_another_instance_is_refused_until_it_takes_over(location: Location):
-    """Prevents: a deployment that can never take over, or one that nobody tells how to."""
+def test_another_deployment_is_refused_until_it_takes_over(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a deployment that can never take over, or one that nobody tells how to; two of
+    them in one store that take what the other one publishes for their own."""
     location.publish("busy")
-    with dg.instance_for_test() as instance:
-        second = replace(location, instance=instance)
-        refused = second.refresh("busy")
+    with monkeypatch.context() as patch:
+        patch.setenv("PIPELINE_DEPLOYMENT", "second")
+        refused = location.refresh("busy")
         assert "published by another deployment" in failure(refused)
         (event,) = refused.get_step_failure_events()
         config = event.step_failure_data.user_failure_data.metadata[RUN_CONFIG].value
         assert config == "ops: {tableau_refresh_busy: {config: {accept: [takeover]}}}"
-        assert second.refresh("busy", accept=["takeover"]).success
-        # TABLEAU_TAKEOVER, after the records of a deployment were lost.
-        location.takeover = True
-        assert location.refresh("busy").success
+        assert location.refresh("busy", accept=["takeover"]).success
+        assert decision(location.refresh("busy")).startswith("no change")
+    location.takeover = True
+    assert location.refresh("busy").success
 
 
 @pytest.mark.slow
-def test_without_a_home_no_takeover_comes_first(
-    location: Location, monkeypatch: pytest.MonkeyPatch
+def test_a_lost_data_folder(location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a deployment whose records are gone that publishes a second data source, that can
+    never go on with the first one, or that does so unasked."""
+    location.publish("busy")
+    luid = location.checkpoint("busy").luid
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path / "new"))
+    location.root = tmp_path / "new" / "snapshots"
+    location.model()
+    message = failure(location.refresh("busy"))
+    assert "published by another deployment" in message
+    assert "set TABLEAU_TAKEOVER=true for a deployment whose records were lost" in message
+    location.takeover = True
+    assert location.refresh("busy").success
+    assert location.checkpoint("busy").luid == luid
+    assert decision(location.refresh("busy")).startswith("no change")
+    assert location.wrong("busy") == []
+
+
+@pytest.mark.slow
+def test_who_does_not_name_the_data_folder_is_told_so_first(
+    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: TABLEAU_TAKEOVER=true on a laptop, because the instance forgets its own refresh."""
+    """Prevents: TABLEAU_TAKEOVER=true on a laptop, because a variable is missing in a terminal."""
     location.publish("busy")
     monkeypatch.delenv("DAGSTER_HOME")
-    forgetful = replace(location, instance=dg.DagsterInstance.ephemeral())
-    assert failure(forgetful.refresh("busy")).startswith("DAGSTER_HOME is not set, so this")
-    # Snapshots are elsewhere without it, too.
-    elsewhere = replace(forgetful, root=location.root / "elsewhere")
-    assert failure(elsewhere.refresh("busy")).startswith("DAGSTER_HOME is not set, so this")
+    # The data folder has the records, and whoever has named it needs no hint.
+    assert decision(location.refresh("busy")).startswith("no change")
+    without_snapshots = replace(location, root=location.root / "elsewhere")
+    assert "Neither" not in failure(without_snapshots.refresh("busy"))
+    monkeypatch.delenv("PIPELINE_DATA_DIR")
+    (tmp_path / "terminal").mkdir()
+    monkeypatch.chdir(tmp_path / "terminal")
+    hint = "Neither PIPELINE_DATA_DIR nor DAGSTER_HOME is set, so this run may look"
+    for each in (location, without_snapshots):
+        assert failure(each.refresh("busy")).startswith(hint)
 
 
 @pytest.mark.slow

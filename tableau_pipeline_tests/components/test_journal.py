@@ -1,6 +1,8 @@
-"""What Dagster keeps of refreshes, how that keeps them apart, and which snapshots they leave."""
+"""The journal of a code location: whose claims count, and which snapshots its records keep."""
 
+import json
 import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -11,12 +13,13 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
-import yaml
-from dagster._core.test_utils import create_run_for_test
-from filelock import FileLock
-from sqlalchemy import text
 
-from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
+from tableau_pipeline.components.journal import (
+    FORMER_JOURNAL,
+    FORMER_RECORDS,
+    histories,
+    journal_of,
+)
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.journal import (
@@ -26,47 +29,28 @@ from tableau_pipeline.core.journal import (
     Owner,
     Record,
     Recovered,
-    read_history,
+    create_next,
 )
+from tableau_pipeline.core.journal_store import SILENCE, owner_here
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline.outcome import Doubt
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.snapshots.version_store import LocalStorage
 from tableau_pipeline_tests.components.support.location import (
+    ELSEWHERE,
     KEY,
-    MODEL,
     Location,
+    claim_of,
     decision,
     failure,
-    look,
+    forget,
+    record_files,
+    records_of,
     store,
     withheld,
 )
-from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import until
-from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.refresh.support.models import flights
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("others", [0, pytest.param(60, marks=pytest.mark.slow)])
-def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
-    location: Location, monkeypatch: pytest.MonkeyPatch, others: int
-):
-    """Prevents: an older run, whose record comes last, brings back what was published before."""
-    location.model()
-    with withheld(ClaimRelease, monkeypatch=monkeypatch) as late:
-        assert location.refresh("busy").success
-    location.model(flights(9))
-    assert location.refresh("busy").success
-    newest = location.checkpoint("busy")
-    look(location, others)
-    (closing,) = late
-    assert closing.refresh < newest.refresh
-    store(location, closing)
-    assert location.checkpoint("busy") == newest
-    assert decision(location.refresh("busy")).startswith("no change")
-    assert location.wrong("busy") == []
 
 
 @pytest.mark.slow
@@ -74,7 +58,7 @@ def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
     """Prevents: 1,000 rows that become one, unasked, because no record of the 1,000 is left."""
     location.publish("busy")
     checkpoint = location.checkpoint("busy")
-    location.instance.wipe_assets([JOURNAL])
+    forget(location.instance, "busy")
     location.model(flights(1))
     assert "1 rows where 8 are published" in failure(location.refresh("busy"))
     location.model(flights(7))
@@ -85,115 +69,68 @@ def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
 
 
 @pytest.mark.slow
-def test_deleted_runs_take_no_records_along(location: Location):
-    """Prevents: everything is published again after somebody tidied up the list of runs."""
+def test_a_lost_instance_takes_no_records_along(location: Location):
+    """Prevents: everything is published again, or refused as that of another deployment, after
+    somebody tidied up the list of runs, wiped the asset or lost DAGSTER_HOME."""
     location.model()
     result = location.refresh("busy")
     assert result.success
     location.instance.delete_run(result.run_id)
+    location.instance.wipe_assets([KEY])
     assert decision(location.refresh("busy")).startswith("no change")
+    with dg.instance_for_test() as instance:
+        elsewhere = replace(location, instance=instance)
+        assert decision(elsewhere.refresh("busy")).startswith("no change")
+        location.model(flights(9))
+        assert decision(elsewhere.refresh("busy")).startswith("update")
+    assert decision(location.refresh("busy")).startswith("no change")
+    assert location.wrong("busy") == []
+
+
+@pytest.mark.slow
+def test_records_of_an_earlier_release_are_named(location: Location):
+    """Prevents: after an upgrade, a refusal that nobody can explain, as the records were left in
+    Dagster's event log."""
+    location.model()
+    former = dg.AssetObservation(FORMER_JOURNAL, partition="claims:busy")
+    location.instance.report_runless_asset_event(former)
+    first = location.refresh("busy")
+    assert first.success
+    assert FORMER_RECORDS in location.log(first)
+    assert FORMER_RECORDS not in location.log(location.refresh("busy"))
+
+
+def test_records_are_read_by_few_requests(location: Location, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: `status` of many data sources in an object store that takes minutes."""
+    keys = [f"busy_{number}" for number in range(3)]
+    for key in keys:
+        journal = journal_of(location.instance, key)
+        create_next(journal, lambda _: CLAIM, after=journal.history())
+    asked: list[str] = []
+    for name in ("read", "list", "put", "replace"):
+        usual = getattr(LocalStorage, name)
+
+        def counted(
+            storage: LocalStorage, key: str, *more: Any, name: str = name, usual: Any = usual
+        ) -> Any:
+            asked.append(name)
+            return usual(storage, key, *more)
+
+        monkeypatch.setattr(LocalStorage, name, counted)
+    assert all(history.number for history in histories(location.instance, keys).values())
+    # The first one is for the deployment, once for all.
+    assert sorted(asked) == [*["list"] * len(keys), *["read"] * (len(keys) + 1)]
 
 
 OTHER_TYPE = flights(8).set_column(2, "delay", pa.array(["late"] * 8))
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the pages that anybody reads of Dagster's observations."""
-    pages: list[int] = []
-    fetch = dg.DagsterInstance.fetch_observations
-
-    def counted(instance: dg.DagsterInstance, *args: Any, **more: Any) -> Any:
-        pages.append(more["limit"])
-        return fetch(instance, *args, **more)
-
-    monkeypatch.setattr(dg.DagsterInstance, "fetch_observations", counted)
-    return pages
-
-
-def refused(location: Location, times: int) -> None:
-    """Add the records of refreshes that were refused, as an automation leaves every half hour."""
-    first = location.history("busy").number + 1
-    for number in range(first, first + times):
-        claim = Claim(refresh=number, owner=Owner(run_id="gone"))
-        store(location, claim)
-        store(location, ClaimRelease(refresh=number, claim=claim.id, run_id="gone"))
-
-
-def multiply(location: Location, asset_key: dg.AssetKey, times: int) -> None:
-    """Add copies of all events of an asset to Dagster's database: by the thousands in no time."""
-    columns = "run_id, event, dagster_event_type, timestamp, step_key, asset_key, partition"
-    key = asset_key.to_string()
-    storage: Any = location.instance.event_log_storage
-    copies = f"INSERT INTO event_logs ({columns}) SELECT {columns} FROM event_logs"
-    with storage.index_connection() as connection:
-        for _ in range(times.bit_length() - 1):
-            connection.execute(text(f"{copies} WHERE asset_key = :key"), {"key": key})
-
-
-def check_never_forgotten(
-    location: Location, reads: list[int], *, others: int, own: int, factor: int = 1
-) -> None:
-    """A checkpoint, and a type change that was refused for long, are still known."""
-    location.publish("busy")
-    location.model(OTHER_TYPE)
-    assert "schema changed" in failure(location.refresh("busy"))
-    published = location.history("busy").checkpoint
-    look(location, others)
-    multiply(location, KEY, factor)
-    refused(location, own)
-    reads.clear()
-    assert location.history("busy").checkpoint == published
-    assert len(reads) == 2
-    reads.clear()
-    assert "schema changed" in failure(location.refresh("busy"))
-    assert len(reads) <= 7, "two for each look at the records; Dagster itself takes one"
-    assert sum(reads) <= 350
-    # Its snapshot stays, too.
-    location.days_pass()
-    location.model(asset_key="raw/other")
-    assert location.refresh("other", keep_days=1e-9).success
-    assert 1 in location.stored(MODEL)
-    # The name in the declaration changes: it is still the same data source.
-    luid = location.checkpoint("busy").luid
-    location.model(flights(8))
-    assert location.refresh("busy", declared={"name": "busier"}).success
-    assert location.checkpoint("busy").luid == luid
-    assert location.wrong("busy", {"name": "busier"}) == []
-
-
-@pytest.mark.slow
-def test_checkpoint_is_found_after_60_refusals(location: Location, reads: list[int]):
-    """Prevents: a type change that was refused for days is published by itself; twins."""
-    check_never_forgotten(location, reads, others=30, own=60)
-
-
-@pytest.mark.slow
-def test_checkpoint_is_found_after_10_000_observations(location: Location, reads: list[int]):
-    """Prevents: the same after a year of refusals, dry runs and other people's sensors."""
-    check_never_forgotten(location, reads, others=40, own=300, factor=256)
-
-
-@pytest.mark.slow
-def test_checkpoint_is_found_in_postgresql(
-    location: Location, reads: list[int], monkeypatch: pytest.MonkeyPatch
-):
-    """Prevents: the same in the database of a deployment."""
-    settings = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text("utf-8"))
-    with running_postgresql() as postgresql:
-        for name, value in postgresql.settings.items():
-            monkeypatch.setenv(name, value)
-        with dg.instance_for_test(overrides={"storage": settings["storage"]}) as instance:
-            deployed = replace(location, instance=instance)
-            check_never_forgotten(deployed, reads, others=40, own=300, factor=256)
-
-
 def interrupted(location: Location, times: int) -> None:
     """Add the records of refreshes that were killed while they sent, one after another."""
-    base, known = location.checkpoint("busy"), records_of(location.instance, "busy")
+    base = location.checkpoint("busy")
     for _ in range(times):
-        history = read_history(known)
-        number = history.number + 1
+        history = location.history("busy")
+        number = history.refresh + 1
         recovered = history.recovered
         for each in history.intents:
             recovered = recovered.after(each.model_copy(update={"outcome": Outcome.LOST}))
@@ -207,27 +144,11 @@ def interrupted(location: Location, times: int) -> None:
             luid=base.luid,
             target=base.model_copy(update={"refresh": number}),
         )
-        records: list[Record] = [Claim(refresh=number, owner=Owner(run_id="gone"))]
+        gone = owner_here("gone").model_copy(update={"pid": 2**22 + 1})
+        records: list[Record] = [Claim(refresh=number, owner=gone)]
         records += [recovered.recorded_by(number)] if history.intents else []
-        known += (*records, intent)
         for record in (*records, intent):
             store(location, record)
-
-
-@pytest.mark.slow
-def test_checkpoint_is_found_after_60_kills(location: Location, reads: list[int]):
-    """Prevents: a refresh that is killed every night for months costs more and more reads."""
-    location.publish("busy")
-    luid = location.checkpoint("busy").luid
-    interrupted(location, 60)
-    reads.clear()
-    history = location.history("busy")
-    assert len(reads) <= 2
-    assert history.checkpoint
-    assert history.checkpoint.luid == luid
-    assert len(history.intents) == 1, "the last one; the others are accounted for"
-    assert "interrupted" in decision(location.refresh("busy"))
-    assert location.wrong("busy") == []
 
 
 @pytest.mark.slow
@@ -244,36 +165,31 @@ def test_a_refused_refresh_of_a_lost_request_keeps_what_it_found_out(location: L
     assert history.recovered.distrust.code is Doubt.OUTCOME
 
 
-def newer(record: Record) -> dg.AssetObservation:
-    """A record as a later release may store it."""
-    event = journal_event("busy", record)
-    ((name, value),) = event.metadata.items()
-    assert isinstance(value, dg.JsonMetadataValue)
-    assert isinstance(value.data, dict)
-    data = {**value.data, "format": 99, "release": "9.8.7", "tenant": "north"}
-    return dg.AssetObservation(
-        event.asset_key, partition=event.partition, metadata={name: dg.MetadataValue.json(data)}
-    )
-
-
 CLAIM = Claim(refresh=7, owner=Owner(run_id="newer"))
 
 
+def upgraded(location: Location, record: Record) -> None:
+    """Store a record as a later release may store it."""
+    store(location, record)
+    file = record_files(location.instance, "busy")[-1]
+    newer = {"format": 99, "release": "9.8.7", "tenant": "north"}
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | newer), "utf-8")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "record", [CLAIM, Recovered(refresh=7, through=6)], ids=["claim", "requests"]
-)
+@pytest.mark.parametrize("record", [CLAIM, Recovered(refresh=7)], ids=["claim", "requests"])
 def test_a_record_of_a_later_release_stops_a_refresh(location: Location, record: Record):
     """Prevents: in a rolling upgrade the old release sends beside the new one, as it does not see
     the claim or the open request of that one."""
     location.publish("busy")
     location.model(flights(7))
     jobs = len(location.jobs("busy"))
-    location.instance.report_runless_asset_event(newer(record))
+    upgraded(location, record)
+    (*_, file) = record_files(location.instance, "busy")
     for config in ({}, {"dry_run": True}, {"full": True}):
         message = failure(location.refresh("busy", **config))
         assert "release 9.8.7 of tableau_pipeline wrote it" in message
-        assert JOURNAL.to_user_string() in message
+        assert str(file) in message
         assert "Upgrade this deployment" in message
     assert len(location.jobs("busy")) == jobs
 
@@ -284,7 +200,7 @@ def test_a_record_of_a_later_release_keeps_all_snapshots(location: Location):
     for _ in range(3):
         location.model()
     location.days_pass()
-    location.instance.report_runless_asset_event(newer(Recovered(refresh=7, through=6)))
+    upgraded(location, Recovered(refresh=7))
     result = location.refresh("sibling", keep_days=1e-9)
     assert result.success
     assert "Old snapshots were not removed" in location.log(result)
@@ -302,18 +218,6 @@ def test_events_of_a_data_source_are_those_that_people_look_for(location: Locati
     assert records_of(location.instance, "busy")
 
 
-ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 1}
-
-
-def claim_of(location: Location, status: dg.DagsterRunStatus, **owner: Any) -> str:
-    """A refresh that has begun in another run; the id of the run."""
-    run = create_run_for_test(location.instance, status=status)
-    owner = {"run_id": run.run_id, "step": "busy", **ELSEWHERE, **owner}
-    number = location.history("busy").number + 1
-    store(location, Claim(refresh=number, owner=Owner(**owner)))
-    return run.run_id
-
-
 @pytest.mark.parametrize(
     "status",
     [
@@ -327,8 +231,22 @@ def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.
     location.model()
     claim_of(location, status)
     assert location.refresh("busy", claim=0).success
-    deleted = claim_of(location, dg.DagsterRunStatus.STARTED)
-    location.instance.delete_run(deleted)
+
+
+@pytest.mark.slow
+def test_a_claim_of_an_unknown_run_holds_until_its_heartbeat_stops(location: Location):
+    """Prevents: a run of another instance is taken for ended while it sends, since this instance
+    does not know it; or a run that was deleted blocks its data source for ever."""
+    location.model()
+    run = claim_of(location, dg.DagsterRunStatus.STARTED)
+    location.instance.delete_run(run)
+    message = failure(location.refresh("busy", claim=0))
+    assert f"refreshed by run {run}" in message
+    assert "tableau-pipeline unlock busy" in message
+    (file,) = record_files(location.instance, "busy")
+    silent_since = time.time() - SILENCE.total_seconds() - 1
+    for written in file.parent.iterdir():
+        os.utime(written, (silent_since, silent_since))
     assert location.refresh("busy", claim=0).success
 
 
@@ -340,13 +258,14 @@ def test_a_claim_of_a_process_that_is_gone_is_void(
     location.model()
     with withheld(ClaimRelease, monkeypatch=monkeypatch):
         assert location.refresh("busy").success
-    (mine,) = (each for each in records_of(location.instance, "busy") if isinstance(each, Claim))
+    mine = location.history("busy").claim
+    assert mine
     started = dg.DagsterRunStatus.STARTED
     here = {"boot": mine.owner.boot, "namespace": mine.owner.namespace}
     claim_of(location, started, **here, pid=2**22 + 1)
     assert location.refresh("busy", claim=0).success
     claim_of(location, started, **here, pid=mine.owner.pid)
-    assert "terminate that run" in failure(location.refresh("busy", claim=0))
+    assert "by terminating it" in failure(location.refresh("busy", claim=0))
 
 
 @pytest.mark.slow
@@ -402,34 +321,22 @@ def waiting(location: Location) -> bool:
     """Whether a run says that it waits for another one."""
     logs = [location.instance.all_logs(run.run_id) for run in location.instance.get_runs()]
     messages = [entry.user_message for entries in logs for entry in entries]
-    return any("refreshes busy: waiting for it" in each for each in messages)
-
-
-@pytest.mark.slow
-def test_instances_that_keep_nothing_have_a_lock_file(location: Location, tmp_path: Path):
-    """Prevents: two commands on a laptop that send at once, as neither sees the other's records."""
-    location.model()
-    location.instance = dg.DagsterInstance.ephemeral()
-    path = tmp_path / "locks" / "busy.lock"
-    path.parent.mkdir()
-    with FileLock(path):
-        message = failure(location.refresh("busy", claim=0.2))
-        assert str(path) in message
-        assert "Look for a process that hangs" in message
-        assert location.jobs("busy") == []
-    assert location.refresh("busy", claim=0.2).success
+    return any(", which refreshes busy" in each for each in messages)
 
 
 @pytest.mark.slow
 def test_instances_that_keep_nothing_are_one_deployment(location: Location):
-    """Prevents: a laptop whose second command is refused as the one of another deployment."""
+    """Prevents: two commands on a laptop that send at once, or of which the second one is refused
+    as that of another deployment."""
     location.model()
     location.instance = dg.DagsterInstance.ephemeral()
     assert location.refresh("busy").success
-    location.model()
+    location.model(flights(9))
     location.instance = dg.DagsterInstance.ephemeral()
-    # It asks the server what it holds, as it knows of no refresh before.
-    assert location.refresh("busy").success
+    store(location, Claim(refresh=7, owner=Owner(run_id="of another command", **ELSEWHERE)))
+    assert "has been refreshed by run of another" in failure(location.refresh("busy", claim=0))
+    store(location, ClaimRelease(refresh=7, claim=location.history("busy").claim.id))
+    assert decision(location.refresh("busy")).startswith("update")
     assert location.wrong("busy") == []
 
 
@@ -468,9 +375,12 @@ def test_a_run_of_many_data_sources_collects_once(
 ):
     """Prevents: each data source of a run lists every model, in a store of many of both."""
     listed, listing = [], LocalStorage.list
-    monkeypatch.setattr(
-        LocalStorage, "list", lambda self, prefix: listed.append(prefix) or listing(self, prefix)
-    )
+
+    def counted(storage: LocalStorage, prefix: str) -> Any:
+        listed.append((storage.root.name, prefix))
+        return listing(storage, prefix)
+
+    monkeypatch.setattr(LocalStorage, "list", counted)
     location.model()
     location.model()
     location.days_pass()
@@ -481,7 +391,8 @@ def test_a_run_of_many_data_sources_collects_once(
     ).resolve_implicit_global_asset_job_def()
     for runs in (1, 2):
         result = job.execute_in_process(instance=location.instance)
-        assert listed.count("") == runs
+        for folder in ("snapshots", "journal"):
+            assert listed.count((folder, "")) == runs
         assert location.log(result).count("Removed 1 old snapshots") == 2 - runs
     assert location.stored() == [2]
 

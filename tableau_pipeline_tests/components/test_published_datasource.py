@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.asset_names import step_name
-from tableau_pipeline.components.journal import records_of
+from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.declaration import Guard, Partitions, ReplaceAll, Table
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,
@@ -143,7 +142,7 @@ def test_full_publishes_the_whole(story: Story):
     assert found[EXTRACT]["dagster/row_count"] == found[PUBLISHED]["dagster/row_count"] == 336_762
     # A path to a file that is gone with the run would help nobody.
     assert "dagster/uri" not in found[EXTRACT]
-    checkpoint = read_history(records_of(story.instance, "nyc_flights")).checkpoint
+    checkpoint = journal_of(story.instance, "nyc_flights").history().checkpoint
     assert checkpoint
     assert checkpoint.luid == found[PUBLISHED]["details"]["luid"]
 

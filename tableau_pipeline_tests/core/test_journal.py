@@ -1,212 +1,176 @@
+"""What records amount to, and how this release reads those of others."""
+
 import json
-import os
-import signal
-import stat
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from enum import Enum
-from itertools import islice
+from functools import reduce
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from tableau_pipeline.core import journal
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.journal import (
     FORMAT,
+    KEPT,
     Claim,
     ClaimRelease,
+    History,
     Intent,
+    Owner,
     Record,
     Recovered,
+    StoredRecord,
     read_record,
 )
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Distrust, Doubt
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint
 
-NEWER = {"format": FORMAT + 1}
+
+def claim(refresh: int, run: str = "test") -> Claim:
+    return Claim(refresh=refresh, id=f"claim {refresh}", owner=Owner(run_id=run))
 
 
-def intent(name: str, refresh: int = 1) -> Intent:
-    return Intent(
-        refresh=refresh,
-        request_id=name,
-        recorded_at=NOON,
-        run_id="test",
-        mode=None,
-        name="Sales",
-        project_id="project-1",
-        luid="luid-1",
-        target=checkpoint(),
-    )
+def intent(name: str, refresh: int = 1, **changes: Any) -> Intent:
+    usual = {"recorded_at": NOON, "run_id": "test", "mode": None, "name": "Sales"}
+    usual |= {"project_id": "project-1", "luid": "luid-1", "target": checkpoint(refresh=refresh)}
+    return Intent(refresh=refresh, request_id=name, **usual | changes)
 
 
 def closing(refresh: int, left: Checkpoint | None = None) -> ClaimRelease:
     return ClaimRelease(refresh=refresh, claim=f"claim {refresh}", checkpoint=left)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Of a journal, in a folder that is not there yet."""
-    return tmp_path / "journals" / "sales.json"
+def history_of(*records: Record) -> History:
+    return reduce(History.after, records, History())
 
 
-def test_what_one_process_kept_the_next_one_reads(path: Path):
-    # Prevents: a refresh that does not know what the one before it sent.
-    claim = Claim(refresh=1, owner=FileJournal(path).owner)
-    done = intent("first").model_copy(update={"outcome": Outcome.DONE})
-    records = [claim, intent("first"), done, closing(1), intent("second", 2)]
-    for record in records:
-        FileJournal(path).append(record)
-    assert list(FileJournal(path).records()) == records
+def test_a_claim_holds_until_its_own_end():
+    """Prevents: a refresh that goes on beside another one, or that nobody may follow."""
+    first, second = claim(1), claim(2)
+    held = history_of(first)
+    assert held.claim == first
+    assert held.after(intent("first")).claim == first
+    assert held.after(closing(1)).claim is None
+    # Another process has found out that the first one has ended.
+    assert held.after(second).claim == second
+    assert held.after(second).after(closing(1)).claim == second
+    assert held.after(second).after(closing(2)).claim is None
 
 
-def test_what_came_before_a_checkpoint_has_served(path: Path):
-    # Prevents: a file that grows with every refresh; a record lost that may still matter.
-    journal = FileJournal(path)
-    for record in (intent("a", 1), closing(1), intent("b", 2), closing(2), intent("c", 3)):
-        journal.append(record)
-    done = closing(2, checkpoint(refresh=2))
-    journal.append(done)
-    kept = [each for each in journal.records() if not isinstance(each, ClaimRelease)]
-    assert kept == [intent("b", 2), intent("c", 3)]
-    assert done in journal.records()
+def test_numbers_of_records_and_of_refreshes():
+    """Prevents: a refresh with the number of an earlier one, whose requests count as its own."""
+    history = history_of(claim(1), intent("first"), closing(1), claim(2), intent("late", 7))
+    assert (history.number, history.refresh) == (5, 7)
+    assert history.after(closing(2)).refresh == 7
 
 
-def test_name_of_the_instance(path: Path):
-    # Prevents: a deployment that takes its own data source for somebody else's, or the reverse.
-    first = FileJournal(path)
-    named = first.instance
-    first.append(intent("first"))
-    assert {first.instance, FileJournal(path).instance} == {named}
-    assert FileJournal(path.with_name("other.json")).instance != named
-    path.unlink()
-    assert FileJournal(path).instance != named
+def test_a_checkpoint_of_an_overtaken_refresh_counts_for_nothing():
+    """Prevents: an older run, whose record comes last, brings back what was published before."""
+    newest = history_of(claim(1), claim(2), closing(2, checkpoint(refresh=2, revision=2)))
+    late = newest.after(closing(1, checkpoint(refresh=1)))
+    assert late.checkpoint == newest.checkpoint == checkpoint(refresh=2, revision=2)
+    assert (late.settled, late.number) == (2, 4)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{}", b"[]", b"null", b'{"format": 4, "records": [', b"\xff\x00", b"not JSON"],
-    ids=repr,
-)
-def test_what_is_no_journal_is_refused_and_left_alone(path: Path, content: bytes):
-    # Prevents: a damaged journal that passes for a first refresh, or somebody's file overwritten.
-    path.parent.mkdir()
-    path.write_bytes(content)
-    journal = FileJournal(path)
-    for use in (journal.records, lambda: journal.append(intent("first")), lambda: journal.instance):
-        with pytest.raises(RefusedError) as refused:
-            use()
-        assert str(path) in str(refused.value)
-        assert "move it away" in str(refused.value)
-    assert path.read_bytes() == content
+def test_what_came_before_a_checkpoint_has_served():
+    """Prevents: records that grow with every refresh; a request lost that may still matter."""
+    history = history_of(
+        claim(1), intent("a", 1), claim(2), intent("b", 2), intent("c", 3),
+        closing(2, checkpoint(refresh=2)),
+    )  # fmt: skip
+    assert history.intents == (intent("c", 3),)
+    assert history.checkpoint == checkpoint(refresh=2)
+    # What an overtaken refresh records of its request is in the checkpoint already.
+    assert history.after(intent("a", 1, outcome=Outcome.DONE)).intents == history.intents
+    settled = history.after(Recovered(refresh=4, record=checkpoint(refresh=3)))
+    assert (settled.intents, settled.settled) == ((), 3)
+    assert settled.checkpoint == checkpoint(refresh=3)
 
 
-@pytest.mark.parametrize(
-    "change", [{"format": FORMAT + 1}, {"cursor": 7}, {"records": [{"kind": "x"}]}]
-)
-def test_a_journal_of_another_version_is_refused(path: Path, change: dict):
-    # Prevents: a field of a later version, which changes the meaning, is overlooked.
-    FileJournal(path).append(intent("first"))
-    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | change), encoding="utf-8")
-    with pytest.raises(RefusedError, match=next(iter(change))):
-        FileJournal(path).records()
+def test_of_two_outcomes_the_one_from_the_server_counts():
+    """Prevents: an assumed end of a job replaces the real one, or what an overtaken refresh said
+    of its rows is lost."""
+    first = intent("first")
+    lost = intent("first", outcome=Outcome.LOST)
+    done = intent("first", outcome=Outcome.DONE, job_id="job-1")
+    overtaken = intent("first", 3, outcome=Outcome.DONE, target=None)
+    for records, counts in (
+        ((first, lost), lost),
+        ((first, lost, first), lost),
+        ((first, lost, done), done),
+        ((first, done, lost), done),
+        ((first, overtaken, done), overtaken),
+    ):
+        assert history_of(*records).intents == (counts,)
 
 
-def test_several_at_once_lose_nothing(path: Path):
-    # Prevents: two refreshes that read the file together, and the second record undoes the first.
-    names = [f"{number:02}" for number in range(40)]
-    with ThreadPoolExecutor(8) as executor:
-        list(executor.map(lambda name: FileJournal(path).append(intent(name)), names))
-    assert sorted(request_ids(path)) == names
+def test_requests_are_in_the_order_of_their_sending():
+    """Prevents: the state after several requests that is worked out in another order."""
+    records = [intent("d", 2, step=2), intent("b", 1, step=2), intent("a"), intent("c", 2)]
+    found = history_of(*records, intent("b", 1, step=2, outcome=Outcome.DONE)).intents
+    assert [each.request_id for each in found] == ["a", "b", "c", "d"]
 
 
-def request_ids(path: Path) -> list[str]:
-    return [each.request_id for each in FileJournal(path).records() if isinstance(each, Intent)]
+def test_what_the_server_may_hold_is_needed():
+    """Prevents: snapshots or values of metadata removed that a later refresh compares with."""
+    left = checkpoint(refresh=1, written=("base",))
+    base = history_of(claim(1), closing(1, left))
+    states = {
+        outcome: checkpoint(refresh=2, written=(str(outcome),)) for outcome in (*Outcome, None)
+    }
+    history = base
+    for step, (outcome, target) in enumerate(states.items()):
+        history = history.after(intent(str(outcome), 2, step=step, target=target, outcome=outcome))
+    assert history.written == {"base", "done", "lost", "None"}
+    assert history.published[-1] == left
+    assert history.published_version("dbt/orders") == 1
+    assert history.published_version("other") is None
+    assert history.versions == {("dbt/orders", 1)}
 
 
-RECORD_FOR_EVER = """
-import itertools, pathlib, resource, sys
-from tableau_pipeline.scripting.file_journal import FileJournal
-from tableau_pipeline_tests.core.test_journal import intent
-
-path, size = sys.argv[1:]
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))
-for number in itertools.count():
-    FileJournal(pathlib.Path(path)).append(intent(str(number)))
-    print(number, flush=True)
-"""
+def refused(refresh: int) -> tuple[Record, ...]:
+    return claim(refresh), closing(refresh)
 
 
-@pytest.mark.parametrize(("size", "killed_after"), [(20_000, None), (10**9, 7)])
-@pytest.mark.slow
-def test_cut_off_while_it_writes(path: Path, size: int, killed_after: int | None):
-    # Prevents: half a journal, or an intent that is lost although its sending went on.
-    command = [sys.executable, "-c", RECORD_FOR_EVER, str(path), str(size)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        heard = list(islice(process.stdout, killed_after))
-        process.send_signal(signal.SIGKILL)
-        heard += process.stdout
-    numbers = list(map(int, request_ids(path)))
-    assert numbers == list(range(len(numbers)))
-    # One more may have come to the file, but not to its maker's ears.
-    assert len(heard) <= len(numbers) <= len(heard) + 1
-    assert len(heard) >= 7
+def completed(refresh: int) -> tuple[Record, ...]:
+    return claim(refresh), closing(refresh, checkpoint(refresh=refresh))
 
 
-def test_on_disk_before_it_counts(path: Path, monkeypatch: pytest.MonkeyPatch):
-    # Prevents: an empty journal after a loss of power, which the file's name survived.
-    seen = []
-
-    def watched(descriptor: int) -> None:
-        seen.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), path.exists()))
-
-    monkeypatch.setattr(os, "fsync", watched)
-    FileJournal(path).append(intent("first"))
-    assert seen == [(False, False), (True, True)]
-
-
-HOLD = """
-import pathlib, sys, time
-from tableau_pipeline.scripting.file_journal import FileJournal
-
-with FileJournal(pathlib.Path(sys.argv[1])).lock(0):
-    print("held", flush=True)
-    time.sleep(60)
-"""
+@pytest.mark.parametrize("refresh", [refused, completed])
+def test_a_history_is_stored_so_often_and_no_more(refresh: Any, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a folder that grows for ever, whether refreshes succeed or are refused for months;
+    or records that go before a process which has just read them goes on."""
+    monkeypatch.setattr(journal, "KEPT", 10)
+    history, floors = History(), [1]
+    for number in range(1, 100):
+        for record in refresh(number):
+            history = history.after(record)
+            assert history.number - history.floor <= 16
+        if history.floor != floors[-1]:
+            floors.append(history.floor)
+            assert history.number - history.floor >= 10
+    assert floors == sorted(floors)
+    assert len(floors) > 10
+    assert KEPT >= 100
 
 
-def test_one_refreshes_at_a_time_and_the_dead_hold_nothing(path: Path):
-    # Prevents: two processes that refresh at once, or a killed one that blocks all others.
-    journal = FileJournal(path)
-    command = [sys.executable, "-c", HOLD, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert next(process.stdout) == "held\n"
-        with (
-            pytest.raises(RefreshError, match=r"sales\.json\.refresh\.lock .* hangs"),
-            journal.lock(0.1),
-        ):
-            pytest.fail("two at once")
-        # Whoever looks on knows nothing of the process, and must not take it for dead.
-        assert not journal.has_ended(journal.owner)
-        journal.append(intent("meanwhile"))
-        process.kill()
-    with journal.lock(5):
-        assert journal.has_ended(journal.owner)
+def test_a_foreign_end_removes_nothing(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: an overtaken process that removes records while another refresh runs."""
+    monkeypatch.setattr(journal, "KEPT", 2)
+    held = history_of(*(claim(number) for number in range(1, 10)))
+    assert held.after(closing(1, checkpoint())).floor == held.floor == 1
+    assert held.after(closing(9)).floor == 7
 
 
 TEXT = st.text(max_size=8)
@@ -258,11 +222,65 @@ PLAIN[Fingerprint] = FINGERPRINT
 RECORD = st.one_of(*map(values, (Intent, Claim, ClaimRelease, Recovered)))
 
 
+def stored_as(record: Record, history: History) -> StoredRecord:
+    return StoredRecord(format=FORMAT, record=record, history=history)
+
+
 @given(record=RECORD)
-def test_records_survive_json(record: BaseModel):
+def test_records_survive_json(record: Record):
     """Prevents: what one run records reads otherwise in the next, or as another kind of record."""
-    kept = json.loads(json.dumps(record.model_dump(mode="json")))
-    assert read_record(kept, repair="") == record
+    stored = stored_as(record, history_of(record))
+    assert read_record(stored.model_dump_json(), repair="") == stored
+
+
+@settings(max_examples=20)
+@given(history=values(History))
+def test_histories_survive_json(history: History):
+    """Prevents: a history that does not equal itself, so that no record can follow it."""
+    stored = stored_as(claim(1), history)
+    assert read_record(stored.model_dump_json(), repair="").history == history
+
+
+RELATED = st.lists(
+    st.one_of(
+        st.builds(claim, st.integers(1, 4)),
+        st.builds(closing, st.integers(1, 4), st.sampled_from([None, checkpoint(refresh=3)])),
+        st.builds(
+            intent,
+            st.sampled_from("abc"),
+            st.integers(1, 4),
+            outcome=st.sampled_from([None, *Outcome]),
+            job_id=st.sampled_from([None, "job-1"]),
+        ),
+        st.builds(Recovered, refresh=st.integers(1, 4)),
+    ),
+    max_size=20,
+)
+
+
+@given(records=RELATED)
+def test_whatever_comes_in_whatever_order(records: list[Record]):
+    """Prevents: a request that is forgotten before it is settled, or counted twice; a claim that
+    nobody made; a number or floor that goes back."""
+    history = History()
+    for record in records:
+        before, history = history, history.after(record)
+        assert history.number == before.number + 1
+        assert history.refresh == max(before.refresh, record.refresh)
+        assert history.floor == before.floor
+        assert history.claim in (record, before.claim, None)
+        if history.claim is None and before.claim:
+            assert isinstance(record, ClaimRelease)
+            assert record.claim == before.claim.id
+        names = [each.request_id for each in history.intents]
+        assert len(set(names)) == len(names)
+        gone = {each.request_id for each in before.intents} - set(names)
+        assert gone <= {e.request_id for e in before.intents if e.refresh <= history.settled}
+        if isinstance(record, Intent) and record.refresh > before.settled:
+            assert record.request_id in names
+        # Whoever reads the stored history goes on as whoever has it in memory.
+        stored = stored_as(record, history)
+        assert read_record(stored.model_dump_json(), repair="").history == history
 
 
 @given(hash_sum=st.integers(-(2**97), 2**97))
@@ -279,25 +297,55 @@ def test_sums_survive_readers_that_know_floats_only(hash_sum: int):
 )
 def test_records_of_a_later_release_are_refused_by_name(record: Record, change: dict):
     """Prevents: a claim or an open request of a newer release is overlooked in an upgrade."""
-    stored = record.model_dump(mode="json") | change | {"release": "9.8.7"}
+    content = stored_as(record, History()).model_dump(mode="json") | change | {"release": "9.8.7"}
     with pytest.raises(RefusedError, match=r"release 9\.8\.7 of tableau_pipeline wrote it"):
-        read_record(stored, repair="")
+        read_record(json.dumps(content), repair="")
+
+
+def stored_with(**changes: Any) -> str:
+    """The JSON of a record, changed."""
+    stored = stored_as(claim(1), history_of(claim(1)))
+    return json.dumps(stored.model_dump(mode="json") | changes)
 
 
 def test_records_of_an_earlier_release_are_named_as_such():
     """Prevents: after an upgrade, a journal that passes for damaged."""
-    stored = intent("first").model_dump(mode="json") | {"format": FORMAT - 1}
-    with pytest.raises(RefusedError, match=r"an earlier release .* \(format 3\).*Wipe it"):
-        read_record(stored, repair="Wipe it")
+    with pytest.raises(RefusedError, match=r"an earlier release .* \(format 4\).*Move it away"):
+        read_record(stored_with(format=FORMAT - 1), repair="Move it away")
 
 
 @pytest.mark.parametrize(
-    "stored", [None, [], {}, {"kind": "claim"}, {"format": FORMAT}, "x"], ids=repr
+    "change",
+    [{"cursor": 7}, {"record": {"kind": "x"}}, {"history": {"number": 1, "lease": 60}}],
+    ids=str,
 )
-def test_what_is_no_record_is_refused(stored: object):
+def test_a_field_that_this_release_does_not_know_is_refused(change: dict):
+    """Prevents: a field of another version, which changes the meaning, is overlooked."""
+    assert read_record(stored_with(), repair="").record.kind == "claim"
+    with pytest.raises(RefusedError, match=f"damaged, or not a record .*{next(iter(change))}"):
+        read_record(stored_with(**change), repair="")
+
+
+NO_RECORDS = [
+    "",
+    "null",
+    "[]",
+    "{}",
+    '"x"',
+    '{"kind": "claim"}',
+    f'{{"format": {FORMAT}}}',
+    "x",
+    b"\xff",
+]
+
+
+@pytest.mark.parametrize(
+    "stored", [*NO_RECORDS, pytest.param(stored_with()[:-9], id="cut off")], ids=repr
+)
+def test_what_is_no_record_is_refused(stored: str | bytes):
     """Prevents: a damaged claim is overlooked."""
-    with pytest.raises(RefusedError, match="damaged"):
-        read_record(stored, repair="")
+    with pytest.raises(RefusedError, match=r"damaged, or not a record .* Restore a backup"):
+        read_record(stored, repair="Restore a backup")
 
 
 def test_data_version_tells_contents_apart(tmp_path: Path):

@@ -3,12 +3,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.storage.runs.schema import InstanceInfo
 from tableauhyperapi import Connection
 
 from tableau_pipeline.command_line.main import run
 from tableau_pipeline.components.asset_names import asset_keys
-from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH
@@ -65,11 +63,6 @@ def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     job = story.definitions.resolve_implicit_global_asset_job_def()
     keys = [key for each in datasources() for key in asset_keys(each.key)]
     assert job.execute_in_process(instance=story.instance, asset_selection=keys).success
-    # Without DAGSTER_HOME, the story was told as the deployment of its data folder.
-    deployment = DagsterJournal(story.instance, "any").instance
-    with story.instance.run_storage.connect() as connection:
-        connection.execute(InstanceInfo.delete())
-        connection.execute(InstanceInfo.insert().values(run_storage_id=deployment))
     monkeypatch.setenv("DAGSTER_HOME", story.instance.root_directory)
     monkeypatch.chdir(ROOT)
     capsys.readouterr()

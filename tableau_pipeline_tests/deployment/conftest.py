@@ -3,10 +3,10 @@ from uuid import uuid4
 
 import pytest
 
-from tableau_pipeline.objects import arrow_files
+from tableau_pipeline.objects import arrow_files, storage
 from tableau_pipeline.objects.local_files import LocalCopies
-from tableau_pipeline.snapshots import version_store
-from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore
+from tableau_pipeline.objects.storage import ObjectStorage
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.deployment.object_stores import (
     AzureServer,
     Network,
@@ -33,7 +33,7 @@ def server(
 def network(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     """What lies between the store and this process, which soon gives up."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
-    monkeypatch.setattr(version_store, "_PAUSES", (0.1, 0.1))
+    monkeypatch.setattr(storage, "_PAUSES", (0.1, 0.1))
     with Network(server.port).running() as network:
         for name, value in server.settings_at(network.port).items():
             monkeypatch.setenv(name, value)

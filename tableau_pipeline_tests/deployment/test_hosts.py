@@ -33,8 +33,8 @@ PHASES = {
     "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), UPDATE),
     "created": (Stop(f"{SITE}.publish", after=True), PUBLISH),
 }
-APPEND = "tableau_pipeline.components.journal:DagsterJournal.append"
-CLAIMED = Stop(APPEND, after=True)
+CREATE = "tableau_pipeline.core.journal_store:StoredJournal.create"
+CLAIMED = Stop(CREATE, after=True)
 MODEL = "orders"
 versions = count(1)
 
@@ -139,7 +139,7 @@ def test_a_lost_host(deployment: Deployment):
     deployment.first.kill()
     shutil.rmtree(deployment.first.disk)
     newer = deployment.second.begin(MODEL)
-    waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
+    waiting = f"Waiting for run {run}, which refreshes shared_{MODEL}"
     until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
     # The other host cannot know that it is gone: a user terminates the run in Dagster.
     deployment.report_death(run)

@@ -18,13 +18,14 @@ from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.objects import arrow_files
+from tableau_pipeline.objects import storage as store_module
 from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.objects.stores import StoreError, store_at
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.resources.snapshots import local_copies
-from tableau_pipeline.snapshots import version_store as store_module
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.components.support.location import wrong
 from tableau_pipeline_tests.dagster_servers import free_port, until

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,11 +28,11 @@ from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
 def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> AuditedDatasource:
     """What an audit finds; it must leave the journal as it was."""
-    before = pipeline.journal.records()
+    before = pipeline.journal.history()
     with session(pipeline.sandbox) as site:
         found = audit(pipeline.refresh(), around_server(site))
     if found.status is not Status.RUNNING:
-        assert pipeline.journal.records() == before
+        assert pipeline.journal.history() == before
     return found
 
 
@@ -103,8 +104,7 @@ def happens(pipeline: Pipeline, what: str) -> None:
             other_users.deletes(pipeline)
             other_users.publishes(pipeline, flights(3))
         case "records lost":
-            site.untag(luid, {f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"})
-            pipeline.journal.path.unlink()
+            pipeline.journal.forget()
         case "interrupted":
             pipeline.model("flights", flights(9))
             assert killed_before(pipeline, "update")
@@ -148,12 +148,14 @@ def test_a_running_refresh_is_not_judged(published: Pipeline):
     published.model("flights", flights(9))
     found = audited(published, lambda server: At(server, "download", published.run))
     assert found.status is Status.RUNNING
-    assert published.journal.owner.run_id in found.note
+    assert "a refresh that has just ended has changed it" in found.note
     assert audited(published).status is Status.EQUAL
-    published.journal.append(Claim(refresh=3, owner=Owner(run_id="another-run")))
-    found = audited(published)
-    assert (found.status, found.is_wrong) == (Status.RUNNING, False)
-    assert "run another-run is refreshing it" in found.note
+    other = Claim(refresh=3, owner=Owner(run_id="another-run"))
+    begins = partial(published.journal.store, other)
+    meanwhile = audited(published, lambda server: At(server, "download", begins))
+    for found, does in ((meanwhile, "has changed it"), (audited(published), "is refreshing it")):
+        assert (found.status, found.is_wrong) == (Status.RUNNING, False)
+        assert f"run another-run {does}" in found.note
 
 
 def test_an_error_is_a_finding(published: Pipeline):
@@ -165,7 +167,7 @@ def test_an_error_is_a_finding(published: Pipeline):
 
     found = audited(published, Broken)
     assert (found.status, found.note) == (Status.UNKNOWN, "the disk is full.")
-    published.journal.path.write_text("no journal", "utf-8")
+    published.journal.files()[-1].write_text("no journal", "utf-8")
     found = audit(published.refresh(), published.eyes)
     assert found.status is Status.UNKNOWN
     assert "is damaged" in found.note

@@ -4,13 +4,14 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, read_history
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record, create_next
 from tableau_pipeline.errors import (
     OvertakenError,
     RefreshError,
@@ -22,7 +23,11 @@ from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTa
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline_tests.refresh.stateful.refreshes import SimulatedJournal, StoredJournal
+from tableau_pipeline_tests.refresh.stateful.journals import (
+    MemoryStore,
+    PublisherJournal,
+    SimulatedJournal,
+)
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
@@ -39,14 +44,17 @@ def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJou
     if others:
         stored = others.refresh.journal
     else:
-        stored = StoredJournal("ours", "ours", "sales", False, Random(1))
-    state: Any = SimpleNamespace(owner=Owner(run_id=run), journal=stored, record_count=0)
+        store = MemoryStore(lambda: datetime.now(UTC), Random(1))
+        stored = PublisherJournal.of("ours", store, "ours", "sales")
+    state: Any = SimpleNamespace(
+        owner=Owner(run_id=run), journal=stored, record_count=0, killed=False, paused=False
+    )
     return SimulatedJournal(state, nothing)
 
 
-def before_append(happens: Callable[[], None]) -> Callable[[str], None]:
-    """What happens right before each record that is stored."""
-    return lambda point: happens() if point.startswith("append ") else None
+def append(journal: SimulatedJournal, record: Record) -> None:
+    """Store a record, as another process does."""
+    create_next(journal, lambda _: record, after=journal.history())
 
 
 def claim(
@@ -58,7 +66,8 @@ def claim(
 
 def open_claims(journal: SimulatedJournal) -> list[str]:
     """The runs that have claims."""
-    return [each.owner.run_id for each in read_history(journal.records()).open_claims]
+    held = journal.history().claim
+    return [held.owner.run_id] if held else []
 
 
 def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
@@ -69,30 +78,22 @@ def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
     with claim(journal_of("two", one), asleep=first.close) as second:
         assert open_claims(one) == ["two"]
         assert second.number == 2
-    assert "Run one refreshes sales: waiting for it" in str(caplog.messages)
+    assert "Waiting for run one, which refreshes sales" in str(caplog.messages)
     assert open_claims(one) == []
 
 
-def test_claims_that_collide_for_ever():
-    """Prevents: refreshes that withdraw in turns go on so without end, or name the wrong cause."""
-    one = journal_of("one")
+def test_claims_at_the_same_moment():
+    """Prevents: two refreshes that claim at once both send, or neither of them ever does."""
+    one, ended = journal_of("one"), ExitStack()
 
-    def other_comes() -> None:
-        one.refresh.journal.records.append(Claim(refresh=1, owner=Owner(run_id="two")))
+    def other_is_faster(point: str) -> None:
+        if point == "append claim":
+            one.point = nothing
+            ended.enter_context(claim(journal_of("two", one)))
 
-    def other_withdraws() -> None:
-        for each in read_history(one.records()).open_claims:
-            one.refresh.journal.records.append(
-                ClaimRelease(refresh=1, claim=each.id, withdrawn=True)
-            )
-
-    one.point = before_append(other_comes)
-    with (
-        pytest.raises(RefreshError, match=r"came first for 60 s\. Run again"),
-        claim(one, asleep=other_withdraws),
-    ):
-        pass
-    assert "one" not in open_claims(one)
+    one.point = other_is_faster
+    with claim(one, asleep=ended.close) as second:
+        assert (second.number, open_claims(one)) == (2, ["one"])
 
 
 def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
@@ -106,7 +107,7 @@ def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
 def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
     """Prevents: a refresh that waited for another one puts older rows over its newer ones."""
     one = journal_of("one")
-    one.append(Claim(refresh=1, owner=one.owner))
+    append(one, Claim(refresh=1, owner=one.owner))
 
     def meanwhile(_: float) -> None:
         pipeline.model("flights", flights(9))
@@ -116,29 +117,23 @@ def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
     assert pipeline.run(around=around).extract.rows == {"Extract": 9}
 
 
-@pytest.mark.parametrize("late", [1, 4])
-def test_fence_waits_for_one_that_withdraws(late: int):
-    """Prevents: a claim that was stored late, and is withdrawn, ends the refresh that holds."""
+def test_claim_that_a_user_has_ended():
+    """Prevents: a process that hung goes on sending after `unlock`, beside the next refresh."""
     one = journal_of("one")
-    intruder = Claim(refresh=1, owner=Owner(run_id="two"))
-    looks: list[None] = []
-
-    def withdraws() -> None:
-        looks.append(None)
-        if len(looks) == late:
-            one.append(ClaimRelease(refresh=1, claim=intruder.id, withdrawn=True))
-
-    with claim(one, asleep=withdraws) as first:
-        one.append(intruder)
-        first.check_fence()
-    assert len(looks) == late
+    with claim(one) as first:
+        append(one, ClaimRelease(refresh=1, claim=first.claim.id, unlocked_by="ann"))
+        with pytest.raises(OvertakenError, match="ended its claim"):
+            first.check_fence()
+        with claim(journal_of("two", one)) as second:
+            assert second.number == 2
 
 
-def test_script_that_hangs_is_told(pipeline: Pipeline):
-    """Prevents: a script waits for ever behind one that hangs, and nobody is told."""
-    around, path = {"timeouts": replace(TIMEOUTS, claim=0.2)}, str(pipeline.journal.path)
-    with pipeline.journal.lock(0):
-        told = (path, "a process that hangs")
+def test_refresh_that_hangs_is_told(pipeline: Pipeline):
+    """Prevents: a refresh waits for ever behind one that hangs, and nobody is told."""
+    one, timeouts = journal_of("one"), replace(TIMEOUTS, claim=0.2)
+    around = {"timeouts": timeouts, "around_journal": lambda _: journal_of("two", one)}
+    with claim(one):
+        told = ("has been refreshed by run one", f"unlock {pipeline.declaration.key}")
         refused(lambda: pipeline.run(around=around), *told, error=RefreshError)
     pipeline.run(around=around)
     assert pipeline.wrong() == []
@@ -148,7 +143,7 @@ def test_other_data_sources_do_not_wait(new_pipeline: Callable[..., Pipeline]):
     """Prevents: all data sources queue up behind the largest."""
     one = new_pipeline()
     other = new_pipeline(key=f"{one.declaration.key}/eu")
-    with one.journal.lock(0):
+    with claimed(one.journal, what="one", timeout=0, sleep=nothing, log=LOG):
         other.run(around={"timeouts": replace(TIMEOUTS, claim=0)})
     assert other.wrong() == []
 
@@ -189,7 +184,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
         if stop == "no network":
             raise UnreachableError("the server does not answer")
         zombie.journal.refresh.journal.ended.add("two")
-        zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
+        append(zombie.journal, Claim(refresh=3, owner=Owner(run_id="two")))
 
     zombie.stops("find_by_luid", stops, "overtaken|does not answer", nth=2, when="after")
     assert isinstance(zombie.run("three").plan, UpdateTables)
@@ -199,8 +194,8 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
     """Prevents: a guard that takes the published rows for none, as no record tells of them."""
     zombie = Zombie(pipeline)
-    wipe = zombie.journal.refresh.journal.records.clear
-    zombie.stops("publish", wipe, "removed its records during its publish")
+    wipe = zombie.journal.refresh.journal.wipe
+    zombie.stops("publish", wipe, r"removed its records\..* during its publish")
     pipeline.model("flights", flights(1))
     with pytest.raises(RefusedError, match="1 rows where 8 are published"):
         zombie.run("two")
@@ -219,7 +214,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
 
     def newer_refresh() -> None:
         zombie.journal.refresh.journal.ended.add("one")
-        zombie.journal.append(Claim(refresh=3, owner=Owner(run_id="two")))
+        append(zombie.journal, Claim(refresh=3, owner=Owner(run_id="two")))
 
     zombie.stops("find_by_luid", newer_refresh, "overtaken", when="after")
     assert pipeline.found() == []

@@ -1,6 +1,5 @@
 """Whose data source it is, where it is, and what becomes of people's work in it."""
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,6 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Diff, ReplaceAll
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
-from tableau_pipeline.core.journal import FORMAT
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.document import read_metadata
 from tableau_pipeline.objects.stores import store_at
@@ -43,19 +41,6 @@ def luid_of(pipeline: Pipeline) -> str:
 def tags(pipeline: Pipeline) -> set[str]:
     """What marks a data source as that of this deployment."""
     return {pipeline.declaration.tag, f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"}
-
-
-def forget(pipeline: Pipeline, key: str = "") -> Pipeline:
-    """Lose all records, but not who we are, as when an asset is wiped in Dagster.
-
-    Args:
-        key: another one, of which the same deployment has no records yet.
-    """
-    key = key or pipeline.declaration.key
-    instance = pipeline.journal.instance
-    other = replace(pipeline, declaration=replace(pipeline.declaration, key=key))
-    other.journal.path.write_text(json.dumps({"format": FORMAT, "instance": instance}), "utf-8")
-    return other
 
 
 def left_alone(pipeline: Pipeline, luid: str | None, *, refusal: str) -> None:
@@ -155,10 +140,10 @@ def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
 def test_another_url_of_the_same_server(pipeline: Pipeline):
     """Prevents: a new name of the server makes us forget what is ours, or publish it twice."""
     pipeline.run()
-    path = pipeline.journal.path
-    records = path.read_text("utf-8")
-    path.write_text(records.replace(pipeline.sandbox.url, "http://old:8765"), "utf-8")
-    assert path.read_text("utf-8") != records
+    newest = pipeline.journal.files()[-1]
+    record = newest.read_text("utf-8")
+    newest.write_text(record.replace(pipeline.sandbox.url, "http://old:8765"), "utf-8")
+    assert newest.read_text("utf-8") != record
     assert isinstance(pipeline.run().plan, NoChange)
 
 
@@ -216,7 +201,7 @@ def test_tag_that_no_record_names_makes_no_twin(pipeline: Pipeline):
     luid, old, tag = luid_of(pipeline), pipeline.name, pipeline.declaration.tag
     pipeline.declare(name=f"{old} copy")
     copy = other_users.publishes(pipeline, flights(3), tag=tag)
-    forget(pipeline)
+    pipeline.journal.forget()
     pipeline.declare(name=f"{old} better")
     with pytest.raises(RefusedError) as several:
         pipeline.run(Accept.TAKEOVER)
@@ -257,7 +242,7 @@ def test_another_key_of_this_deployment_is_left_alone(pipeline: Pipeline):
     """Prevents: two declarations with one name replace each other in turns: 10, 25, 10, 25 rows."""
     pipeline.run()
     luid, key = luid_of(pipeline), pipeline.declaration.key
-    other = forget(pipeline, f"{key}_2")
+    other = replace(pipeline, declaration=replace(pipeline.declaration, key=f"{key}_2"))
     refusal = rf'"{key}", by this deployment .* `key` .* accept: \[takeover\]'
     for adopt in (False, True):
         other.declare(adopt=adopt)

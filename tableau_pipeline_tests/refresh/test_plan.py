@@ -19,7 +19,6 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.core.fields import Calculation, FieldMetadata
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.checks import contract_problems, spark_name
 from tableau_pipeline.hyper.relationships import Relationship
@@ -32,7 +31,6 @@ from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shipping import refused
-from tableau_pipeline_tests.refresh.test_ownership import forget
 
 BY_ID = Diff(("flight_id",))
 DELAYS = flights()["delay"]
@@ -267,7 +265,7 @@ def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile,
     """Prevents: with the records gone, 1,000 rows become 1 unasked."""
     pipeline.declare(reconcile=rule)
     pipeline.run()
-    forget(pipeline)
+    pipeline.journal.forget()
     shrinks(pipeline, *parts)
 
 
@@ -283,7 +281,7 @@ def test_shrunk_where_the_server_tells_sizes_in_lists_alone(pipeline: Pipeline):
 
     pipeline.declare(reconcile=Reconcile(by="download"))
     pipeline.run()
-    forget(pipeline)
+    pipeline.journal.forget()
     pipeline.model("flights", flights(1))
     with pytest.raises(RefusedError, match="1 rows where 8 are published"):
         pipeline.run(around={"around_server": Server})
@@ -294,7 +292,7 @@ def test_nothing_is_counted_for_no_guard(pipeline: Pipeline):
     pipeline.declare(reconcile=UNREADABLE)
     pipeline.policy(ReplaceAll(), guard=Guard(max_shrink=1))
     pipeline.run()
-    forget(pipeline)
+    pipeline.journal.forget()
     pipeline.model("flights", flights(1))
     pipeline.run()
     assert pipeline.wrong() == []
@@ -436,7 +434,7 @@ def test_models_that_do_not_fit(
             star.model(name, rows)
     refused(lambda: star.run(build_only=build_only), *parts)
     assert (star.extract_files(), star.journal.all_intents(), star.found()) == ([], [], [])
-    assert read_history(star.journal.records()).open_claims == []
+    assert star.journal.history().claim is None
     # Keys are looked at last.
     assert star.sessions == (0 if build_only or "fix the model" not in parts else 1)
 

@@ -47,7 +47,7 @@ def test_publish_false_builds_the_file_without_a_server(star: Pipeline):
     assert star.extract_files() == [report.extract.path]
     assert report.extract.rows == {"flights": 8, "airlines": 2}
     assert (star.sessions, star.found()) == (0, [])
-    assert not star.journal.path.exists()
+    assert not (star.folder / "journal").exists()
 
 
 @pytest.fixture
@@ -70,13 +70,13 @@ def test_dry_run_changes_nothing(pipeline: Pipeline, path: str):
     told = f"{pipeline.name}: dry run, nothing sent; a refresh would be: "
     assert pipeline.run(dry_run=True).summary.startswith(f"{told}publish (create) in ")
     assert (pipeline.found(), pipeline.extract_files(), projects(pipeline)) == ([], [], known)
-    assert not pipeline.journal.path.exists()
+    assert not (pipeline.folder / "journal").exists()
     pipeline.run()
-    before, records = pipeline.found()[0].updated_at, pipeline.journal.records()
+    before, history = pipeline.found()[0].updated_at, pipeline.journal.history()
     pipeline.model("flights", flights(delay=1))
     assert pipeline.run(dry_run=True).summary.startswith(f"{told}update")
     assert pipeline.extract_files() == []
-    assert (pipeline.found()[0].updated_at, pipeline.journal.records()) == (before, records)
+    assert (pipeline.found()[0].updated_at, pipeline.journal.history()) == (before, history)
     pipeline.model("flights", flights(1))
     refused = 'the refresh would be refused: Table "flights": model "flights" has 1 rows'
     assert pipeline.run(dry_run=True).summary.startswith(f"{pipeline.name}: {refused}")
@@ -121,6 +121,7 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
     for number, (what, decision) in enumerate(DECISIONS.items()):
         pipeline.model("flights", flights(8 + number))
         caplog.clear()
+        before = pipeline.journal.history().number
         assert pipeline.run(full=what == "publish").decision == decision
         asked = [str(each.args[1]) for each in caplog.records if each.name == log and each.args]
         at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
@@ -130,8 +131,7 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
         assert all(re.search(r"/(jobs|datasources)/[^/]+$", path) for path in between), between
         assert len(asked) == int(fixed[what]) + looks * int(for_a_look[what]), asked
         assert sum("/vizql-data-service/" in path for path in asked) == int(queries[what])
-        kept = [each.refresh for each in pipeline.journal.records()]
-        assert kept.count(max(kept)) == int(records[what])
+        assert pipeline.journal.history().number - before == int(records[what])
 
 
 def test_missing_project_is_named(pipeline: Pipeline, path: str):

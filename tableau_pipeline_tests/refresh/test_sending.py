@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from time import sleep
@@ -18,7 +19,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, PublishMode
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.core.drift import Timeouts
-from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
+from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Intent, Owner, Record
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
@@ -74,7 +75,7 @@ def assert_at_rest(pipeline: Pipeline) -> None:
 
 @pytest.mark.slow
 def test_killed_for_real(pipeline: Pipeline):
-    """Prevents: a process that is gone keeps the lock or the claim, which ours only let go of."""
+    """Prevents: a process that is gone keeps its claim, which ours only let go of."""
     assert killed_for_real(pipeline, before="job") == -signal.SIGKILL
     assert [each.outcome for each in pipeline.journal.intents()] == [None]
     pipeline.run(around={"timeouts": replace(TIMEOUTS, claim=0)})
@@ -110,7 +111,7 @@ def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, s
     assert killed_before(pipeline, "outcome")
     (left,) = pipeline.journal.intents()
     nowhere = "00000000-0000-0000-0000-000000000000"
-    pipeline.journal.append(left.model_copy(update={"job_id": nowhere}))
+    pipeline.journal.store(left.model_copy(update={"job_id": nowhere}))
     # It shows that something has landed; as no rows are compared, only a whole file is certain.
     assert pipeline.run().decision == "publish (replace)"
     assert_at_rest(pipeline)
@@ -186,11 +187,17 @@ def intent(refresh: int, **more: object) -> Intent:
     return Intent.model_validate(usual | more)
 
 
+def history_of(*records: Record) -> History:
+    """What these records amount to, in their order."""
+    return reduce(History.after, records, History())
+
+
 @pytest.mark.parametrize("outcome", [None, *Outcome], ids=str)
 def test_versions_that_may_be_published(outcome: Outcome | None):
     """Prevents: a version is collected that the server may hold, and no update builds on it."""
-    base = ClaimRelease(refresh=1, claim="1", checkpoint=left(1, orders=1, items=1))
-    history = read_history([base, intent(2, outcome=outcome)])
+    claim = Claim(refresh=1, owner=Owner(run_id="run 1"))
+    base = ClaimRelease(refresh=1, claim=claim.id, checkpoint=left(1, orders=1, items=1))
+    history = history_of(claim, base, intent(2, outcome=outcome))
     landed = outcome in (None, Outcome.DONE, Outcome.LOST)
     versions = {("orders", 1), ("items", 1)} | ({("orders", 2)} if landed else set())
     assert history.versions == versions
@@ -201,8 +208,8 @@ def test_versions_that_may_be_published(outcome: Outcome | None):
 def test_newest_of_several_versions():
     """Prevents: files are added to an older version than the one that was sent last."""
     lost = intent(2, target=left(2, orders=9), outcome=Outcome.LOST)
-    sendings = [intent(3, target=left(3, orders=7)), lost, intent(4, target=None)]
-    assert read_history(sendings).published_version("orders") == 7
+    history = history_of(intent(3, target=left(3, orders=7)), lost, intent(4, target=None))
+    assert history.published_version("orders") == 7
 
 
 @pytest.mark.few_variants(1)

@@ -3,12 +3,8 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.objects.local_files import LocalCopies
-from tableau_pipeline.snapshots.version_store import (
-    LocalStorage,
-    ObjectStorage,
-    SnapshotStore,
-    Storage,
-)
+from tableau_pipeline.objects.storage import LocalStorage, ObjectStorage, Storage
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 
 @pytest.fixture

@@ -25,10 +25,11 @@ from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.storage import ObjectStorage, Storage
 from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.snapshots.load import read_frame, read_hyper
-from tableau_pipeline.snapshots.version_store import ObjectStorage, SnapshotStore, Storage
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
     PartitionError,
     UnstorableError,

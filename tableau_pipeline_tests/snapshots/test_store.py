@@ -20,8 +20,9 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.snapshots.retention import collect, is_first
-from tableau_pipeline.snapshots.version_store import LocalStorage, SnapshotStore, Storage
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support import (
     CountingStorage,
     age,

@@ -1,5 +1,6 @@
 """Data sources as Dagster refreshes them, over snapshots that no Spark has to write."""
 
+import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,17 +13,26 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
-from sqlalchemy import text
+from dagster._core.test_utils import create_run_for_test
 
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.audit import audit_job
-from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal_event
+from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.deployment import folder_of
 from tableau_pipeline.core.drift import Job, Timeouts
-from tableau_pipeline.core.journal import History, Record, read_history
+from tableau_pipeline.core.journal import (
+    Claim,
+    History,
+    Owner,
+    Record,
+    create_next,
+    read_record,
+)
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.resources import (
@@ -56,7 +66,7 @@ class ImpatientServer(TableauServerResource):
 
 @dataclass
 class Location:
-    """Code locations of one data source each, on one instance and one folder of snapshots.
+    """Code locations of one data source each, on one instance and one data folder.
 
     Attributes:
         partitions: how models are partitioned that are.
@@ -196,7 +206,7 @@ class Location:
 
     def history(self, key: str) -> History:
         """What the records of a data source add up to."""
-        return read_history(DagsterJournal(self.instance, key).records())
+        return journal_of(self.instance, key).history()
 
     def checkpoint(self, key: str) -> Checkpoint:
         """The one that counts."""
@@ -269,7 +279,20 @@ KEY = dg.AssetKey("busy")
 
 def store(location: Location, record: Record) -> None:
     """Add a record of another process."""
-    location.instance.report_runless_asset_event(journal_event("busy", record))
+    journal = journal_of(location.instance, "busy")
+    create_next(journal, lambda _: record, after=journal.history())
+
+
+ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 1}
+
+
+def claim_of(location: Location, status: dg.DagsterRunStatus, **owner: Any) -> str:
+    """A refresh that has begun in another run; the id of the run."""
+    run = create_run_for_test(location.instance, status=status)
+    owner = {"run_id": run.run_id, "step": "busy", **ELSEWHERE, **owner}
+    number = location.history("busy").refresh + 1
+    store(location, Claim(refresh=number, owner=Owner(**owner)))
+    return run.run_id
 
 
 def look(location: Location, times: int) -> None:
@@ -278,26 +301,41 @@ def look(location: Location, times: int) -> None:
         location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
 
 
+def record_files(instance: dg.DagsterInstance, key: str) -> list[Path]:
+    """The files of the records of a data source, in order."""
+    journal = journal_of(instance, key)
+    deployment = journal.place.deployment()
+    if deployment is None:
+        return []
+    folder = Path(journal.place.where) / folder_of(deployment, journal.key)
+    return sorted(folder.glob("*.json"))
+
+
+def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
+    """The records of a data source that were not removed, in order."""
+    files = record_files(instance, key)
+    return [read_record(file.read_bytes(), repair="").record for file in files]
+
+
 def forget(instance: dg.DagsterInstance, key: str) -> None:
-    """Lose the records of one data source, as a wipe of the journal loses those of all."""
-    storage: Any = instance.event_log_storage
-    lost = "DELETE FROM event_logs WHERE asset_key = :journal AND partition LIKE :key"
-    with storage.index_connection() as connection:
-        connection.execute(text(lost), {"journal": JOURNAL.to_string(), "key": f"%:{key}"})
+    """Lose the records of one data source."""
+    first, *_ = record_files(instance, key)
+    shutil.rmtree(first.parent)
 
 
 @contextmanager
 def withheld(*kinds: type, monkeypatch: pytest.MonkeyPatch) -> Generator[list[Record]]:
-    """Records of these kinds are not stored; they are kept for the test to do so."""
+    """Records of these kinds are not stored, as if their process was killed; they are kept for the
+    test to do so."""
     kept: list[Record] = []
-    append = DagsterJournal.append
+    create = StoredJournal.create
 
-    def late(journal: DagsterJournal, record: Record) -> None:
+    def created(journal: StoredJournal, record: Record, *, after: History) -> History | None:
         if isinstance(record, kinds):
             kept.append(record)
-        else:
-            append(journal, record)
+            return after.after(record)
+        return create(journal, record, after=after)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DagsterJournal, "append", late)
+        patch.setattr(StoredJournal, "create", created)
         yield kept

@@ -20,14 +20,9 @@ from tableau_pipeline.core.fields import (
     Permission,
 )
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
-from tableau_pipeline.core.journal import (
-    Claim,
-    ClaimRelease,
-    Owner,
-    Record,
-    read_history,
-    relevant_records,
-)
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record, create_next
+from tableau_pipeline.core.journal import History as Records
+from tableau_pipeline.core.journal_store import SILENCE, owner_here
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.checks.require import require
@@ -104,7 +99,8 @@ def another_refresh(history: Any, refresh: Refresh, takes_over: bool) -> None:
     """Another refresh runs while this one waits.
 
     Args:
-        takes_over: Dagster reports this one as ended, though it goes on afterwards.
+        takes_over: this one counts as ended, though it goes on afterwards: Dagster says so, or it
+            stands still for longer than a heartbeat may be silent.
     """
     # While no time passes, the other refresh would wait for a job for ever.
     if len(history.running) > 1 or history.tableau.stands_still:
@@ -112,27 +108,66 @@ def another_refresh(history: Any, refresh: Refresh, takes_over: bool) -> None:
     history.note(f"another refresh comes{', since this one is said to have ended' * takes_over}")
     if takes_over:
         refresh.journal.ended.add(refresh.name)
+        if refresh.journal.ask(refresh.owner) is None:
+            refresh.paused = True
+            history.tableau.pass_time(SILENCE.total_seconds() + 1)
     other = history.new_refresh(publisher=refresh.journal.name)
     history.run(other, Asked())
+    refresh.paused = False
     if takes_over and refresh.holds_claim and other.has_claimed:
         refresh.overtaken_at = history.next_moment()
 
 
 def wipe(history: Any, refresh: Refresh | None) -> None:
-    """A user wipes the asset of the journal, unless a request of ours is unfinished."""
+    """The records are lost, unless a request of ours is unfinished."""
     if not history.requests.in_flight():
-        history.note("the asset is wiped")
+        history.note("the records are lost")
         history.journals["ours"].wipe()
-        history.metadata_unclear = True
-        if datasource := history.data_source():
-            unknown = dict.fromkeys(history.known_items(datasource))
-            history.requests.note_set_by_users(datasource.luid, unknown)
+        _note_lost_records(history)
+
+
+def restore(history: Any, refresh: Refresh | None, number: int) -> None:
+    """An old backup is put in place of the records, unless a request of ours is unfinished.
+
+    Nobody can tell where nothing moves the time stamp of the data source.
+    """
+    journal = history.journals["ours"]
+    is_seen = history.scenario.quirks["updates_move_stamp"] != "never"
+    if journal.saved and is_seen and not history.requests.in_flight():
+        history.note("a backup of the records is restored")
+        journal.restore(number)
+        _note_lost_records(history)
+
+
+def _note_lost_records(history: Any) -> None:
+    history.metadata_unclear = True
+    if datasource := history.data_source():
+        unknown = dict.fromkeys(history.known_items(datasource))
+        history.requests.note_set_by_users(datasource.luid, unknown)
+
+
+def lose_home(history: Any, refresh: Refresh | None) -> None:
+    """Dagster's instance is lost: nobody can be asked for the runs so far."""
+    history.note("DAGSTER_HOME is lost")
+    history.forget_runs()
+
+
+def store_fault(history: Any, refresh: Refresh, arrives: bool) -> None:
+    """The store of the journal does not answer the next write.
+
+    Args:
+        arrives: the record is stored all the same.
+    """
+    history.note(f"the store does not answer, and the record is {'not ' * (not arrives)}stored")
+    refresh.journal.store.fault = arrives
 
 
 def later_release(history: Any, refresh: Refresh | None) -> None:
     """A process of this deployment was upgraded, and stores a record in a later format."""
-    history.note("a later release stores a record")
-    history.journals["ours"].later_at = history.next_moment()
+    journal = history.journals["ours"]
+    if journal.later_at is None:
+        history.note("a later release stores a record")
+        journal.upgrade_another(history.next_moment())
 
 
 def materialize(
@@ -368,8 +403,7 @@ def damage(
     model = tables[table % len(tables)].model
     number = history.store.number(model)
     if not newest:
-        records = read_history(history.journals["ours"].records)
-        number = records.published_version(model) or number
+        number = _history_of_ours(history).published_version(model) or number
     history.note(f"version {number} of {model} is damaged")
     history.store.damage(model, number, what, file=file)
     if again:
@@ -383,9 +417,9 @@ def failed_refreshes(history: Any, refresh: Refresh | None, count: int, killed: 
     records again the request that the first of them was about to send.
     """
     journal = history.journals["ours"]
-    claims = read_history(journal.records).open_claims
-    live = [claim for claim in claims if claim.owner.run_id not in journal.ended]
-    if live or history.requests.in_flight() or journal.later_at is not None:
+    claim = _history_of_ours(history).claim
+    is_live = claim and not journal.as_seen_by(owner_here("")).has_ended(claim)
+    if is_live or history.requests.in_flight() or journal.later_at is not None:
         # They would only wait.
         return
     history.note(f"{count} refreshes are {'killed' if killed else 'refused'}")
@@ -393,21 +427,24 @@ def failed_refreshes(history: Any, refresh: Refresh | None, count: int, killed: 
         dies = TimedEvent("appended intent", 1, Event(kill, True))
         history.run(history.new_refresh(events=(dies,)), Asked(full=True))
         history.tableau.come_to_rest()
-    # Reading all of a long journal each time would take too long.
-    recent = relevant_records(journal.records)
+    writer, recent = journal.as_seen_by(owner_here("")), journal.history()
     for _ in range(count):
-        number = read_history(recent).number + 1
-        claim = Claim(refresh=number, owner=Owner(run_id=f"attempt {number}"))
+        number = recent.refresh + 1
+        claim = Claim(refresh=number, owner=Owner(run_id=f"run {number}000"))
         journal.ended.add(claim.owner.run_id)
         ended = ClaimRelease(refresh=number, claim=claim.id)
-        added = [claim, *(_unsent_request(history, recent, claim) if killed else [ended])]
-        journal.records += added
-        recent = relevant_records([*recent, *added])
+        for record in (claim, *(_unsent_request(history, recent, claim) if killed else [ended])):
+            recent = create_next(writer, lambda _, record=record: record, after=recent)
 
 
-def _unsent_request(history: Any, records: list[Record], claim: Claim) -> list[Record]:
+def _history_of_ours(history: Any) -> Records:
+    """Our records; none if a later release wrote the newest one."""
+    journal = history.journals["ours"]
+    return journal.history() if journal.later_at is None else Records()
+
+
+def _unsent_request(history: Any, earlier: Records, claim: Claim) -> list[Record]:
     """The records of a refresh that was killed right before it sent the same request again."""
-    earlier = read_history(records)
     if not earlier.intents or any(intent.job_id for intent in earlier.intents):
         return []
     # A refresh that may not list jobs waits until no job can run any more.

@@ -5,12 +5,15 @@
 
 import logging
 import tempfile
+from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
+from unittest import mock
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Declaration
@@ -28,16 +31,20 @@ from tableau_pipeline_tests.refresh.stateful.checks.outcome import (
     Start,
     check_outcome,
     describe,
+    kinds_of,
 )
 from tableau_pipeline_tests.refresh.stateful.checks.requests import Requests
 from tableau_pipeline_tests.refresh.stateful.checks.require import require
+from tableau_pipeline_tests.refresh.stateful.journals import (
+    MemoryStore,
+    PublisherJournal,
+    SimulatedJournal,
+)
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import NOON, Model
 from tableau_pipeline_tests.refresh.stateful.refreshes import (
     Killed,
     Refresh,
-    SimulatedJournal,
-    StoredJournal,
     TimedEvent,
 )
 from tableau_pipeline_tests.refresh.stateful.scenarios import KEY, ROOT, Scenario
@@ -58,8 +65,9 @@ from tableau_sandbox.simulation import Datasource, Simulation, simulated
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
-# Who may publish the data source, by name: the id of the instance, and the key. "other" is another
-# deployment, "twin" another declaration of our own, and "root" our own in another environment.
+# Who may publish the data source, by name: the deployment that its tag names, and the key. "other"
+# is another deployment, "twin" another declaration of our own, and "root" our own in another
+# environment.
 PUBLISHERS = {
     "ours": ("ours", KEY),
     "other": ("other", KEY),
@@ -86,6 +94,7 @@ class History:
         metadata_unclear: a refresh ended with an unknown outcome, or records were lost, and no
             publish has replaced the metadata since. Nobody knows who removed declared metadata.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
+        met: counts the events, outcomes, refusals and doubts.
     """
 
     scenario: Scenario
@@ -97,12 +106,13 @@ class History:
     declaration: Declaration
     models: dict[str, Model]
     store: Store
-    journals: dict[str, StoredJournal]
+    journals: dict[str, PublisherJournal]
     moment: int = 0
     trace: list[str] = field(default_factory=list)
     running: list[Refresh] = field(default_factory=list)
     metadata_unclear: bool = False
     luids_elsewhere: set[str] = field(default_factory=set)
+    met: Counter[str] = field(default_factory=Counter)
     _runs: int = 0
 
     @property
@@ -163,6 +173,8 @@ class History:
         if refresh.point_count > 3000:
             raise AssertionError(f"{refresh.name} never ends")
         self.next_moment()
+        if name == "read the journal" or name.startswith("append "):
+            self.tableau.pass_time(self.scenario.store_seconds)
         if name == "read the journal":
             refresh.read_at = self.moment
         if name == "appended claim":
@@ -177,7 +189,12 @@ class History:
     def trigger(self, refresh: Refresh, name: str) -> None:
         """Let the events of a refresh happen that are due at a point."""
         for due in refresh.due(name):
-            due.event(self, refresh)
+            self.happen(due.event, refresh)
+
+    def happen(self, event: Any, refresh: Refresh | None = None) -> None:
+        """Let an event happen, while a refresh runs or before one."""
+        self.met[f"event: {event.function.__name__.replace('_', ' ')}"] += 1
+        event(self, refresh)
 
     def sleep(self, seconds: float) -> None:
         """Let the active refresh wait."""
@@ -187,7 +204,8 @@ class History:
     def new_refresh(self, *, publisher: str = "ours", events: Iterable[TimedEvent] = ()) -> Refresh:
         """Return a refresh that has not begun."""
         self._runs += 1
-        owner = Owner(run_id=f"run {self._runs}", step="stateful")
+        kind = "script" if self.scenario.scripts and self._runs % 2 else "run"
+        owner = Owner(run_id=f"{kind} {self._runs}", step="stateful")
         journal = self.journals[publisher]
         # The twin meets the data source of another declaration: it may adopt it.
         adopt = self.declaration.adopt or publisher == "twin"
@@ -206,6 +224,10 @@ class History:
             options,
             self.of_environment(ours=False),
         )
+        refresh.journal.save()
+        # A dry run goes by what a listing shows.
+        store, is_late = refresh.journal.store, self.scenario.lags and not options.dry_run
+        lags, store.lags = store.lags, is_late
         self.running.append(refresh)
         self.note(f"{refresh.name} begins")
         try:
@@ -215,10 +237,12 @@ class History:
         finally:
             self.running.pop()
             self.close_edits(refresh)
+            store.lags, store.fault = lags, None
         require(self.of_environment(ours=False) == others, "it changes another environment")
         if not isinstance(outcome, Killed):
             refresh.journal.ended.add(refresh.name)
         self.note(f"{refresh.name}: {describe(outcome)}")
+        self.met.update(kinds_of(outcome))
         check_outcome(self, refresh, start, outcome)
         if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
             self.metadata_unclear = True
@@ -245,7 +269,12 @@ class History:
         for journal in self.journals.values():
             if journal.later_at is not None:
                 self.note("this deployment is upgraded, too")
-            journal.later_at = None
+                journal.upgrade()
+
+    def forget_runs(self) -> None:
+        """Let Dagster know nothing of all runs so far."""
+        for journal in self.journals.values():
+            journal.forgotten.update(f"run {number + 1}" for number in range(self._runs))
 
     def end_all_runs(self) -> None:
         """Let Dagster report all runs so far as ended."""
@@ -316,6 +345,9 @@ def new_history(scenario: Scenario, chance: Random) -> Generator[History]:
             )
         )
         store = Store(folder / "snapshots")
+        records = MemoryStore(lambda: server.now, chance)
+        if scenario.short:
+            stack.enter_context(mock.patch("tableau_pipeline.core.journal.KEPT", 2))
         history = History(
             scenario=scenario,
             tableau=server,
@@ -327,7 +359,7 @@ def new_history(scenario: Scenario, chance: Random) -> Generator[History]:
             models={shape.name: shape.model() for shape in scenario.shapes},
             store=store,
             journals={
-                name: StoredJournal(name, instance, key, scenario.short, chance)
+                name: PublisherJournal.of(name, records, instance, key)
                 for name, (instance, key) in PUBLISHERS.items()
             },
         )

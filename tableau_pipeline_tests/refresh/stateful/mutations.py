@@ -10,7 +10,7 @@ from unittest import mock
 
 from tableau_pipeline.core.drift import Window
 from tableau_pipeline.core.fields import MetadataPolicy
-from tableau_pipeline.core.journal import Record
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, merge
 from tableau_pipeline.metadata.tds import Tds, TdsEdit
@@ -28,7 +28,8 @@ from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.refresh import _Phases, plan
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline_tests.refresh.stateful import history, refreshes
+from tableau_pipeline_tests.refresh.stateful import history
+from tableau_pipeline_tests.refresh.stateful.journals import MemoryStore
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 from tableau_pipeline_tests.refresh.support import asked
 
@@ -40,8 +41,14 @@ def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManag
     return mock.patch.object(owner, name, return_value=answer)
 
 
-def _newest(records: Sequence[Record]) -> Sequence[Record]:
-    return records[-50:]
+def _with_many_winners() -> AbstractContextManager:
+    """Let every writer believe that it has created the number."""
+
+    def careless(store: MemoryStore, key: str, content: bytes) -> bool:
+        store.replace(key, content)
+        return True
+
+    return mock.patch.object(MemoryStore, "put", careless)
 
 
 def _without_refusals() -> AbstractContextManager:
@@ -145,12 +152,14 @@ _IMPATIENT = replace(history.TIMEOUTS, listing=0)
 # The last look before a request is not among them: histories excuse what others do at that moment.
 # `test_sending.py` fails without it.
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
-    "claim": lambda: mock.patch(f"{_REFRESH}.claim.live_claims", return_value=[]),
+    "claim": lambda: mock.patch(f"{_REFRESH}.claim.live_claim", return_value=None),
     "fence": lambda: _without(HeldClaim, "check_fence"),
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
-    "records however old": lambda: mock.patch.object(refreshes, "relevant_records", _newest),
+    "one winner for each number": _with_many_winners,
+    "look at the record before": lambda: _without(StoredJournal, "_has", True),
+    "heartbeat": lambda: _without(StoredJournal, "_is_silent", True),
     "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.back_up"),
     "other key of a data source": lambda: mock.patch(
         f"{_REFRESH}.ownership.other_key", return_value=None

@@ -1,121 +1,23 @@
 """One refresh as a history runs it: its records, its requests, and the events that happen to it."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fnmatch import fnmatchcase
-from random import Random
 from typing import Any
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.journal import (
-    FORMAT,
-    ClaimRelease,
-    Owner,
-    Record,
-    read_record,
-    relevant_records,
-)
+from tableau_pipeline.core.journal import Owner
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline_tests.refresh.stateful.checks.expected import expected_rows
+from tableau_pipeline_tests.refresh.stateful.journals import PublisherJournal
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.contents import Item, Rows
 from tableau_pipeline_tests.refresh.support.asked import Asked
 
-LATER_RELEASE = "99.1"
-# A record of a release whose format this one does not know.
-_LATER_RECORD = {"format": FORMAT + 1, "release": LATER_RELEASE, "kind": "claim", "lease": 60}
-
-
-@dataclass
-class StoredJournal:
-    """The records of one declaration in one instance of Dagster.
-
-    Attributes:
-        name: of the publisher: a key of `history.PUBLISHERS`.
-        short: reading returns the records that a journal must return, and no more.
-        ended: the run ids that Dagster reports as ended.
-        wiped: how often a user wiped the asset.
-        placed: LUID, declared name and declared project at the end of the last green refresh.
-        later_at: the moment when a later release stored a record, while that record is there.
-    """
-
-    name: str
-    instance: str
-    key: str
-    short: bool
-    chance: Random
-    records: list[Record] = field(default_factory=list)
-    ended: set[str] = field(default_factory=set)
-    wiped: int = 0
-    placed: tuple[str, str, str] | None = None
-    later_at: int | None = None
-
-    def visible(self) -> list[Record]:
-        """The records that a refresh reads, in no order.
-
-        Raises:
-            RefusedError: a later release wrote one of them.
-        """
-        if self.later_at is not None:
-            read_record(_LATER_RECORD, repair="Restore a backup")
-        records = relevant_records(self.records) if self.short else list(self.records)
-        self.chance.shuffle(records)
-        return records
-
-    def wipe(self) -> None:
-        self.records.clear()
-        self.placed = None
-        self.wiped += 1
-
-
 # Called with the name of each point that a refresh reaches. It may raise, and may run others first.
 Point = Callable[[str], None]
-
-
-@dataclass
-class SimulatedJournal:
-    """Implements `Journal` for one refresh.
-
-    While a record is being stored, no refresh reads it, and others may store theirs first.
-    """
-
-    refresh: "Refresh"
-    point: Point
-
-    @property
-    def owner(self) -> Owner:
-        return self.refresh.owner
-
-    @property
-    def instance(self) -> str:
-        return self.refresh.journal.instance
-
-    def records(self) -> Sequence[Record]:
-        """All records, also those of other refreshes."""
-        self.point("read the journal")
-        return self.refresh.journal.visible()
-
-    def append(self, record: Record) -> None:
-        kind = f"{record.kind} with a checkpoint" if _has_checkpoint(record) else record.kind
-        self.point(f"append {kind}")
-        self.point(f"appending {kind}")
-        self.refresh.journal.records.append(record)
-        self.refresh.record_count += 1
-        self.point(f"appended {kind}")
-
-    def has_ended(self, owner: Owner) -> bool:
-        return owner.run_id in self.refresh.journal.ended
-
-    def lock(self, timeout: float) -> AbstractContextManager[None]:
-        """No lock: the claims alone must keep refreshes apart."""
-        return nullcontext()
-
-
-def _has_checkpoint(record: Record) -> bool:
-    return isinstance(record, ClaimRelease) and record.checkpoint is not None
 
 
 class Killed(BaseException):
@@ -178,11 +80,12 @@ class Refresh:
         events: what happens to it, and where.
         of_other_environment: it belongs to another environment; its requests are not recorded.
         killed: its process is gone; from then on nothing that it does has an effect.
+        paused: its process stands still, and with it its heartbeat.
         fault: the network fault of its present call; `had_fault`: there was one at some time.
         point_count: the points that it has reached.
         change_count: its calls that may have changed something on the server.
         record_count: the records that it has appended.
-        wiped: how often the asset had been wiped when it began.
+        wiped: how often records had been lost when it began.
         looked_at: the moment of its last look at the data source; `seen_rows`: the rows then.
         edited_at: when it changed tags, the name or the project, if it has not looked since.
         read_at: the moment when it last read the journal.
@@ -199,7 +102,7 @@ class Refresh:
     """
 
     owner: Owner
-    journal: StoredJournal
+    journal: PublisherJournal
     declaration: Declaration
     store: Store
     clock: Callable[[], datetime]
@@ -207,6 +110,7 @@ class Refresh:
     options: Asked = field(default_factory=Asked)
     of_other_environment: bool = False
     killed: bool = False
+    paused: bool = False
     fault: NetworkFault | None = None
     had_fault: bool = False
     point_count: int = 0

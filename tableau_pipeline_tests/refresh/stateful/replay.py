@@ -10,7 +10,6 @@ from random import Random
 from unittest import mock
 
 from tableau_pipeline.core.fields import MetadataPolicy
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.checks.dry_run import DryRun
@@ -76,17 +75,18 @@ def play(case: Case, tally: Counter[str] | None = None) -> Failure | None:
     """Play a history with all checks; return the first failure, None if there is none.
 
     Args:
-        tally: counts the outcomes of the undisturbed refreshes at its end.
+        tally: counts what it meets, and the outcomes of the undisturbed refreshes at its end.
     """
     trace: list[str] = []
+    tally = Counter() if tally is None else tally
     try:
         chance = Random(f"{case.seed}/while")
         with _seeded(case.seed), new_history(case.scenario, chance) as history:
-            trace = history.trace
+            trace, history.met = history.trace, tally
             with mock.patch("tableau_pipeline.publishing.http.monotonic", history.seconds):
                 for step in case.steps:
                     _play_step(history, step)
-                check_undisturbed(history, Counter() if tally is None else tally)
+                check_undisturbed(history, tally)
                 _check_without_faults(history)
                 history.tableau.pass_time(700)
                 _play_step(history, case.last)
@@ -98,7 +98,7 @@ def play(case: Case, tally: Counter[str] | None = None) -> Failure | None:
 def _play_step(history: History, step: Step) -> None:
     for event in step.before:
         history.note(f"{event}")
-        event(history, None)
+        history.happen(event)
     history.store_feeds()
     if step.publisher != "ours":
         # The checks follow no unfinished requests of several deployments.
@@ -121,7 +121,7 @@ def _play_step(history: History, step: Step) -> None:
 
 def _has_window(history: History, publisher: str) -> bool:
     """Whether a rolling window is declared, or was when the rows were published."""
-    record = read_history(history.journals[publisher].records).recovered.record
+    record = history.journals[publisher].history().recovered.record
     published = record.tables.values() if record else ()
     return any(table.retain for table in history.declaration.tables) or any(
         table.cutoff for table in published

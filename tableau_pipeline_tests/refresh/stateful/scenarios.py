@@ -109,7 +109,10 @@ class Scenario:
         admin: the pipeline's user is an administrator, and may list jobs.
         slow: jobs wait and run for minutes.
         client_ahead: seconds by which the pipeline's clock is ahead of the server's.
-        short: the journal returns the records that it must return, and no more.
+        short: old records are removed after a few.
+        scripts: every second refresh is one of a script: no other process can ask for its end.
+        lags: listings of the journal's store may lack the newest objects.
+        store_seconds: how long a request to that store takes.
         tables: how many of the shapes are declared at first.
         chain: the third table belongs to the second, not to the first.
         forgetful: feeds name only the keys of the last change.
@@ -121,6 +124,9 @@ class Scenario:
     slow: bool
     client_ahead: float
     short: bool
+    scripts: bool
+    lags: bool
+    store_seconds: float
     shapes: tuple[Shape, ...] = field(repr=False)
     tables: int
     chain: bool
@@ -151,6 +157,9 @@ def scenario(chance: Random) -> Scenario:
         slow=chance.random() < 0.3,
         client_ahead=chance.choice([0, 0, 300, -300, 7200]),
         short=chance.random() < 0.5,
+        scripts=chance.random() < 0.3,
+        lags=chance.random() < 0.3,
+        store_seconds=chance.choice([0, 0, 0.05]),
         shapes=tables,
         tables=chance.choice([1, 1, 2, 3]),
         chain=chance.random() < 0.5,

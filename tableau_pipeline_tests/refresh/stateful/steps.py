@@ -30,9 +30,9 @@ ALL = frozenset(Accept)
 # more often.
 _POINTS = (
     *("before send*", "after send*", "before send*", "after send*"),
-    *("append intent", "appending intent", "appended intent", "appended intent"),
-    *("append claim", "appending claim", "appended claim"),
-    *("append closing*", "appending closing*", "appended closing*"),
+    *("append intent", "created intent", "appended intent", "appended intent"),
+    *("append claim", "created claim", "appended claim"),
+    *("append closing*", "created closing*", "appended closing*"),
     *("read the journal", "before look", "after look", "after look*", "before download"),
     *("after ask for a job", "sleep", "job queued", "job started", "job done", "job done"),
     *("before upload", "after upload", "before tag", "after tag", "before list jobs", "*", "*"),
@@ -152,8 +152,8 @@ def _user_changes_rows(chance: Random) -> TimedEvent:
 
 def _event_during(chance: Random) -> TimedEvent:
     kind = chance.choices(
-        ["kill", "break", "user", "other", "job", "wipe", "later", "materialize"],
-        [20, 18, 30, 14, 6, 4, 3, 4],
+        ["kill", "break", "user", "other", "job", "records", "store", "materialize"],
+        [20, 18, 30, 14, 6, 8, 6, 4],
     )[0]
     nth, at = chance.choice([1, 1, 1, 2, 3]), chance.choice(_POINTS)
     match kind:
@@ -171,16 +171,11 @@ def _event_during(chance: Random) -> TimedEvent:
             event = Event(events.another_refresh, chance.random() < 0.6)
             at = chance.choice([point for point in _POINTS if not point.startswith("job")])
         case "job":
-            failing = Fate(chance.choice([0, 2]), 1, FailJob(notes=chance.choice([None, "Oh."])))
-            slow = Fate(chance.choice([0, 400]), chance.choice([0, 100, 500]))
-            event, at = (
-                Event(events.job_fate, chance.choice([failing, failing, slow])),
-                "job queued",
-            )
-        case "wipe":
-            event = Event(events.wipe)
-        case "later":
-            event = Event(events.later_release)
+            event, at = _job_fate(chance), "job queued"
+        case "records":
+            event = _change_of_records(chance)
+        case "store":
+            event, at = Event(events.store_fault, chance.random() < 0.6), "append *"
         case _:
             event = _materialize(chance)
     if at == "*":
@@ -222,6 +217,25 @@ _USER_EVENTS = {
 }
 
 
+def _job_fate(chance: Random) -> Event:
+    failing = Fate(chance.choice([0, 2]), 1, FailJob(notes=chance.choice([None, "Oh."])))
+    slow = Fate(chance.choice([0, 400]), chance.choice([0, 100, 500]))
+    return Event(events.job_fate, chance.choice([failing, failing, slow]))
+
+
+def _change_of_records(chance: Random) -> Event:
+    return chance.choice(
+        [
+            Event(events.wipe),
+            Event(events.wipe),
+            Event(events.restore, chance.randrange(10)),
+            Event(events.lose_home),
+            Event(events.later_release),
+            Event(events.later_release),
+        ]
+    )
+
+
 def _another_user(chance: Random) -> Event:
     what = chance.choices([*_USER_EVENTS], [often for often, _ in _USER_EVENTS.values()])[0]
     return Event(
@@ -245,7 +259,7 @@ def _event_before(chance: Random) -> Event:
             lambda: _declare_metadata(chance): 12,
             lambda: Event(events.lose_column, chance.randrange(3)): 6,
             lambda: Event(events.collect): 8,
-            lambda: Event(events.wipe): 6,
+            lambda: _change_of_records(chance): 14,
             lambda: Event(events.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
             lambda: Event(events.all_runs_end): 5,
             lambda: Event(
@@ -256,7 +270,6 @@ def _event_before(chance: Random) -> Event:
             ): 10,
             lambda: Event(events.bad_answers, _bad_answers(chance)): 8,
             lambda: Event(events.failed_refreshes, pick([30, 60, 300]), yes(0.5)): 14,
-            lambda: Event(events.later_release): 4,
             lambda: Event(
                 events.another_environment,
                 Asked(full=yes(0.3), accept=pick([frozenset(), frozenset(Accept)])),

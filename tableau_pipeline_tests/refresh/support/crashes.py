@@ -51,7 +51,7 @@ class Crashing(Proxy):
 
     def before(self, name: str, args: Sequence[Any]) -> None:
         step = {"job": "look"}.get(name, name)
-        if name == "append":
+        if name == "create":
             step = _record_name(args[0])
         self._crash.reach(step)
 

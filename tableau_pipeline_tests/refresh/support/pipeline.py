@@ -18,19 +18,21 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Policy, Table
+from tableau_pipeline.core.deployment import JournalPlace, folder_of
 from tableau_pipeline.core.drift import Timeouts
-from tableau_pipeline.core.journal import Intent, Journal, Record, read_history
+from tableau_pipeline.core.journal import History, Intent, Journal, Record, create_next
+from tableau_pipeline.core.journal_store import StoredJournal, owner_here
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.differences import differences, tds_in
 from tableau_pipeline_tests.refresh.support.asked import Asked
@@ -64,15 +66,16 @@ def published_rows(site: TableauSite, luid: str) -> pa.Table:
         return read_table(hyper_process(), file, TableName("Extract", "Extract"))
 
 
-class RememberingJournal(FileJournal):
+class RememberingJournal(StoredJournal):
     """Knows every record of an intent that was ever made, whatever came after it."""
 
-    def append(self, record: Record) -> None:
+    def create(self, record: Record, *, after: History) -> History | None:
         """Keep and remember it."""
-        super().append(record)
-        if isinstance(record, Intent):
+        created = super().create(record, after=after)
+        if created and isinstance(record, Intent):
             with self._memory.open("a", encoding="utf-8") as file:
                 file.write(record.model_dump_json() + "\n")
+        return created
 
     def all_intents(self) -> list[Intent]:
         """Every record."""
@@ -87,15 +90,36 @@ class RememberingJournal(FileJournal):
 
     def checkpoint(self) -> Checkpoint | None:
         """The newest one."""
-        return read_history(self.records()).checkpoint
+        return self.history().checkpoint
 
     def intents(self) -> tuple[Intent, ...]:
         """Those since then."""
-        return read_history(self.records()).intents
+        return self.history().intents
+
+    def store(self, record: Record) -> None:
+        """Store a record after all others."""
+        create_next(self, lambda _: record, after=self.history())
+
+    def files(self) -> list[Path]:
+        """The files of the records, the newest last."""
+        if (deployment := self.place.deployment()) is None:
+            return []
+        return sorted((self._root / folder_of(deployment, self.key)).glob("*.json"))
+
+    def forget(self) -> None:
+        """Lose all records of the data source, but not who we are."""
+        for file in self.files():
+            file.unlink()
+
+    @property
+    def _root(self) -> Path:
+        storage = self.place.storage
+        assert isinstance(storage, LocalStorage)
+        return storage.root
 
     @property
     def _memory(self) -> Path:
-        return self.path.with_suffix(".memory")
+        return self._root.with_name(f"{self.key.replace('/', '.')}.memory")
 
 
 @dataclass
@@ -106,7 +130,7 @@ class Pipeline:
         eyes: a session to look at what came of it.
         missing: models of which nothing was ever written.
         dropped: partitions that models had once, and have no longer.
-        folder: of snapshots, extracts, locks and the journal.
+        folder: of snapshots, extracts and the journal.
         rejected: the checks that rejected the newest rows of a model, by model.
         user: who refreshes, by name and password; an administrator, unless told otherwise.
         sessions: how often a refresh asked for a server.
@@ -129,7 +153,9 @@ class Pipeline:
 
     @property
     def journal(self) -> RememberingJournal:
-        return RememberingJournal(self.folder / f"{self.declaration.key.replace('/', '.')}.json")
+        """The records, as each refresh of this process sees them: all have the same owner."""
+        place = JournalPlace(LocalStorage(self.folder / "journal"))
+        return RememberingJournal(place, self.declaration.key, owner_here("this process"))
 
     def model(self, table: str, rows: pa.Table) -> Snapshot:
         """Give a table's model new content."""

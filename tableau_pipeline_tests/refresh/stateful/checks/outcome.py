@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.journal import Claim
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, Refuse
@@ -15,7 +14,8 @@ from tableau_pipeline_tests.refresh.stateful.checks.expected import expected_row
 from tableau_pipeline_tests.refresh.stateful.checks.metadata import check_metadata, check_properties
 from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed, require
 from tableau_pipeline_tests.refresh.stateful.checks.visibility import is_visible
-from tableau_pipeline_tests.refresh.stateful.refreshes import LATER_RELEASE, Killed, Refresh
+from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
+from tableau_pipeline_tests.refresh.stateful.refreshes import Killed, Refresh
 from tableau_pipeline_tests.refresh.stateful.server.contents import Rows, differences, rows_of
 
 Outcome = Done | RefreshError | Killed
@@ -60,6 +60,21 @@ def describe(outcome: Outcome) -> str:
             return "killed"
         case _:
             return f"{type(outcome).__name__}: {outcome}"
+
+
+def kinds_of(outcome: Outcome) -> list[str]:
+    """The kinds of an outcome: its decision or error, its refusals and its doubt."""
+    match outcome:
+        case RefusedError(refusals=refusals) | Planned(plan=Refuse(refusals=refusals)):
+            return [f"refusal: {refusal.code}" for refusal in refusals]
+        case Refreshed(planned=planned) | (Planned() as planned):
+            doubt = planned.base.distrust
+            status = outcome.decision if isinstance(outcome, Refreshed) else "planned"
+            return [f"status: {status}", *([f"doubt: {doubt.code}"] if doubt else [])]
+        case Built():
+            return ["status: built"]
+        case _:
+            return [f"error: {type(outcome).__name__}"]
 
 
 def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome) -> None:
@@ -111,8 +126,8 @@ def _check_stopped(refresh: Refresh, outcome: Outcome) -> None:
 def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
     """Check that the data source holds the rows of the models, unless it could not be known."""
     checkpoint = report.checkpoint
-    claims = (record.refresh for record in refresh.journal.records if isinstance(record, Claim))
-    if max(claims, default=0) > checkpoint.refresh:
+    is_readable = refresh.journal.later_at is None
+    if is_readable and refresh.journal.history().refresh > checkpoint.refresh:
         # Another refresh began right before this one recorded its checkpoint, and is checked later.
         return
     contents = {}

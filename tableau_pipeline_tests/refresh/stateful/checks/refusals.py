@@ -8,8 +8,9 @@ from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.checks import expected, visibility
+from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
-from tableau_pipeline_tests.refresh.stateful.refreshes import LATER_RELEASE, Refresh
+from tableau_pipeline_tests.refresh.stateful.refreshes import Refresh
 
 # A refusal by the server, with the code of its error.
 ANSWERED = re.compile(r" failed: \d{6} ")
@@ -63,7 +64,7 @@ class _Refusal:
             ),
             r"is published by another environment": lambda: self._history.luids_elsewhere,
             r'is published under the key "([^"]+)", by this deployment': lambda key: (
-                key != self._journal.key and f"{TAG_PREFIX}{key}" in self._tags
+                key != self._journal.key and f"{TAG_PREFIX}{key}" in self._all_tags
             ),
             rf"release {LATER_RELEASE} of tableau_pipeline wrote it": self._later_release,
             # No record names it, and it has our tag at another place than the declared one.
@@ -87,8 +88,15 @@ class _Refusal:
             ),
             r'Model "(\w+)": its partition': lambda name: self._refresh.contents[name].stale,
             r"Renaming or moving .* failed: 409015 ": self._taken,
+            r" failed: 403007 .* already exists": self._not_found,
             ANSWERED.pattern: self._disturbed,
         }
+
+    @property
+    def _all_tags(self) -> set[str]:
+        """Those of all data sources: our records may name another one than that of our name."""
+        there = (datasource.tags for datasource in self._history.tableau.datasources())
+        return self._tags.union(*there)
 
     @property
     def _takes_over(self) -> bool:
@@ -147,6 +155,10 @@ class _Refusal:
     def _disturbed(self) -> bool:
         """Whether a fault of the network or another user may be why the server refused."""
         return self._refresh.had_fault or self._history.requests.users_acted_at > 0
+
+    def _not_found(self) -> bool:
+        """Whether it may not have found it: without a record, where the server lists it late."""
+        return self._disturbed() or self._history.scenario.quirks["index_lag_seconds"] > 0
 
     def _repeated(self, name: str) -> bool:
         content, table = self._content(name), self._table(name)

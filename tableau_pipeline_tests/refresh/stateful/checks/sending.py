@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful import scenarios
@@ -53,9 +54,9 @@ def check_request(history: Any, request: Request, target: Datasource | None) -> 
     refresh, before = request.refresh, State.of(history, target)
     for other in history.requests.in_flight():
         require(False, f"it sends beside job {other.job[:4]} of {other.refresh.name}")
-    if target:
+    if target and not _creates(refresh):
         _check_owner(history, refresh, target)
-    _check_guards(history, request, before)
+        _check_guards(history, request, before)
     _check_keys(request, before)
 
 
@@ -86,6 +87,12 @@ def _check_owner(history: Any, refresh: Refresh, target: Datasource) -> None:
     require(not owners or refresh.journal.instance in owners, f"it sends to what {owners} publish")
     keys = {journal.key for journal in journals if f"{TAG_PREFIX}{journal.key}" in tags}
     require(not keys or refresh.journal.key in keys, f"it sends to what is published as {keys}")
+
+
+def _creates(refresh: Refresh) -> bool:
+    """Whether its last request creates a data source: the server refuses to change another one."""
+    intents = refresh.journal.history().intents
+    return bool(intents) and intents[-1].mode is PublishMode.CREATE
 
 
 def _check_guards(history: Any, request: Request, before: State) -> None:

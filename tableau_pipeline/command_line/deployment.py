@@ -1,0 +1,50 @@
+"""The command `deployment`: show whose records a data folder holds, and settle what a copy is."""
+
+import click
+from rich.text import Text
+
+from tableau_pipeline.command_line import prepare
+from tableau_pipeline.command_line.output import Output, reports
+from tableau_pipeline.components.journal import journal_place
+
+
+@click.command()
+@click.option("--moved", is_flag=True, help="The data folder has moved: go on with its records.")
+@click.option("--copied", is_flag=True, help="It is a copy: begin another deployment, without any.")
+@reports
+def deployment(module: str | None, *, moved: bool, copied: bool, output: Output) -> int:
+    """Show the deployment whose records the data folder holds.
+
+    A copy of a data folder is refused until somebody says which of the two it is: with --moved, it
+    goes on with the history of the data sources, and nothing may use the other one any more. With
+    --copied, it becomes another deployment, which leaves the data sources of the other one alone.
+
+    Exit code: 0 it is in its place, 1 it is a copy of another one.
+    """
+    if moved and copied:
+        raise click.UsageError("--moved and --copied exclude each other")
+    prepare()
+    place = journal_place()
+    recorded = place.recorded()
+    if recorded and moved:
+        place.keep(recorded)
+    if copied:
+        place.make_new()
+    recorded = place.recorded()
+    problem = place.problem(recorded) if recorded else None
+    shown = {
+        "name": place.name,
+        "place": place.where,
+        "id": recorded.id if recorded else None,
+        "keys": sorted(place.recorded_keys()) if recorded and not problem else [],
+        "problem": problem,
+    }
+    count = len(shown["keys"])
+    counted = f"{count} data source{'s' * (count != 1)}"
+    output.result(
+        shown,
+        Text(f'Deployment "{place.name}" in {place.where}'),
+        Text(f"{recorded.id}, {counted}" if recorded else "It has not published yet"),
+        Text(problem) if problem else None,
+    )
+    return int(problem is not None)

@@ -1,0 +1,63 @@
+"""The command `unlock`: end the claim of a refresh that no longer runs."""
+
+import getpass
+import os
+from datetime import UTC, datetime
+
+import click
+from rich.text import Text
+
+from tableau_pipeline.command_line import open_project
+from tableau_pipeline.command_line.output import Output, ago, reports
+from tableau_pipeline.components.journal import journal_of
+from tableau_pipeline.components.publish_file import published_files
+from tableau_pipeline.core.journal import Claim, ClaimRelease, History, create_next
+from tableau_pipeline.refresh.claim import name_of
+
+
+@click.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@reports
+def unlock(module: str | None, name: str, *, yes: bool, output: Output) -> int:
+    """End the claim of a refresh that no longer runs, so that the next one need not wait for it.
+
+    A refresh that still runs sends nothing more then: it finds out before its next request. What
+    it has sent already, the next refresh looks at first.
+
+    Exit code: 0 nothing holds the data source any more.
+    """
+    with open_project(module) as project:
+        files = published_files(project.instance)
+        key = name if name in files else next(iter(project.named([name])))
+        journal = journal_of(project.instance, key)
+        history = journal.history()
+        claim = history.claim
+        if claim is None:
+            output.result({"key": key, "unlocked": None}, Text("No refresh holds it."))
+            return 0
+        runs = "has ended" if journal.has_ended(claim) else "may still run"
+        since = ago(claim.claimed_at, datetime.now(UTC))
+        output.progress(f"{name_of(claim)}, which began {since}, holds {key}. It {runs}")
+        if not yes:
+            click.confirm("End its claim?", abort=True, err=True)
+
+        def release(newest: History, held: Claim = claim) -> ClaimRelease | None:
+            if newest.claim is None or newest.claim.id != held.id:
+                return None
+            return ClaimRelease(refresh=held.refresh, claim=held.id, unlocked_by=_user())
+
+        create_next(journal, release, after=history)
+    output.result(
+        {"key": key, "unlocked": claim.owner.run_id},
+        Text(f"The claim of {name_of(claim)} has ended."),
+    )
+    return 0
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # The user of a container may have no name.
+        return f"user {os.getuid()}"

@@ -1,0 +1,211 @@
+"""The deployments whose journals a store holds: their ids, and the place that each was made for."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from tableau_pipeline.core.identity import key_below
+from tableau_pipeline.core.snapshot import Frozen
+from tableau_pipeline.errors import RefusedError, SettingError
+from tableau_pipeline.objects.storage import LocalStorage, Storage
+from tableau_pipeline.objects.stores import canonical
+from tableau_pipeline.outcome import Code
+
+# The deployment of a store for which PIPELINE_DEPLOYMENT names no other one.
+MAIN = "main"
+# The id of a deployment that has not published yet.
+NO_ID = "nothing was published yet"
+# No id of a deployment begins with an @.
+_DEPLOYMENTS = "@deployments"
+_NO_ROOT = "@"
+# The slashes in the name of a folder of records.
+_DEPTH = 2
+
+
+class Deployment(Frozen):
+    """A deployment: everything that shares one history of each data source.
+
+    Attributes:
+        id: marks the data sources that it publishes.
+        place: the folder or URL of the journals when the deployment was made.
+        inode: the number of that folder on its disk, which a copy does not have; None for a URL.
+    """
+
+    format: Literal[1] = 1
+    id: str
+    place: str
+    inode: int | None = None
+
+
+@dataclass
+class JournalPlace:
+    """A store of journals, as one deployment sees it.
+
+    Attributes:
+        storage: holds the records of each data source under
+            `<deployment id>/<project root>/<asset key>/<number>.json`.
+        name: the name of the deployment in this store.
+    """
+
+    storage: Storage
+    name: str = MAIN
+    _deployment: Deployment | None = field(default=None, repr=False)
+
+    def deployment(self) -> Deployment | None:
+        """Return the deployment; None if it has not published yet.
+
+        Raises:
+            RefusedError: the store is a copy of the one that the deployment was made for, or the
+                file of the deployment is damaged.
+        """
+        if self._deployment is None and (deployment := self.recorded()):
+            if (problem := self.problem(deployment)) is not None:
+                raise SettingError(problem)
+            self._deployment = deployment
+        return self._deployment
+
+    def established(self) -> Deployment:
+        """Return the deployment; make it if it does not exist.
+
+        Raises:
+            RefusedError: as `deployment`; or two writers of this store could both be first.
+        """
+        if deployment := self.deployment():
+            return deployment
+        self._probe()
+        self.storage.put(self._key, self._here(str(uuid4())).model_dump_json(indent=1).encode())
+        # If another process was faster, the deployment is the one that it made.
+        if deployment := self.deployment():
+            return deployment
+        raise RefusedError(f"{self._file} was removed meanwhile. Run again", code=Code.RECORD)
+
+    def recorded(self) -> Deployment | None:
+        """Return the deployment, wherever the store is now; None if it has not published yet."""
+        if (text := self.storage.read(self._key)) is None:
+            return None
+        try:
+            return Deployment.model_validate_json(text)
+        except ValidationError as error:
+            raise RefusedError(
+                f"{self._file} is damaged, or a newer release wrote it. Restore it from a backup, "
+                "or install that release",
+                code=Code.RECORD,
+            ) from error
+
+    def keep(self, deployment: Deployment) -> None:
+        """Record that this store is the one of a deployment, wherever it was before."""
+        self._record(deployment.id)
+
+    def make_new(self) -> None:
+        """Record a new deployment in place of the one that was copied with the store."""
+        self._record(str(uuid4()))
+
+    def newest_numbers(self) -> dict[str, int]:
+        """Return the newest number in each folder of records, of all deployments of the store."""
+        newest: dict[str, int] = {}
+        for entry in self.storage.list(""):
+            folder, _, name = entry.key.rpartition("/")
+            # Only these folders have records; a deployment may have a number for a name.
+            is_journal = folder.count("/") == _DEPTH
+            if is_journal and (number := record_number(name)) is not None:
+                newest[folder] = max(number, newest.get(folder, 0))
+        return newest
+
+    def recorded_keys(self) -> set[str]:
+        """Return the keys, see `core.identity.key_below`, of which the deployment has records."""
+        deployment = self.deployment()
+        folders = [folder.split("/") for folder in self.newest_numbers()]
+        return {
+            key_below(unquote(key), "" if root == _NO_ROOT else unquote(root))
+            for id_, root, key in folders
+            if deployment and id_ == deployment.id
+        }
+
+    @property
+    def where(self) -> str:
+        """The folder of the store, or its URL."""
+        if isinstance(self.storage, LocalStorage):
+            return str(self.storage.root.resolve())
+        return canonical(self.storage.url)
+
+    @property
+    def _key(self) -> str:
+        return f"{_DEPLOYMENTS}/{quote(self.name, safe='')}.json"
+
+    @property
+    def _file(self) -> str:
+        return f"{self.where}/{self._key}"
+
+    def _here(self, id_: str) -> Deployment:
+        return Deployment(id=id_, place=self.where, inode=self._inode())
+
+    def _inode(self) -> int | None:
+        if isinstance(self.storage, LocalStorage):
+            with suppress(FileNotFoundError):
+                return self.storage.root.stat().st_ino
+        return None
+
+    def _record(self, id_: str) -> None:
+        self.storage.replace(self._key, self._here(id_).model_dump_json(indent=1).encode())
+        self._deployment = None
+
+    def problem(self, deployment: Deployment) -> str | None:
+        """Return the problem if the store is a copy; None if it is in its place.
+
+        One host may see the folder under another path than the other, and a mount may number
+        folders anew: only a store with another path and another number is taken for a copy.
+        """
+        is_numbered = deployment.inode is not None and deployment.inode == self._inode()
+        if deployment.place == self.where or is_numbered:
+            return None
+        return (
+            f"The records in {self.where} were made in {deployment.place}: this is a copy, or it "
+            "was moved. Two deployments must not go on with one history. If nothing uses the other "
+            "one any more, run `tableau-pipeline deployment --moved`. If this is to be another "
+            "deployment, run `tableau-pipeline deployment --copied`: it begins without a history, "
+            "and leaves the data sources of the other one alone"
+        )
+
+    def _probe(self) -> None:
+        """Check that of two writers of a key only the first one succeeds.
+
+        Raises:
+            RefusedError: the store ignores the condition of a write; some gateways do.
+        """
+        key = f"{_DEPLOYMENTS}/.probe-{uuid4().hex}"
+        # The folder gets its inode with its first file.
+        self.storage.put(key, b"first")
+        try:
+            if self.storage.put(key, b"second"):
+                raise SettingError(
+                    f"The store at {self.where} overwrites what another process has just written, "
+                    "although it was asked not to (If-None-Match): two refreshes could not tell "
+                    "which of them came first. Use a store that has conditional writes"
+                )
+        finally:
+            self.storage.delete(key)
+
+
+def folder_of(deployment: Deployment, key: str) -> str:
+    """Return the folder with the records of a data source.
+
+    Args:
+        key: the asset key in its environment, see `core.identity.key_below`.
+    """
+    name, _, root = key.partition("@")
+    return f"{deployment.id}/{_quoted(root) or _NO_ROOT}/{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a folder; `unquote` reverses it."""
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
+
+
+def record_number(name: str) -> int | None:
+    """Return the number in the name of a record's file; None for any other file."""
+    stem = name.removesuffix(".json")
+    return int(stem) if stem != name and stem.isascii() and stem.isdigit() else None

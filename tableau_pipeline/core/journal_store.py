@@ -1,0 +1,323 @@
+"""The records of a data source as numbered files, on a disk or in an object store.
+
+The number of a record orders it. Two processes cannot create the same number, so a refresh holds
+the data source if its claim got a number, until a record after it says otherwise.
+"""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from threading import Event, Thread
+from uuid import uuid4
+
+from tableau_pipeline.core.deployment import (
+    NO_ID,
+    JournalPlace,
+    folder_of,
+    record_number,
+)
+from tableau_pipeline.core.identity import key_below, root_of
+from tableau_pipeline.core.journal import (
+    FORMAT,
+    Claim,
+    History,
+    Owner,
+    Record,
+    StoredRecord,
+    read_record,
+)
+from tableau_pipeline.errors import RefusedError, SettingError
+from tableau_pipeline.objects.storage import LocalStorage, Storage
+from tableau_pipeline.objects.stores import StoreError
+from tableau_pipeline.outcome import Code
+
+# How often a refresh shows that it runs, and after which silence it counts as ended.
+BEAT = timedelta(minutes=1)
+SILENCE = timedelta(minutes=10)
+_BEAT_KEY = "heartbeat"
+_CLOCK_KEY = "clock-"
+_REPAIR = (
+    "Restore the folder from a backup. Or move its records away: then the data source is found by "
+    "its tags, and published again"
+)
+
+
+def owner_here(run_id: str, *, step: str = "", attempt: int = 0, label: str = "") -> Owner:
+    """Return this process as the owner of claims."""
+    return Owner(
+        run_id=run_id,
+        step=step,
+        attempt=attempt,
+        label=label,
+        boot=_boot(),
+        namespace=_namespace(),
+        pid=os.getpid(),
+    )
+
+
+@dataclass
+class StoredJournal:
+    """Implements `core.journal.Journal` for one data source.
+
+    Attributes:
+        key: the asset key in its environment, see `core.identity.key_below`.
+        ask: asks the issuer of an owner whether it has ended; returns None for an owner that this
+            process cannot ask about.
+    """
+
+    place: JournalPlace
+    key: str
+    owner: Owner
+    ask: Callable[[Owner], bool | None] = lambda owner: None
+
+    @property
+    def instance(self) -> str:
+        """The id of the deployment in this environment, for the tags of its data sources."""
+        deployment = self.place.deployment()
+        return key_below(deployment.id if deployment else NO_ID, root_of(self.key))
+
+    def history(self) -> History:
+        """Return the history up to the newest record, by one listing and one read."""
+        # A refresh may remove old records between the two.
+        for is_last in (False, True):
+            numbers = self._numbers()
+            if not numbers:
+                break
+            if stored := self._read(numbers[-1]):
+                self._check_gaps(stored.history, numbers)
+                return stored.history
+            if is_last:
+                raise self._missing(numbers[-1])
+        return History()
+
+    def latest(self, since: History) -> History:
+        """Return the history up to the newest record, by reading on from a known history."""
+        newest = since
+        while stored := self._read(newest.number + 1):
+            newest = stored.history
+        if not since.number:
+            # The first records may have been removed, or the listing is late.
+            return max(newest, self.history(), key=lambda history: history.number)
+        # While this one is there, none after it was removed.
+        return newest if self._has(since) else self.history()
+
+    def create(self, record: Record, *, after: History) -> History | None:
+        """Store a record; return None if another process has created its number."""
+        self.place.established()
+        history = after.after(record)
+        content = StoredRecord(format=FORMAT, record=record, history=history)
+        if not self._storage.put(self._file(history.number), content.model_dump_json().encode()):
+            return None
+        if self._is_removed(after):
+            # This process has slept for so long that others have removed the record before: a
+            # number is free again, and means nothing.
+            self._storage.delete(self._file(history.number))
+            return None
+        if history.floor > after.floor:
+            self._collect(history)
+        return history
+
+    def has_ended(self, claim: Claim) -> bool:
+        """Whether the owner of a claim has ended.
+
+        It has if its process on this host is gone, if its issuer says so, or if nobody here can
+        ask the issuer and its heartbeat stands still.
+        """
+        owner = claim.owner
+        if _is_gone(owner):
+            return True
+        ended = self.ask(owner)
+        return self._is_silent() if ended is None else ended
+
+    @contextmanager
+    def heartbeat(self) -> Generator[None]:
+        """Write a file every minute while the block runs, in a thread of its own."""
+        is_over = Event()
+
+        def beat() -> None:
+            while not is_over.wait(BEAT.total_seconds()):
+                # If the store is not there, others may take this refresh for ended: then it meets
+                # the fence.
+                with suppress(StoreError, OSError):
+                    self._storage.replace(f"{self._folder}/{_BEAT_KEY}", b"")
+
+        thread = Thread(target=beat, name=f"heartbeat of {self.key}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    @property
+    def _storage(self) -> Storage:
+        return self.place.storage
+
+    @property
+    def _folder(self) -> str | None:
+        deployment = self.place.deployment()
+        return folder_of(deployment, self.key) if deployment else None
+
+    def _file(self, number: int) -> str:
+        return f"{self._folder}/{number:09}.json"
+
+    def _numbers(self) -> Sequence[int]:
+        """Return the numbers of all records in a listing, in order."""
+        if self._folder is None:
+            return []
+        entries = self._storage.list(f"{self._folder}/")
+        names = (entry.key.rpartition("/")[2] for entry in entries)
+        return sorted(number for name in names if (number := record_number(name)) is not None)
+
+    def _read(self, number: int) -> StoredRecord | None:
+        return _stored_at(self.place, self._file(number)) if self._folder else None
+
+    def _has(self, history: History) -> bool:
+        stored = self._read(history.number)
+        return stored is not None and stored.history == history
+
+    def _is_removed(self, history: History) -> bool:
+        """Whether records up to the end of a history were removed, and perhaps later ones."""
+        if history.number:
+            # Records are removed in order.
+            return not self._has(history)
+        newest = self._read(max(self._numbers(), default=0))
+        return newest is not None and newest.history.floor > 1
+
+    def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
+        """Raise an error if a record is missing; the newest record says which there must be."""
+        expected = range(history.floor, history.number)
+        for number in sorted({*expected}.difference(numbers)):
+            # The listing may be late. And another refresh may have removed the record since.
+            if self._storage.read(self._file(number)) is None:
+                newest = self._read(history.number)
+                if newest and self.latest(newest.history).floor <= number:
+                    raise self._missing(number)
+
+    def _missing(self, number: int) -> RefusedError:
+        return RefusedError(
+            f"{self.place.where}/{self._file(number)} is missing, although later records are "
+            f"there: what is published is not known for certain. {_REPAIR}",
+            code=Code.RECORD,
+        )
+
+    def _collect(self, history: History) -> None:
+        """Remove the records below the floor; whatever cannot be removed now goes the next time."""
+        with suppress(StoreError, OSError):
+            for number in self._numbers():
+                if number < history.floor:
+                    self._storage.delete(self._file(number))
+
+    def _is_silent(self) -> bool:
+        """Whether nothing was written here for a while, by the clock of the store."""
+        key = f"{self._folder}/{_CLOCK_KEY}{uuid4().hex}"
+        written = False
+        with suppress(StoreError, OSError):
+            # A user who may only read goes by the clock of this host.
+            self._storage.replace(key, b"")
+            written = True
+        try:
+            entries = [*self._storage.list(f"{self._folder}/")]
+        finally:
+            if written:
+                self._storage.delete(key)
+        now = next((entry.modified for entry in entries if entry.key == key), None)
+        if now is None and written:
+            # The listing is late, so it says nothing of a heartbeat either.
+            return False
+        now = time.time() if now is None else now
+        last = max(
+            (
+                entry.modified
+                for entry in entries
+                if not entry.is_folder and not _is_clock(entry.key)
+            ),
+            default=0.0,
+        )
+        return now - last >= SILENCE.total_seconds()
+
+
+def script_journal(folder: Path, key: str) -> StoredJournal:
+    """Return the journal of a data source for a process that is no run of Dagster.
+
+    Args:
+        folder: the folder with the records of all data sources.
+
+    Raises:
+        RefusedError: it is a file.
+    """
+    if folder.is_file():
+        raise SettingError(
+            f"The journal {folder} is a file, in which earlier releases kept the records of one "
+            "data source. This release does not read it: pass a folder for the records of all "
+            "data sources. Then a data source of an earlier release is refused until you run once "
+            "with accept: [takeover]"
+        )
+    label = f"process {os.getpid()} on {platform.node()}"
+    place = JournalPlace(LocalStorage(folder.resolve()))
+    return StoredJournal(place, key, owner_here(f"script {uuid4()}", label=label))
+
+
+def all_histories(place: JournalPlace) -> list[History]:
+    """Return the history of each data source of all deployments in a store.
+
+    Raises:
+        RefusedError: this release cannot read one of them, or it is gone.
+    """
+    histories = []
+    for folder, number in place.newest_numbers().items():
+        key = f"{folder}/{number:09}.json"
+        if (stored := _stored_at(place, key)) is None:
+            raise RefusedError(f"{place.where}/{key} was removed meanwhile", code=Code.RECORD)
+        histories.append(stored.history)
+    return histories
+
+
+def _stored_at(place: JournalPlace, key: str) -> StoredRecord | None:
+    if (text := place.storage.read(key)) is None:
+        return None
+    try:
+        return read_record(text, repair=_REPAIR)
+    except RefusedError as error:
+        name = f"{place.where}/{key}"
+        raise RefusedError(f"{name} cannot be read: {error}", code=Code.RECORD) from error
+
+
+def _is_clock(key: str) -> bool:
+    return key.rpartition("/")[2].startswith((_CLOCK_KEY, "."))
+
+
+def _is_gone(owner: Owner) -> bool:
+    """Whether the process of an owner ran on this host, and has ended."""
+    if (owner.boot, owner.namespace) != (_boot(), _namespace()):
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        # The process exists, but belongs to another user.
+        pass
+    return False
+
+
+def _boot() -> str:
+    """Return an id of this boot of this machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
+
+
+def _namespace() -> str:
+    """Return the id of the process namespace: only within it can process ids be compared."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        # Without namespaces, all processes of the host have comparable ids.
+        return ""

@@ -1,0 +1,222 @@
+"""Keys with contents, each created once, in a folder of a disk or in an object store."""
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, GenericError
+
+from tableau_pipeline.errors import SettingError
+from tableau_pipeline.hyper.parquet import LocalFolder
+from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.stores import ObjectFolder, read_object, store_at, store_errors
+
+# The name of a file that a killed `LocalStorage.put` may leave.
+UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
+# The errors of `os.link` where a file system has no hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+# Seconds to wait before a write with an unknown outcome is sent again to an object store.
+_PAUSES = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key in a listing; `modified` is in seconds since 1970, according to the storage's clock.
+
+    The listing of a local storage has files and folders; the key of a folder ends in a slash.
+    """
+
+    key: str
+    modified: float
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether this is a folder, which has no content of its own."""
+        return self.key.endswith("/")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """Files in a folder of a local disk, or of a network file system."""
+
+    root: Path
+
+    def put(self, key: str, content: bytes) -> bool:
+        """Create a file, and flush it to the disk; return False if the file already exists."""
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{uuid4().hex}")
+        try:
+            with unfinished.open("xb") as file:
+                file.write(content)
+                # A power failure must not leave a manifest that has a name and no content.
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                # Link instead of renaming: a link fails if the name exists, so only one of several
+                # writers succeeds.
+                os.link(unfinished, path)
+            except FileExistsError:
+                # A network file system may repeat a call whose answer was lost. In that case, the
+                # existing link is ours.
+                return unfinished.stat().st_nlink > 1
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                raise SettingError(
+                    f"The disk of {path.parent} has no hard links, so two refreshes could not tell "
+                    "which of them came first. Let PIPELINE_DATA_DIR name a folder of another disk "
+                    "or network file system, or the URL of an object store"
+                ) from error
+            _flush(path.parent)
+            return True
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def replace(self, key: str, content: bytes) -> None:
+        """Write a file, whether it exists or not. Readers see its old or its new content."""
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{uuid4().hex}")
+        try:
+            unfinished.write_bytes(content)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def read(self, key: str) -> bytes | None:
+        """Return the content of a file; None if it does not exist."""
+        try:
+            return (self.root / key).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """Yield all files and folders whose keys begin with a prefix, in no particular order."""
+        end = prefix.rfind("/") + 1
+        folder, name = prefix[:end], prefix[end:]
+        # Ignore missing entries, because another process may remove an entry after the listing.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for item in [*os.scandir(self.root / folder)]:
+                if not item.name.startswith(name):
+                    continue
+                if item.is_dir(follow_symlinks=False):
+                    # Skip folders that we may not read, such as "lost+found" on a disk.
+                    with suppress(PermissionError):
+                        yield from self.list(f"{folder}{item.name}/")
+                else:
+                    with suppress(FileNotFoundError):
+                        yield Entry(folder + item.name, item.stat().st_mtime)
+            if folder and not name:
+                yield Entry(folder, (self.root / folder).stat().st_mtime)
+
+    def delete(self, key: str) -> bool:
+        """Delete a file or an empty folder; return False if it does not exist or is not empty."""
+        path = self.root / key
+        if key.endswith("/"):
+            # The folder may still contain files, or no longer exist.
+            with suppress(OSError):
+                path.rmdir()
+                return True
+            return False
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def folder(self, key: str) -> LocalFolder:
+        """Return the folder with the files whose keys begin with this key and a slash."""
+        return LocalFolder(self.root / key)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """The objects below a URL.
+
+    Endpoint and credentials come from the environment variables of the store's own SDKs. All
+    operations raise a StoreError if the store refuses them, fails or does not answer.
+
+    Attributes:
+        url: the URL, such as "s3://bucket/folder", without a trailing slash.
+        copies: the local copies of objects, which hyperd reads.
+    """
+
+    url: str
+    copies: LocalCopies
+
+    def put(self, key: str, content: bytes) -> bool:
+        """Create an object by a conditional write; return False if the object already exists.
+
+        After a StoreError, the object may exist, or the store may still create it.
+        """
+        with store_errors("Writing", f"{self.url}/{key}"):
+            for pause in _PAUSES:
+                # After a reset or a timeout, the library does not repeat a write, because the
+                # first one may have arrived. Repeat it here: `_create` recognizes its own object.
+                try:
+                    return self._create(key, content)
+                except GenericError:
+                    time.sleep(pause)
+            return self._create(key, content)
+
+    def replace(self, key: str, content: bytes) -> None:
+        """Write an object, whether it exists or not."""
+        with store_errors("Writing", f"{self.url}/{key}"):
+            obstore.put(store_at(self.url), key, content)
+
+    def read(self, key: str) -> bytes | None:
+        """Return the content of an object; None if it does not exist."""
+        return read_object(f"{self.url}/{key}")
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """Yield all objects whose keys begin with a prefix, in no particular order."""
+        # Ask for the folder, and compare the rest of the prefix here: an object store lists only by
+        # whole parts of a key, up to a slash.
+        folder = prefix.rpartition("/")[0]
+        with store_errors("Listing", f"{self.url}/{folder}"):
+            for chunk in obstore.list(store_at(self.url), folder or None):
+                for item in chunk:
+                    if item["path"].startswith(prefix):
+                        yield Entry(item["path"], item["last_modified"].timestamp())
+
+    def delete(self, key: str) -> bool:
+        """Delete an object; return False if it does not exist."""
+        url = f"{self.url}/{key}"
+        with suppress(FileNotFoundError), store_errors("Deleting", url, may_lack=True):
+            obstore.head(store_at(self.url), key)
+            obstore.delete(store_at(self.url), key)
+            return True
+        return False
+
+    def folder(self, key: str) -> ObjectFolder:
+        """Return the folder with the objects whose keys begin with this key and a slash."""
+        return ObjectFolder(self.url, key, self.copies)
+
+    def _create(self, key: str, content: bytes) -> bool:
+        try:
+            obstore.put(store_at(self.url), key, content, mode="create")
+        except AlreadyExistsError:
+            # A repeated write may find the object of its first attempt. Equal content proves that,
+            # because two writers never have the same content.
+            return self.read(key) == content
+        return True
+
+
+Storage = LocalStorage | ObjectStorage
+
+
+def _flush(folder: Path) -> None:
+    """Flush a folder to the disk, so that the name of a new file survives a power failure."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,145 @@
+"""The command `deployment`, in a data folder and in copies of it."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tableau_pipeline.command_line.main import WRONG_USAGE
+from tableau_pipeline.core.deployment import JournalPlace
+from tableau_pipeline.objects.storage import LocalStorage
+from tableau_pipeline_tests.command_line.conftest import World, documented, masked
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+COPIED, MOVED = "tableau-pipeline deployment --copied", "tableau-pipeline deployment --moved"
+
+
+@pytest.fixture(scope="module")
+def published(world: World) -> World:
+    """A project with two data sources, of which one was refreshed."""
+    told = world.run("deployment")
+    assert (told.code, told.errors) == (0, "")
+    folder = world.root / "data" / "journal"
+    assert told.text == f'Deployment "main" in {folder}\nIt has not published yet\n'
+    assert not folder.exists()
+    for key in ("arrivals", "gates"):
+        world.declare(key)
+        world.model(key, flights(8))
+    assert world.run("refresh", "arrivals").code == 0
+    return world
+
+
+@pytest.fixture
+def copy(published: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The data folder of the next commands: a copy."""
+    folder = published.root / "copy"
+    shutil.copytree(published.root / "data", folder)
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def server_has(world: World) -> list[tuple[str, str]]:
+    """The data sources on the server, with their last change."""
+    with session(world.sandbox) as site:
+        return sorted((str(e.name), str(e.updated_at)) for e in site.tsc.datasources.all())
+
+
+def test_whose_records_they_are(published: World):
+    """Prevents: a user who cannot tell which deployment a data folder belongs to."""
+    told = published.run("deployment")
+    assert told.code == 0
+    folder = str(published.root / "data")
+    shown = "\n".join(documented("tableau-pipeline deployment"))
+    shown = re.sub(r"/srv/\S+/data", folder, shown).replace("5 data sources", "1 data source")
+    assert masked(told.text) == shown.splitlines()
+    place = JournalPlace(LocalStorage(Path(folder) / "journal"))
+    recorded = place.recorded()
+    assert recorded
+    assert published.run("deployment", "--json").data == {
+        "name": "main",
+        "place": place.where,
+        "id": recorded.id,
+        "keys": ["arrivals"],
+        "problem": None,
+    }
+    # Whoever says that it has moved, although it has not, changes nothing.
+    assert published.run("deployment", "--moved").code == 0
+    assert place.recorded() == recorded
+
+
+def test_another_name(published: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: two deployments with one data folder that pass for one."""
+    monkeypatch.setenv("PIPELINE_DEPLOYMENT", "staging")
+    shown = published.run("deployment", "--json").data
+    assert (shown["name"], shown["id"], shown["keys"]) == ("staging", None, [])
+    told = published.run("refresh", "arrivals")
+    assert told.code == 1
+    assert "--accept takeover" in told.text + told.errors
+
+
+def test_a_copy_is_refused(published: World, copy: Path):
+    """Prevents: two deployments that go on with one history, as somebody has copied a folder."""
+    before = server_has(published)
+    told = published.run("deployment")
+    assert told.code == 1
+    assert f"were made in {published.root / 'data' / 'journal'}: this is a copy" in told.text
+    shown = published.run("deployment", "--json")
+    assert (shown.code, shown.data["keys"]) == (1, [])
+    assert shown.data["problem"] in told.text
+    for command in (
+        ("refresh", "arrivals"),
+        ("plan", "arrivals"),
+        ("status",),
+        ("unlock", "arrivals", "--yes"),
+    ):
+        told = published.run(*command)
+        assert told.code in (1, 2), command
+        assert COPIED in told.text + told.errors, command
+        assert MOVED in told.text + told.errors, command
+    assert server_has(published) == before
+
+
+def test_both_together_are_wrong(published: World, copy: Path):
+    """Prevents: a command that does one of two things that exclude each other."""
+    file = copy / "journal" / "@deployments" / "main.json"
+    before = file.read_bytes()
+    told = published.run("deployment", "--moved", "--copied")
+    assert told.code == WRONG_USAGE
+    assert "exclude each other" in told.errors
+    assert file.read_bytes() == before
+
+
+def test_it_has_moved(published: World, copy: Path):
+    """Prevents: a new host for which each data source is somebody else's."""
+    before = server_has(published)
+    id_ = JournalPlace(LocalStorage(published.root / "data" / "journal")).established().id
+    told = published.run("deployment", "--moved", "--json")
+    assert (told.code, told.data["id"], told.data["problem"]) == (0, id_, None)
+    assert (told.data["place"], told.data["keys"]) == (str(copy / "journal"), ["arrivals"])
+    told = published.run("refresh", "arrivals")
+    assert told.code == 0
+    assert "no change" in told.text
+    assert server_has(published) == before
+
+
+def test_it_is_another_one(published: World, copy: Path):
+    """Prevents: a test system that publishes over the data sources of production, or whose own ones
+    the production takes for its own."""
+    before = server_has(published)
+    original = JournalPlace(LocalStorage(published.root / "data" / "journal")).established()
+    told = published.run("deployment", "--copied")
+    assert told.code == 0
+    assert told.text.endswith(", 0 data sources\n")
+    shown = published.run("deployment", "--json").data
+    assert (shown["place"], shown["keys"]) == (str(copy / "journal"), [])
+    assert shown["id"] != original.id
+    told = published.run("refresh", "arrivals")
+    assert told.code == 1
+    assert "--accept takeover" in told.text + told.errors
+    assert server_has(published) == before
+    assert published.run("refresh", "gates").code == 0
+    assert "gates" in published.run("deployment", "--json").data["keys"]

@@ -1,0 +1,194 @@
+"""The command `unlock`, for a refresh that no longer exists anywhere."""
+
+import getpass
+import logging
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.command_line.main import WRONG_USAGE
+from tableau_pipeline.components.journal import journal_of
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Owner, create_next
+from tableau_pipeline.core.journal_store import StoredJournal
+from tableau_pipeline.errors import OvertakenError
+from tableau_pipeline.refresh.claim import HeldClaim, claimed
+from tableau_pipeline_tests.command_line.conftest import World, documented, masked
+from tableau_pipeline_tests.components.support.location import records_of
+from tableau_pipeline_tests.core.test_journal import intent
+from tableau_pipeline_tests.refresh.support.models import flights
+
+KEY = "arrivals"
+# It beats, and nobody here can ask whether it has ended.
+OWNER = Owner(run_id="lost", label="process 4711 on host-b", boot="host-b", pid=4711)
+
+
+@pytest.fixture(scope="module")
+def declared(world: World) -> World:
+    """A project with one data source, which was refreshed once."""
+    world.declare(KEY)
+    world.model(KEY, flights(8))
+    assert world.run("refresh", KEY).code == 0
+    return world
+
+
+def journal(key: str = KEY) -> StoredJournal:
+    """The records, as a process without runs sees them."""
+    return journal_of(dg.DagsterInstance.ephemeral(), key)
+
+
+def hold(owner: Owner = OWNER, key: str = KEY) -> HeldClaim:
+    """Let a refresh on another host begin; it is the one that goes on later."""
+    made = journal(key)
+    claim = Claim(refresh=made.history().refresh + 1, owner=owner)
+    history = create_next(made, lambda _: claim, after=made.history())
+    return HeldClaim(claim, history, made)
+
+
+def history() -> History:
+    return journal().history()
+
+
+def test_the_next_refresh_goes_on(declared: World):
+    """Prevents: a data source that nobody can refresh for hours after a host is lost; a process
+    that was only taken for lost, and sends its older rows after all."""
+    lost = hold()
+    lost.append(intent("sent", lost.number, luid=history().recovered.luid))
+    told = declared.run("unlock", KEY, "--yes")
+    assert (told.code, history().claim) == (0, None)
+    shown = documented("tableau-pipeline unlock arrivals --yes")
+    assert masked(told.errors + told.text) == shown
+    # Who it was, is recorded.
+    with dg.DagsterInstance.get() as instance:
+        *_, released = records_of(instance, KEY)
+    assert isinstance(released, ClaimRelease)
+    assert (released.claim, released.unlocked_by) == (lost.claim.id, getpass.getuser())
+    for use in (lost.check_fence, lost.close, lambda: lost.append(intent("next", lost.number))):
+        with pytest.raises(OvertakenError, match="overtaken by a user, who ended its claim"):
+            use()
+    # What it had sent, the next one looks at first.
+    assert [each.request_id for each in history().intents] == ["sent"]
+    told = declared.run("refresh", KEY)
+    assert told.code == 0, told.text + told.errors
+    assert history().intents == ()
+    with pytest.raises(OvertakenError, match="overtaken by a later refresh"):
+        lost.check_fence()
+    # It may still say what became of its request, which changes nothing any more.
+    lost.report(intent("sent", lost.number, outcome=Outcome.FAILED))
+    assert (history().intents, history().recovered.distrust) == ((), None)
+
+
+def test_a_refresh_that_waits_goes_on(declared: World):
+    """Prevents: a refresh that waits until its time is up for a claim that somebody has ended."""
+    lost, mine, waits = hold(), journal(), []
+
+    def asleep(seconds: float) -> None:
+        waits.append(seconds)
+        assert declared.run("unlock", KEY, "--yes").code == 0
+
+    log = logging.getLogger(__name__)
+    with claimed(mine, what=KEY, timeout=60, sleep=asleep, log=log) as held:
+        assert held.number == lost.number + 1
+    assert len(waits) == 1
+
+
+def test_it_asks(declared: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a refresh that runs and is ended by a slip of the hand."""
+    lost = hold()
+    for answer in ("\n", "n\n", ""):
+        monkeypatch.setattr("sys.stdin", StringIO(answer))
+        told = declared.run("unlock", KEY)
+        assert (told.code, told.text) == (130, "")
+        assert "process 4711 on host-b, which began " in told.errors
+        assert "It may still run" in told.errors
+        assert "End its claim?" in told.errors
+    assert history().claim == lost.claim
+    lost.check_fence()
+    monkeypatch.setattr("sys.stdin", StringIO("y\n"))
+    # By the name of the data source, too.
+    assert declared.run("unlock", "Arrivals").code == 0
+    assert history().claim is None
+
+
+class Meanwhile(StringIO):
+    """A user who takes his time: something happens before he says yes."""
+
+    def __init__(self, happens: Callable[[], Any]) -> None:
+        super().__init__("y\n")
+        self._happens = happens
+
+    def readline(self, *size: Any) -> str:
+        self._happens()
+        return super().readline(*size)
+
+
+def test_only_the_claim_that_was_shown_ends(declared: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a refresh ended that has begun since the user was asked."""
+    lost, begun = hold(), []
+
+    def next_one() -> None:
+        lost.close()
+        begun.append(hold(OWNER.model_copy(update={"label": "process 4712 on host-b"})))
+
+    monkeypatch.setattr("sys.stdin", Meanwhile(next_one))
+    told = declared.run("unlock", KEY)
+    assert (told.code, told.text) == (0, "The claim of process 4711 on host-b has ended.\n")
+    (other,) = begun
+    other.check_fence()
+    other.close()
+    assert history().number == other.history.number
+
+
+def test_nobody_holds_it(declared: World):
+    """Prevents: a record that ends nothing, or an error where nothing is wrong."""
+    before = history()
+    told = declared.run("unlock", KEY)
+    assert (told.code, told.text, told.errors) == (0, "No refresh holds it.\n", "")
+    assert declared.run("unlock", KEY, "--json").data == {"key": KEY, "unlocked": None}
+    told = declared.run("unlock", "arrival")
+    assert told.code == WRONG_USAGE
+    assert 'did you mean "arrivals"' in told.errors
+    assert history() == before
+
+
+def test_as_json(declared: World):
+    """Prevents: a program that has to read prose."""
+    hold()
+    told = declared.run("unlock", KEY, "--yes", "--json")
+    assert (told.code, told.errors) == (0, "")
+    assert told.data == {"key": KEY, "unlocked": "lost"}
+    assert history().claim is None
+
+
+def test_it_says_whether_it_has_ended(declared: World):
+    """Prevents: a user who hesitates to end what Dagster knows to have ended."""
+    hold(
+        OWNER.model_copy(
+            update={
+                "boot": journal().owner.boot,
+                "namespace": journal().owner.namespace,
+                "pid": 2**22 + 1,
+            }
+        )
+    )
+    assert "holds arrivals. It has ended" in declared.run("unlock", KEY, "--yes").errors
+    assert history().claim is None
+
+
+def test_a_user_without_a_name(declared: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a command that fails in a container whose user has only a number."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    hold()
+    assert declared.run("unlock", KEY, "--yes").code == 0
+    with dg.DagsterInstance.get() as instance:
+        *_, released = records_of(instance, KEY)
+    assert isinstance(released, ClaimRelease)
+    assert released.unlocked_by == "user 4711"

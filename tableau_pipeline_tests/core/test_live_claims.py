@@ -1,0 +1,285 @@
+"""Whose claim still counts: processes, those who have issued a run, and heartbeats."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core import journal_store
+from tableau_pipeline.core.deployment import NO_ID
+from tableau_pipeline.core.journal import Claim, History, Owner
+from tableau_pipeline.core.journal_store import BEAT, SILENCE, owner_here, script_journal
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.objects.storage import Entry, LocalStorage
+from tableau_pipeline.objects.stores import StoreError
+from tableau_pipeline.refresh.claim import claimed
+from tableau_pipeline_tests.core.test_journal import claim
+from tableau_pipeline_tests.core.test_journal_store import (
+    counted,
+    file,
+    journal_in,
+    objects,
+    program,
+    refreshes,
+    root,
+)
+from tableau_pipeline_tests.dagster_servers import until
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_pipeline_tests.snapshots.support import age
+
+__all__ = ["root"]
+
+LOG = logging.getLogger(__name__)
+# In days.
+MINUTE = 1 / (24 * 60)
+ELSEWHERE = Claim(refresh=2, owner=Owner(run_id="theirs", boot="another machine", pid=1))
+
+
+@pytest.fixture(params=[LocalStorage, objects], ids=["on a disk", "objects"])
+def storage(request: pytest.FixtureRequest, root: Path) -> Any:
+    """A store with the records of one data source, in the folder `root`."""
+    storage = request.param(root)
+    refreshes(journal_in(storage), 1)
+    return storage
+
+
+def pass_minutes(root: Path, minutes: float) -> None:
+    """Let everything that was written be that much older."""
+    age(root, minutes * MINUTE)
+
+
+HOLD = """
+import logging, time
+from tableau_pipeline.refresh.claim import claimed
+
+with claimed(
+    journal, what="sales", timeout=0, sleep=time.sleep, log=logging.getLogger()
+) as held:
+    print(held.claim.model_dump_json(), flush=True)
+    input()
+"""
+
+
+def test_one_refreshes_at_a_time_and_the_dead_hold_nothing(root: Path):
+    """Prevents: two scripts that refresh at once, or a killed one that blocks all others."""
+    mine = script_journal(root, "sales")
+
+    def hold() -> History:
+        with claimed(mine, what="sales", timeout=0.1, sleep=time.sleep, log=LOG) as held:
+            return held.history
+
+    with program(HOLD, root) as process:
+        assert process.stdout
+        theirs = Claim.model_validate_json(next(process.stdout))
+        with pytest.raises(RefreshError, match="unlock sales") as refused:
+            hold()
+        assert f"process {process.pid} on " in str(refused.value)
+        # Another data source does not wait; nor does one in another folder.
+        for other in (script_journal(root, "other"), script_journal(root.parent, "sales")):
+            with claimed(other, what="", timeout=0, sleep=time.sleep, log=LOG):
+                assert not mine.has_ended(theirs)
+        process.kill()
+    assert mine.has_ended(theirs)
+    assert hold().number == 2
+
+
+def test_who_is_elsewhere_is_not_looked_for_here(storage: Any):
+    """Prevents: a refresh on another host that counts as ended, as no process here has its number;
+    or one in a container, whose numbers mean something else."""
+    gone = owner_here("gone").model_copy(update={"pid": 2**22 + 1})
+    journal = journal_in(storage)
+    assert journal.has_ended(Claim(refresh=2, owner=gone))
+    for change in ({"boot": "another"}, {"namespace": "pid:[1]"}):
+        assert not journal.has_ended(Claim(refresh=2, owner=gone.model_copy(update=change)))
+
+
+def test_a_process_of_another_user_is_alive(storage: Any, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: two users of a host that refresh at once."""
+
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert not journal_in(storage).has_ended(Claim(refresh=2, owner=owner_here("theirs")))
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_the_issuer_knows_it(storage: Any, root: Path, has_ended: bool):
+    """Prevents: a wait of ten minutes for a run that Dagster knows to have ended; a run that is
+    taken for dead although Dagster knows it to be alive, as its host is slow."""
+    asked = []
+
+    def ask(owner: Owner) -> bool:
+        asked.append(owner)
+        return has_ended
+
+    pass_minutes(root, 60)
+    journal = journal_in(storage, ask=ask)
+    assert journal.has_ended(ELSEWHERE) is has_ended
+    assert asked == [ELSEWHERE.owner]
+    # A process that is gone need not be asked for.
+    gone = owner_here("gone").model_copy(update={"pid": 2**22 + 1})
+    assert journal.has_ended(Claim(refresh=2, owner=gone))
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("host_is_ahead", [-1000, 0, 1000], ids="host by {} min".format)
+def test_nobody_can_be_asked(
+    storage: Any, root: Path, monkeypatch: pytest.MonkeyPatch, host_is_ahead: float
+):
+    """Prevents: a refresh of another Dagster instance that is overtaken while it runs, be it that
+    the clock of a host is wrong; or one whose host is gone that blocks all others for ever."""
+    moment = time.time() + host_is_ahead * 60
+    monkeypatch.setattr(journal_store, "time", SimpleNamespace(time=lambda: moment))
+    journal = journal_in(storage)
+    assert timedelta(minutes=10) == SILENCE > 5 * BEAT
+    before = sorted(root.rglob("*"))
+    assert not journal.has_ended(ELSEWHERE)
+    pass_minutes(root, 9.5)
+    assert not journal.has_ended(ELSEWHERE)
+    pass_minutes(root, 1)
+    assert journal.has_ended(ELSEWHERE)
+    # The records are as old as before, but there is a heartbeat.
+    storage.replace(file(journal, 0).replace("000000000.json", "heartbeat"), b"")
+    assert not journal.has_ended(ELSEWHERE)
+    pass_minutes(root, 10.5)
+    assert journal.has_ended(ELSEWHERE)
+    heartbeat = root / file(journal, 0).replace("000000000.json", "heartbeat")
+    assert sorted(root.rglob("*")) == sorted([*before, heartbeat])
+
+
+def test_who_waits_gives_no_sign_of_life(storage: Any, root: Path):
+    """Prevents: two refreshes that wait for a dead one, and each takes the looks of the other for
+    its heartbeat."""
+    pass_minutes(root, 11)
+    journal = journal_in(storage)
+    folder = (root / file(journal, 1)).parent
+    (folder / "clock-of-another").touch()
+    (folder / ".0123").touch()
+    assert journal.has_ended(ELSEWHERE)
+
+
+class Late(Proxy):
+    """A store that does not list what was just written."""
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        return (each for each in self.behind.list(prefix) if "clock" not in each.key)
+
+
+def test_a_late_listing_ends_nothing(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: the clock of a host decides after all, in a store that lists files late."""
+    storage = objects(root)
+    refreshes(journal_in(storage), 1)
+    ahead = SimpleNamespace(time=lambda: time.time() + 3600)
+    monkeypatch.setattr(journal_store, "time", ahead)
+    assert not journal_in(Late(storage)).has_ended(ELSEWHERE)
+
+
+class ReadOnly(Proxy):
+    """A store, or a folder, where this user may only read."""
+
+    def __init__(self, behind: Any, error: type[Exception]) -> None:
+        super().__init__(behind)
+        self.error = error
+
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        if name in ("put", "replace", "delete"):
+            raise self.error("no right to write")
+
+
+@pytest.mark.parametrize("error", [StoreError, PermissionError])
+def test_a_user_who_may_only_read(root: Path, error: type[Exception]):
+    """Prevents: a status that needs the right to publish."""
+    storage = objects(root)
+    journal = journal_in(ReadOnly(storage, error))
+    assert (journal.history(), journal.instance) == (History(), NO_ID)
+    newest = refreshes(journal_in(storage), 1)
+    assert journal.history() == journal.latest(newest) == newest
+    assert not journal.has_ended(ELSEWHERE)
+    pass_minutes(root, 9)
+    assert not journal.has_ended(ELSEWHERE)
+    pass_minutes(root, 2)
+    assert journal.has_ended(ELSEWHERE)
+    with pytest.raises(error):
+        journal.create(claim(2), after=newest)
+    assert journal_in(storage).history() == newest
+
+
+class Flaky(Proxy):
+    """A store that does not always answer."""
+
+    errors: Sequence[Exception] = ()
+
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        if name == "replace" and self.errors:
+            first, *self.errors = self.errors
+            raise first
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heart that beats often."""
+    monkeypatch.setattr(journal_store, "BEAT", timedelta(seconds=0.02))
+
+
+def hearts() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "heartbeat" in thread.name]
+
+
+def heartbeat(root: Path) -> Path:
+    """The file of a heartbeat."""
+    return root / file(journal_in(LocalStorage(root)), 0).replace("000000000.json", "heartbeat")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_heartbeat_goes_on_and_ends(root: Path):
+    """Prevents: a refresh that is taken for dead while it sends a large file, or after the store
+    was away for a moment; a thread that goes on after its refresh has ended."""
+    storage = Flaky(LocalStorage(root))
+    refreshes(journal_in(LocalStorage(root)), 1)
+    pass_minutes(root, 60)
+    storage.errors = [StoreError("away"), OSError("away"), StoreError("away")]
+    journal, file = journal_in(LocalStorage(root)), heartbeat(root)
+    journal.place.deployment()
+    journal.place.storage = storage  # ty: ignore
+    with journal.heartbeat():
+        until(file.exists, seconds=10, what="no heartbeat")
+        seen = file.stat().st_mtime_ns
+        until(lambda: file.stat().st_mtime_ns > seen, seconds=10, what="no second heartbeat")
+        assert not journal.has_ended(ELSEWHERE)
+        assert len(hearts()) == 1
+    assert (storage.errors, hearts()) == ([], [])
+    pass_minutes(root, 60)
+    time.sleep(0.1)
+    assert journal.has_ended(ELSEWHERE)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_heart_beats_for_as_long_as_a_claim_holds(root: Path):
+    """Prevents: a claim without a heartbeat, which others take for that of a dead refresh; or a
+    thread that a failed refresh leaves behind."""
+    journal = journal_in(LocalStorage(root))
+    with ExitStack() as stack:
+        stack.enter_context(pytest.raises(RefreshError, match="the line went dead"))
+        stack.enter_context(claimed(journal, what="", timeout=0, sleep=time.sleep, log=LOG))
+        until(heartbeat(root).exists, seconds=10, what="no heartbeat")
+        assert len(hearts()) == 1
+        raise RefreshError("the line went dead")
+    assert hearts() == []
+    assert journal.history().claim is None
+
+
+def test_a_look_at_a_live_claim_costs_little(root: Path):
+    """Prevents: requests by the hundreds while a refresh waits for another one."""
+    storage = objects(root)
+    refreshes(journal_in(storage), *range(1, 20))
+    calls = counted(storage, lambda journal: journal.has_ended(ELSEWHERE))
+    assert calls == {"replace": 1, "list": 1, "delete": 1}

@@ -1,0 +1,224 @@
+"""The journals of a history: the product's own, over an object store in memory."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from tableau_pipeline.core.deployment import MAIN, Deployment, JournalPlace, folder_of
+from tableau_pipeline.core.identity import root_of
+from tableau_pipeline.core.journal import FORMAT, Claim, ClaimRelease, History, Owner, Record
+from tableau_pipeline.core.journal_store import StoredJournal, owner_here
+from tableau_pipeline.objects.storage import Entry
+from tableau_pipeline.objects.stores import StoreError
+
+LATER_RELEASE = "99.1"
+# A record of a release whose format this one does not know.
+_LATER_RECORD = f'{{"format": {FORMAT + 1}, "release": "{LATER_RELEASE}", "lease": 60}}'
+# How many of the newest objects a listing may lack.
+_LAG = 3
+
+
+class MemoryStore:
+    """Implements `Storage` in memory, like an object store.
+
+    Attributes:
+        objects: by key, each with its content and the moment of its last change.
+        lags: whether listings may lack the newest objects.
+        on_put: called after an object was created, before the writer knows of it.
+        fault: the next write gets no answer: whether it arrives; None if nothing is wrong.
+    """
+
+    url = "s3://journal"
+
+    def __init__(self, clock: Callable[[], datetime], chance: Random) -> None:
+        self.objects: dict[str, tuple[bytes, float]] = {}
+        self.lags = False
+        self.on_put: Callable[[], None] = lambda: None
+        self.fault: bool | None = None
+        self._clock, self._chance = clock, chance
+
+    def put(self, key: str, content: bytes) -> bool:
+        arrives, self.fault = self.fault, None
+        is_new = key not in self.objects and arrives is not False
+        if is_new:
+            self.replace(key, content)
+        if arrives is not None:
+            raise StoreError(f"Writing {self.url}/{key} failed: the store does not answer")
+        if is_new:
+            self.on_put()
+        return is_new
+
+    def replace(self, key: str, content: bytes) -> None:
+        # The newest object is the last one.
+        self.objects.pop(key, None)
+        self.objects[key] = content, self._clock().timestamp()
+
+    def read(self, key: str) -> bytes | None:
+        return self.objects.get(key, (None, 0.0))[0]
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        lag = self._chance.choice([0, 0, 1, _LAG]) if self.lags else 0
+        listed = [*self.objects.items()]
+        for key, (_, modified) in listed[: len(listed) - lag]:
+            if key.startswith(prefix):
+                yield Entry(key, modified)
+
+    def delete(self, key: str) -> bool:
+        return self.objects.pop(key, None) is not None
+
+
+@dataclass
+class PublisherJournal:
+    """The records of one declaration in one deployment.
+
+    Attributes:
+        name: of the publisher: a key of `history.PUBLISHERS`.
+        ended: the ids of the runs and scripts that have ended. Dagster knows it of its runs.
+        forgotten: the ids of the runs that Dagster does not know any more.
+        wiped: how often records were lost.
+        placed: LUID, declared name and declared project at the end of the last green refresh.
+        later_at: the moment when a later release stored a record, while that record is there.
+        beating: the refreshes whose heartbeats go on.
+        saved: earlier states of the records, as backups have them.
+    """
+
+    name: str
+    store: MemoryStore
+    place: JournalPlace
+    key: str
+    ended: set[str] = field(default_factory=set)
+    forgotten: set[str] = field(default_factory=set)
+    wiped: int = 0
+    placed: tuple[str, str, str] | None = None
+    later_at: int | None = None
+    beating: list[Any] = field(default_factory=list)
+    saved: list[dict[str, tuple[bytes, float]]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, store: MemoryStore, instance: str, key: str) -> "PublisherJournal":
+        """Return the journal of a publisher; the deployment has the id that its tag names."""
+        id_ = instance.removesuffix(f"@{root_of(key)}")
+        place = JournalPlace(store, MAIN if id_ == "ours" else id_)  # ty: ignore
+        if place.recorded() is None:
+            place.keep(Deployment(id=id_, place=place.where))
+        return cls(name, store, place, key)
+
+    @property
+    def instance(self) -> str:
+        return self.as_seen_by(owner_here("")).instance
+
+    def as_seen_by(self, owner: Owner) -> StoredJournal:
+        """Return the product's journal for an owner."""
+        return StoredJournal(self.place, self.key, owner, self.ask)
+
+    def history(self) -> History:
+        """All records, without the delay of a listing."""
+        lags, self.store.lags = self.store.lags, False
+        try:
+            return self.as_seen_by(owner_here("")).history()
+        finally:
+            self.store.lags = lags
+
+    def ask(self, owner: Owner) -> bool | None:
+        """Ask Dagster whether an owner has ended; only its own runs that it knows can be asked."""
+        if owner.run_id.startswith("script") or owner.run_id in self.forgotten:
+            return None
+        return owner.run_id in self.ended
+
+    def beat(self) -> None:
+        """Let the heartbeats of the refreshes that run reach the store."""
+        for refresh in self.beating:
+            if not (refresh.killed or refresh.paused):
+                self.store.replace(f"{self._folder}heartbeat", b"")
+
+    def save(self) -> None:
+        """Make a backup of the records."""
+        self.saved.append(self._objects)
+
+    def restore(self, number: int) -> None:
+        """Put a backup in place of the records."""
+        state = self.saved[number % len(self.saved)]
+        self.wipe()
+        self.store.objects |= state
+
+    def wipe(self) -> None:
+        """Lose all records."""
+        for key in self._objects:
+            self.store.delete(key)
+        self.placed, self.later_at = None, None
+        self.wiped += 1
+
+    def upgrade_another(self, moment: int) -> None:
+        """Let a later release store a record."""
+        number = self.history().number + 1
+        self.store.put(f"{self._folder}{number:09}.json", _LATER_RECORD.encode())
+        self.later_at = moment
+
+    def upgrade(self) -> None:
+        """Read what the later release has stored: nothing that matters."""
+        for key, (content, _) in self._objects.items():
+            if content == _LATER_RECORD.encode():
+                self.store.delete(key)
+        self.later_at = None
+
+    @property
+    def _folder(self) -> str:
+        deployment = self.place.deployment()
+        assert deployment
+        return f"{folder_of(deployment, self.key)}/"
+
+    @property
+    def _objects(self) -> dict[str, tuple[bytes, float]]:
+        items = self.store.objects.items()
+        return {key: value for key, value in items if key.startswith(self._folder)}
+
+
+class SimulatedJournal(StoredJournal):
+    """The product's journal for one refresh, whose steps are points of the history."""
+
+    def __init__(self, refresh: Any, point: Callable[[str], None]) -> None:
+        journal: PublisherJournal = refresh.journal
+        super().__init__(journal.place, journal.key, refresh.owner, journal.ask)
+        self.refresh, self.point, self.journal = refresh, point, journal
+
+    def history(self) -> History:
+        self.point("read the journal")
+        return super().history()
+
+    def latest(self, since: History) -> History:
+        self.point("read the journal")
+        return super().latest(since)
+
+    def create(self, record: Record, *, after: History) -> History | None:
+        kind = f"{record.kind} with a checkpoint" if _has_checkpoint(record) else record.kind
+        self.point(f"append {kind}")
+        store = self.journal.store
+        on_put, store.on_put = store.on_put, lambda: self.point(f"created {kind}")
+        try:
+            created = super().create(record, after=after)
+        finally:
+            store.on_put = on_put
+        if created:
+            self.refresh.record_count += 1
+            self.point(f"appended {kind}")
+        return created
+
+    def has_ended(self, claim: Claim) -> bool:
+        self.journal.beat()
+        return super().has_ended(claim)
+
+    @contextmanager
+    def heartbeat(self) -> Generator[None]:
+        """Count as running meanwhile; `PublisherJournal.beat` writes in place of a thread."""
+        self.journal.beating.append(self.refresh)
+        try:
+            yield
+        finally:
+            self.journal.beating.remove(self.refresh)
+
+
+def _has_checkpoint(record: Record) -> bool:
+    return isinstance(record, ClaimRelease) and record.checkpoint is not None
