@@ -135,8 +135,8 @@ def incidents(
 ) -> Iterator[Incident]:
     """Yield an incident, or its absence, for each data source that is not being refreshed."""
     for status in (
-        *statuses(instance, datasources).values(),
-        *statuses_of_files(instance).values(),
+        *statuses(instance, datasources, reads_journal=False).values(),
+        *statuses_of_files(instance, reads_journal=False).values(),
     ):
         if status.state in (Status.FAILED, Status.REFUSED, Status.LATE):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")

@@ -109,7 +109,7 @@ def _warning_texts(
     """Yield keys and texts of warnings, "" for none, except for data sources being refreshed."""
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
     ages = newest_results(instance, checks.values())
-    for key, status in statuses(instance, watched.values()).items():
+    for key, status in statuses(instance, watched.values(), reads_journal=False).items():
         age, last = evaluation(ages.get(checks[key])), status.last
         if reason := _REASONS.get(status.state):
             when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""

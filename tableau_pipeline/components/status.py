@@ -141,9 +141,17 @@ class DatasourceStatus:
 
 
 def statuses(
-    instance: dg.DagsterInstance, datasources: Collection[PublishedDatasource]
+    instance: dg.DagsterInstance,
+    datasources: Collection[PublishedDatasource],
+    *,
+    reads_journal: bool = True,
 ) -> Mapping[str, DatasourceStatus]:
     """Return the status of each data source, by asset key; a few reads serve all data sources.
+
+    Args:
+        reads_journal: whether to read each journal. A sensor does not, as it looks every minute:
+            it reads the journals of data sources that are being refreshed alone, and gets no
+            checkpoints.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
@@ -160,10 +168,15 @@ def statuses(
     run_ids = sorted(filter(None, planned.values()))
     run_records = instance.get_run_records(dg.RunsFilter(run_ids=run_ids)) if run_ids else []
     runs = {run_record.dagster_run.run_id: run_record for run_record in run_records}
-    recorded = histories(instance, assets)
+    needed = {
+        key
+        for key, asset in assets.items()
+        if reads_journal or _is_unfinished(runs.get(planned.get(asset) or ""))
+    }
+    recorded = histories(instance, needed)
     status_by_key = {}
     for datasource in datasources:
-        asset, known = assets[datasource.key], recorded[datasource.key]
+        asset, known = assets[datasource.key], recorded.get(datasource.key, History())
         last = past_refresh(entries[asset].last_materialization) if asset in entries else None
         status = DatasourceStatus(datasource.key, datasource.name, last, _certain_checkpoint(known))
         run = runs.get(planned.get(asset) or "")
@@ -208,23 +221,30 @@ def with_rejected(
     return result
 
 
-def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceStatus]:
+def statuses_of_files(
+    instance: dg.DagsterInstance, *, reads_journal: bool = True
+) -> Mapping[str, DatasourceStatus]:
     """Return the status of each data source that `publish_file` should publish, by asset key.
 
-    Raises:
-        RefusedError: as `statuses`.
+    Arguments and errors are as in `statuses`.
     """
     published = published_files(instance)
-    recorded = histories(instance, published)
+    needed = {key for key, (_, run) in published.items() if reads_journal or _is_unfinished(run)}
+    recorded = histories(instance, needed)
     status_by_key = {}
     for key, (declaration, run) in published.items():
         last = past_refresh(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
-        checkpoint = _certain_checkpoint(recorded[key])
+        known = recorded.get(key, History())
+        checkpoint = _certain_checkpoint(known)
         status = DatasourceStatus(key, declaration.name, last, checkpoint, of_files=True)
         if not (last and run.dagster_run.run_id == last.run_id):
-            status = _with_newest_run(instance, status, run, recorded[key])
+            status = _with_newest_run(instance, status, run, known)
         status_by_key[key] = status
     return status_by_key
+
+
+def _is_unfinished(run: dg.RunRecord | None) -> bool:
+    return run is not None and not run.dagster_run.is_finished
 
 
 def _certain_checkpoint(recorded: History) -> Checkpoint | None:

@@ -100,6 +100,17 @@ def test_data_sources_at_once(running: Deployment):
     assert [running.wrong(model) for model in models] == [[]] * len(models)
 
 
+def test_eight_refreshes_at_once(deployment: Deployment):
+    """Prevents: of refreshes that begin at one moment on two hosts, two send; or one fails."""
+    hosts = (deployment.first, deployment.second)
+    runs = [(host, host.begin(MODEL)) for _ in range(4) for host in hosts]
+    assert [host.ended(run) for host, run in runs] == [0] * len(runs)
+    said = [deployment.said(run) for _, run in runs]
+    assert sum(UPDATE in text for text in said) == 1
+    assert sum("Decision: no change." in text for text in said) == len(runs) - 1
+    assert deployment.wrong(MODEL) == []
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_run(deployment: Deployment, phase: str):
     """Prevents: rows lost or sent twice by the next run on another host, a second data source

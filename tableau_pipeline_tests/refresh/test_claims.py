@@ -28,9 +28,9 @@ from tableau_pipeline_tests.refresh.stateful.journals import (
     PublisherJournal,
     SimulatedJournal,
 )
-from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
-from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
+from tableau_pipeline_tests.refresh.support.pipeline import LOG, STAR, TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import At
 from tableau_pipeline_tests.refresh.support.shipping import refused
 
@@ -220,6 +220,23 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
     assert pipeline.found() == []
     pipeline.declare(name=old)
     assert len(pipeline.found()) == 1
+
+
+@pytest.mark.few_variants(1)
+def test_overtaken_while_it_packs_its_file(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a refresh that was overtaken ends with "No such file", as the newer one has removed
+    what it was about to pack."""
+    on = {"job_access": "own-jobs"}
+    pipeline = new_pipeline(user=ANN, on=on, tables=("flights", "airlines"), relationships=STAR)
+    pipeline.model("airlines", airlines())
+    zombie = Zombie(pipeline)
+
+    def newer_refresh() -> None:
+        zombie.journal.refresh.journal.ended.add("one")
+        zombie.run("two")
+
+    zombie.stops("may_read_jobs", newer_refresh, "overtaken", when="after")
+    assert pipeline.wrong() == []
 
 
 def test_overtaken_refresh_is_not_refused(pipeline: Pipeline):

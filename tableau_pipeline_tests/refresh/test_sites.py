@@ -23,6 +23,7 @@ from tableau_pipeline.errors import (
     UnknownOutcomeError,
 )
 from tableau_pipeline.publishing.errors import update_refused
+from tableau_pipeline.refresh import updates
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.updates import record_of
 from tableau_pipeline_tests.refresh.support import other_users
@@ -212,14 +213,47 @@ def test_hidden_job_that_never_shows(new_pipeline: New):
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("stamps", ["at-once", "never"])
-def test_jobs_that_are_gone_at_once(new_pipeline: New, stamps: str):
+def test_jobs_that_are_gone_at_once(
+    new_pipeline: New, stamps: str, monkeypatch: pytest.MonkeyPatch
+):
     """Prevents: each refresh fails, or publishes everything again, where jobs are cleaned up."""
+    # The next refresh knows at once that a time stamp will not move any more.
+    monkeypatch.setattr(updates, "LONGEST_LAG", -2.0)
     on = {"finished_jobs": "gone", "updates_move_stamp": stamps}
     pipeline = new_pipeline(on=on, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))
     decisions = [pipeline.run().decision, *(changes(pipeline, n).decision for n in (9, 10, 11))]
     later = "update" if stamps == "at-once" else "publish (replace)"
     assert decisions == ["publish (create)", "update", later, later]
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.few_variants(1)
+def test_a_late_time_stamp_is_no_stamp_that_stays(new_pipeline: New):
+    """Prevents: everything is published at each refresh for ever, since the first update was looked
+    at before its time stamp had moved."""
+    late = {"updates_move_stamp": "late", "late_stamp_seconds": 6}
+    pipeline = new_pipeline(on={"finished_jobs": "gone", **late}, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    assert pipeline.run().decision == "publish (create)"
+    assert changes(pipeline, 9).decision == "update"
+    assert facts(pipeline).updates_move_stamp is None
+    sleep(7)
+    assert [changes(pipeline, n).decision for n in (10, 11)] == ["update", "update"]
+    assert facts(pipeline).updates_move_stamp is True
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.few_variants(1)
+def test_a_failed_update_tells_nothing_of_time_stamps(new_pipeline: New):
+    """Prevents: the same, since one update has failed whose job was gone."""
+    pipeline = new_pipeline(on={"finished_jobs": "gone"}, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    with pipeline.sandbox.armed(FailJob(job_kind="update_uploaded_file")):
+        assert pipeline.run().decision == "publish (replace)"
+    assert [changes(pipeline, n).decision for n in (10, 11)] == ["update", "update"]
     assert_at_rest(pipeline)
 
 
