@@ -31,7 +31,7 @@ from tableau_pipeline.core.journal import (
     Recovered,
     create_next,
 )
-from tableau_pipeline.core.journal_store import SILENCE, owner_here
+from tableau_pipeline.core.journal_store import SILENCE, StoredJournal, owner_here
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline.outcome import Doubt
@@ -287,6 +287,65 @@ def test_a_claim_of_an_earlier_attempt_is_void(location: Location, monkeypatch: 
     assert location.wrong("busy") == []
 
 
+def test_which_attempt_of_which_step_has_ended(location: Location):
+    """Prevents: a retry that is taken for ended as its first attempt has failed, or a data source
+    that is overtaken when another one of its run is done."""
+    seen: list[list[bool]] = []
+
+    def look(instance: dg.DagsterInstance, run_id: str) -> None:
+        owners = [("done", 0), ("busy", 0), ("busy", 1)]
+        claims = [
+            Claim(refresh=1, owner=Owner(run_id=run_id, step=step, attempt=attempt, **ELSEWHERE))
+            for step, attempt in owners
+        ]
+        seen.append([journal_of(instance, "busy").has_ended(claim) for claim in claims])
+
+    @dg.op
+    def done() -> None:
+        pass
+
+    @dg.op(retry_policy=dg.RetryPolicy(max_retries=1), ins={"after": dg.In(dg.Nothing)})
+    def busy(context: dg.OpExecutionContext) -> None:
+        look(context.instance, context.run_id)
+        if not context.retry_number:
+            raise RefreshError("the line went dead")
+
+    @dg.job
+    def retried() -> None:
+        busy(after=done())
+
+    result = retried.execute_in_process(instance=location.instance)
+    assert result.success
+    look(location.instance, result.run_id)
+    assert seen == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_environments_and_deployments_have_journals_of_their_own(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a pull request that waits for production, or goes on with its history."""
+
+    def journals() -> list[StoredJournal]:
+        ours = journal_of(location.instance, "busy")
+        with monkeypatch.context() as patch:
+            patch.setenv("TABLEAU_PROJECT_ROOT", "Staging")
+            staging = journal_of(location.instance, "busy")
+            patch.setenv("PIPELINE_DEPLOYMENT", "second")
+            return [ours, staging, journal_of(location.instance, "busy")]
+
+    for number, journal in enumerate(journals(), 1):
+        assert journal.history().number == 0
+        claim = Claim(refresh=number, owner=Owner(run_id="theirs"))
+        create_next(journal, lambda _, claim=claim: claim, after=journal.history())
+    assert [journal.history().refresh for journal in journals()] == [1, 2, 3]
+    ours, staging, second = (journal.instance for journal in journals())
+    assert staging == f"{ours}@Staging"
+    assert second.endswith("@Staging")
+    assert not second.startswith(ours)
+    by_root = journal_of(location.instance, "busy", root="Staging")
+    assert by_root.history().refresh == 2
+
+
 def _refresh(sandbox: SimpleNamespace, root: Path) -> None:
     """What a process of its own does; the environment names its instance."""
     nobody: Any = sandbox
@@ -367,6 +426,28 @@ def test_what_an_open_intent_is_about_stays(
     assert location.stored() == ([1] if published else []) + [2, 4]
     assert location.refresh("torn", keep_days=KEEP_NOTHING).success
     assert location.stored() == [4]
+
+
+@pytest.mark.slow
+def test_what_another_deployment_or_environment_needs_stays(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a test system that removes the snapshots which production compares with."""
+    location.model()
+    with monkeypatch.context() as patch:
+        patch.setenv("PIPELINE_DEPLOYMENT", "second")
+        assert location.refresh("theirs").success
+    location.model()
+    with monkeypatch.context() as patch:
+        patch.setenv("TABLEAU_PROJECT_ROOT", "Staging")
+        assert location.refresh("ours").success
+    location.model()
+    location.publish("ours", keep_days=KEEP_NOTHING)
+    assert location.stored() == [1, 2, 4]
+    with monkeypatch.context() as patch:
+        patch.setenv("PIPELINE_DEPLOYMENT", "second")
+        assert location.refresh("theirs", keep_days=KEEP_NOTHING).success
+    assert location.stored() == [2, 4]
 
 
 @pytest.mark.slow

@@ -98,6 +98,23 @@ def test_what_came_before_a_checkpoint_has_served():
     assert settled.checkpoint == checkpoint(refresh=3)
 
 
+def test_killed_refreshes_do_not_add_up():
+    """Prevents: a refresh that is killed every night for months, and costs more and more."""
+    history, sizes = history_of(claim(1), closing(1, checkpoint(refresh=1))), set()
+    for number in range(100, 160):
+        recovered = history.recovered
+        for request in history.intents:
+            recovered = recovered.after(request.model_copy(update={"outcome": Outcome.LOST}))
+        for record in (claim(number), recovered.recorded_by(number), intent("lost", number)):
+            history = history.after(record)
+        assert len(history.intents) == 1
+        sizes.add(len(history.model_dump_json()))
+    assert history.recovered.luid == "luid-1"
+    assert max(sizes) < 6000
+    # But for numbers of more digits, and what the first one left.
+    assert len(sizes) <= 5
+
+
 def test_of_two_outcomes_the_one_from_the_server_counts():
     """Prevents: an assumed end of a job replaces the real one, or what an overtaken refresh said
     of its rows is lost."""
