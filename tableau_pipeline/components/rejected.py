@@ -67,7 +67,11 @@ def newest_row_times(
     keys = {dg.AssetKey.from_user_string(model): checks for model, checks in rejected.items()}
     checks = [dg.AssetCheckKey(key, name) for key, names in keys.items() for name in names]
     results = newest_results(instance, checks)
-    since = {check.asset_key: result.create_timestamp for check, result in results.items()}
+    # The time of the event has fractions of seconds; that of the result may have none.
+    since = {
+        check.asset_key: result.event.timestamp if result.event else result.create_timestamp
+        for check, result in results.items()
+    }
     for record in instance.get_asset_records([*keys]):
         if newest := record.asset_entry.last_materialization_record:
             since[record.asset_entry.asset_key] = newest.timestamp

@@ -156,9 +156,7 @@ def statuses(
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
     """
-    assets = {
-        component.key: dg.AssetKey.from_user_string(component.key) for component in datasources
-    }
+    assets = {source.key: dg.AssetKey.from_user_string(source.key) for source in datasources}
     records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
     entries = {entry.asset_key: entry for entry in records}
     planned = {

@@ -238,6 +238,17 @@ def test_nothing(review: World):
     assert told.code == 0
 
 
+def test_records_without_runs(review: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a workflow with the data folder alone for which nothing was published yet, or that
+    seems to know which rows a check has rejected."""
+    monkeypatch.delenv("DAGSTER_HOME")
+    told = review.run("plan", "--offline", "seats")
+    assert told.code == 0, told.text + told.errors
+    assert "Plan: 0 update, 0 publish, 0 refused, 1 unchanged" in told.text
+    note = "DAGSTER_HOME is not set: which rows a check has rejected is not known."
+    assert note in masked(told.text)
+
+
 def test_another_key(review: World):
     """Prevents: a renamed data source that is published a second time, unseen."""
     file = review.root / review.name / "defs" / "flights" / "defs.yaml"

@@ -1,10 +1,12 @@
 """Hosts that share nothing but an object store and Dagster's database, and are lost at any time."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +17,12 @@ import pytest
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import until
-from tableau_pipeline_tests.deployment.hosts.machines import Deployment, deployed, why_no_hosts
+from tableau_pipeline_tests.deployment.hosts.machines import (
+    Deployment,
+    Host,
+    deployed,
+    why_no_hosts,
+)
 from tableau_pipeline_tests.deployment.hosts.process import Stop
 from tableau_pipeline_tests.deployment.hosts.speculative_run import MEETING, ROWS, TASKS
 from tableau_pipeline_tests.deployment.hosts.speculative_run import MODEL as SPECULATED
@@ -100,14 +107,41 @@ def test_data_sources_at_once(running: Deployment):
     assert [running.wrong(model) for model in models] == [[]] * len(models)
 
 
-def test_eight_refreshes_at_once(deployment: Deployment):
-    """Prevents: of refreshes that begin at one moment on two hosts, two send; or one fails."""
-    hosts = (deployment.first, deployment.second)
-    runs = [(host, host.begin(MODEL)) for _ in range(4) for host in hosts]
-    assert [host.ended(run) for host, run in runs] == [0] * len(runs)
-    said = [deployment.said(run) for _, run in runs]
-    assert sum(UPDATE in text for text in said) == 1
-    assert sum("Decision: no change." in text for text in said) == len(runs) - 1
+def test_eight_refreshes_at_once(running: Deployment):
+    """Prevents: of refreshes that begin at one moment on two hosts, two send, or one fails; a data
+    source that is created twice."""
+    model = "at_once"
+    for number, decision in enumerate(("Decision: publish (create).", UPDATE), start=1):
+        write(running, model)
+        hosts = (running.first, running.second) * 4
+        runs = [(host, host.begin(model)) for host in hosts]
+        assert [host.ended(run) for host, run in runs] == [0] * len(runs)
+        said = [running.said(run) for _, run in runs]
+        assert [each.count(decision) for each in said].count(1) == 1
+        assert sum("Decision: no change." in each for each in said) == len(runs) - 1
+        assert running.jobs(model) == number
+        assert running.wrong(model) == []
+
+
+def test_another_instance(deployment: Deployment, tmp_path: Path):
+    """Prevents: a run of another Dagster instance on the same data that is taken for ended while
+    it sends, as this instance does not know it; one that knows nothing of what others sent."""
+    other = Host(tmp_path / "other", deployment.settings, home="dagster_home")
+    with other.running():
+        run = other.paused(MODEL, ANSWERED)
+        jobs = deployment.jobs(MODEL)
+        newer = deployment.first.begin(MODEL)
+        waiting = f"Waiting for run {run}, which refreshes shared_{MODEL}"
+        until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
+        other.signal(run, "SIGCONT")
+        assert other.ended(run) == deployment.first.ended(newer) == 0
+        assert "Decision: no change." in deployment.said(newer)
+        assert deployment.jobs(MODEL) == jobs
+        write(deployment)
+        assert UPDATE in deployment.said(deployment.second.refresh(MODEL))
+        logged = len(other.log())
+        other.refresh(MODEL)
+        assert "Decision: no change." in other.log()[logged:]
     assert deployment.wrong(MODEL) == []
 
 
@@ -132,11 +166,11 @@ def test_a_paused_run_that_was_given_up(deployment: Deployment):
     run = deployment.first.paused(MODEL, Stop(f"{SITE}.update"))
     deployment.report_death(run)
     write(deployment)
-    newer = deployment.second.refresh(MODEL)
+    deployment.second.refresh(MODEL)
     assert deployment.wrong(MODEL) == []
     deployment.first.signal(run, "SIGCONT")
     assert deployment.first.ended(run) == 1
-    assert f"This refresh was overtaken by run {newer}" in deployment.said(run)
+    assert "This refresh was overtaken by a later refresh" in deployment.said(run)
     # Nothing can hold back what is sent after the last look, but it must not last.
     assert deployment.wrong(MODEL) != []
     deployment.second.refresh(MODEL)
@@ -176,13 +210,13 @@ def test_a_database_that_restarts(deployment: Deployment):
 
 @pytest.mark.parametrize(
     ("stop", "retries"),
-    # Dagster asks six times before it gives up: first a line of its log, then the job's record.
+    # Dagster asks six times before it gives up, and for a line of its log as often again.
     [(ANSWERED, 12), (CLAIMED, 5)],
-    ids=["answered", "in mid-claim"],
+    ids=["answered", "claimed"],
 )
 def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
-    """Prevents: a refresh that goes on without its journal, or although it cannot know whether
-    another one has begun; or one that no later run can continue."""
+    """Prevents: a refresh that ends well although Dagster has no trace of it, or one that no later
+    run can continue."""
     run = deployment.first.paused(MODEL, stop)
     logged = len(deployment.first.log())
     deployment.postgresql.kill()
@@ -198,6 +232,28 @@ def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
     said = deployment.said(run)
     assert "too many retries for DB connection" in said
     assert ("Decision" in said) is (stop is ANSWERED)
+    write(deployment)
+    assert UPDATE in deployment.said(deployment.second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+
+
+@pytest.mark.parametrize(
+    "server", [pytest.param(S3Server, id="S3", marks=pytest.mark.slow)], indirect=True
+)
+@pytest.mark.parametrize("stop", [ANSWERED, CLAIMED], ids=["answered", "claimed"])
+def test_a_lost_store(deployment: Deployment, server: ObjectServer, stop: Stop):
+    """Prevents: a refresh that goes on without its journal, or although it cannot know whether
+    another one has begun; or one that no later run can continue."""
+    jobs = deployment.jobs(MODEL)
+    run = deployment.first.paused(MODEL, replace(stop, gives_up=True))
+    server.kill()
+    deployment.first.signal(run, "SIGCONT")
+    assert deployment.first.ended(run) == 1
+    server.start()
+    said = deployment.said(run)
+    assert re.search(r"(Reading|Writing) s3://\S+/journal/\S+ failed: no connection", said), said
+    assert ("Decision" in said) is (stop is ANSWERED)
+    assert deployment.jobs(MODEL) == jobs + (stop is ANSWERED)
     write(deployment)
     assert UPDATE in deployment.said(deployment.second.refresh(MODEL))
     assert deployment.wrong(MODEL) == []

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
@@ -26,6 +27,7 @@ from tableau_pipeline_tests.deployment.hosts.process import Stop, declaration
 from tableau_pipeline_tests.deployment.object_stores import ObjectServer
 from tableau_pipeline_tests.postgresql import PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.models import snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
 SECONDS = 120
@@ -51,10 +53,14 @@ class Host:
 
     Attributes:
         disk: all that it can write to.
+
+    Args:
+        home: the folder of the repository with its dagster.yaml; that of `deploy` takes the
+            database of a deployment, and the other one makes an instance of the host alone.
     """
 
-    def __init__(self, disk: Path, settings: Mapping[str, str]) -> None:
-        self.disk = disk
+    def __init__(self, disk: Path, settings: Mapping[str, str], *, home: str = "deploy") -> None:
+        self.disk, self._home = disk, home
         keep = [str(each) for each in (ROOT, sys.prefix, sys.base_prefix, disk)]
         self._environment = {
             **settings,
@@ -79,7 +85,7 @@ class Host:
         """Start its process, on an empty disk if it has none."""
         for name in ("dagster", "root", "tmp"):
             (self.disk / name).mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "deploy" / "dagster.yaml", self.disk / "dagster")
+        shutil.copy(ROOT / self._home / "dagster.yaml", self.disk / "dagster")
         script = Path(__file__).with_name("host.sh")
         program = "tableau_pipeline_tests.deployment.hosts.process"
         with (self.disk / "log").open("a") as log:
@@ -166,6 +172,7 @@ class Deployment:
     Attributes:
         shared: the folder of all servers but the object store.
         dagster: the instance as its web server sees it.
+        settings: the variables of all hosts.
     """
 
     shared: Path
@@ -174,6 +181,7 @@ class Deployment:
     sandbox: Sandbox
     postgresql: PostgreSQL
     dagster: dg.DagsterInstance
+    settings: Mapping[str, str]
     _sent: set[Path] = field(default_factory=set)
 
     def write(self, model: str, rows: pa.Table) -> None:
@@ -202,6 +210,13 @@ class Deployment:
             str(each.dagster_event.event_specific_data) for each in events if each.dagster_event
         ]
         return "\n".join([*(each.user_message for each in events), *errors])
+
+    def jobs(self, model: str) -> int:
+        """How many jobs the server has ever begun for the data source of a model."""
+        with session(self.sandbox) as site:
+            found = site.jobs(name=f"Shared {model}", since=datetime(2000, 1, 1, tzinfo=UTC))
+        assert found is not None
+        return len(found)
 
     def wrong(self, model: str) -> list[str]:
         """In what the published data source differs from the newest version of its model."""
@@ -234,4 +249,4 @@ def deployed(folder: Path, server: ObjectServer) -> Generator[Deployment]:
         hosts = [Host(folder / name, settings) for name in ("first", "second")]
         for host in hosts:
             stack.enter_context(host.running())
-        yield Deployment(shared, *hosts, sandbox, postgresql, dagster)
+        yield Deployment(shared, *hosts, sandbox, postgresql, dagster, settings)

@@ -19,6 +19,7 @@ import dagster_postgres  # noqa: F401 - runs are forked, so that what is importe
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.resources import resources_from_env
 
 
@@ -53,15 +54,19 @@ class Stop:
     Attributes:
         place: "module:function".
         within: a function, named in the same way, that must have been called before.
+        gives_up: whether the process soon gives up on an object store that is gone.
     """
 
     place: str
     after: bool = False
     within: str = ""
+    gives_up: bool = False
 
 
 def stop_at(stop: Stop) -> None:
     """Let this process stop itself, as SIGSTOP would at that moment."""
+    if stop.gives_up:
+        arrow_files._RETRY = {"max_retries": 1}
     at = stop.within or stop.place
     module, _, path = at.partition(":")
     owner: Any = importlib.import_module(module)
