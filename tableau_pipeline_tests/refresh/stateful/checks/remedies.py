@@ -89,9 +89,11 @@ def _adopt(history: Any) -> None:
 
 
 def _delete_namesake(history: Any, *_: str) -> None:
-    declared, ours = history.declaration, history.data_source()
+    name, ours = history.declaration.name.casefold(), history.data_source()
+    # Another declaration may have changed the last one; our records name ours.
+    luid = history.journals["ours"].history().recovered.luid or (ours and ours.luid)
     for datasource in history.tableau.datasources():
-        if datasource.name.casefold() == declared.name.casefold() and datasource != ours:
+        if datasource.name.casefold() == name and datasource.luid != luid:
             history.other_user.deletes(datasource)
 
 
