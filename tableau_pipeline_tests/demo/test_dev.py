@@ -67,7 +67,9 @@ def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_pat
     """Prevents: a location that tests load and the servers do not; a JVM for moving files; a
     documented call that other systems make in vain; servers that outlive `make dev`."""
     no_java = {"JAVA_HOME": str(tmp_path / "no java"), "PATH": "/usr/bin/nothing"}
-    with dev(tmp_path, PIPELINE_DATA_DIR=str(story.data_dir), **no_java) as (server, sandbox):
+    # Its server is another one, so the records of the story are not its own.
+    ours = {"PIPELINE_DATA_DIR": str(story.data_dir), "PIPELINE_DEPLOYMENT": "dev"}
+    with dev(tmp_path, **ours, **no_java) as (server, sandbox):
         (location,) = server.ask(LOCATIONS)["workspaceOrError"]["locationEntries"]
         assert location["name"] == "tableau_pipeline"
         assert location["locationOrLoadError"]["__typename"] == "RepositoryLocation"

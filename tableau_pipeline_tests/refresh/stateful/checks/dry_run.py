@@ -1,6 +1,7 @@
 """The check of dry runs: the next run does what `plan` has said, if nothing happens in between."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import PublishMode
@@ -109,8 +110,12 @@ class DryRun:
 
 def _situation(history: Any) -> tuple[Any, ...] | None:
     """All that a decision depends on but the records; None if it may change by itself."""
-    control = history.tableau.control
-    if history.tableau.unfinished() or control.faults():
+    control, now = history.tableau.control, history.tableau.now
+    lag = timedelta(seconds=history.scenario.quirks["index_lag_seconds"])
+    created = [datetime.fromisoformat(d.created_at) for d in history.tableau.datasources()]
+    # A list shows a new data source late.
+    is_listed = all(now > moment + lag for moment in created)
+    if history.tableau.unfinished() or control.faults() or not is_listed:
         return None
     return (State.of(history, history.data_source()),)
 
