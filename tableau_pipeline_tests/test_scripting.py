@@ -25,7 +25,7 @@ from tableau_pipeline import components, hyper, scripting
 from tableau_pipeline.actions import batch
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.journal import Claim, create_next
+from tableau_pipeline.core.journal import Claim
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here, script_journal
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session import Password, signed_in
@@ -253,7 +253,7 @@ def test_other_data_sources_do_not_wait(script: Script):
     """Prevents: all data sources queue up behind the largest; records of a key below another key
     that pass for those of it."""
     running = Claim(refresh=1, owner=script.journal.owner)
-    create_next(script.journal, lambda _: running, after=script.journal.history())
+    script.journal.append(lambda _: running, after=script.journal.history())
     other = replace(script.declaration, key=f"{script.declaration.key}/eu", name="Flights EU")
     script.run(declaration=other, timeouts=AT_ONCE)
     assert wrong(script.sandbox, other, script.data / "snapshots") == []
@@ -288,7 +288,7 @@ def test_a_script_and_a_project_wait_for_each_other(script: Script, in_dagster: 
     by_run = owner_here("run-1", step="flights", label="run run-1")
     for owner in (by_script, by_run):
         running = Claim(refresh=script.journal.history().refresh + 1, owner=owner)
-        create_next(script.journal, lambda _, it=running: it, after=script.journal.history())
+        script.journal.append(lambda _, it=running: it, after=script.journal.history())
         held = f"{key} has been refreshed by {owner.label} for more than 0 s"
         assert held in failure(in_dagster.refresh(key, claim=0))
         with pytest.raises(RefreshError, match=held):

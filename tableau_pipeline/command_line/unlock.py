@@ -11,7 +11,7 @@ from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.output import Output, ago, reports
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.publish_file import published_files
-from tableau_pipeline.core.journal import Claim, ClaimRelease, History, create_next
+from tableau_pipeline.core.journal import Claim, ClaimRelease, History
 from tableau_pipeline.refresh.claim import name_of
 
 
@@ -47,7 +47,7 @@ def unlock(module: str | None, name: str, *, yes: bool, output: Output) -> int:
                 return None
             return ClaimRelease(refresh=held.refresh, claim=held.id, unlocked_by=_user())
 
-        create_next(journal, release, after=history)
+        journal.append(release, after=history)
     output.result(
         {"key": key, "unlocked": claim.owner.run_id},
         Text(f"The claim of {name_of(claim)} has ended."),

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.dagster_internals import (
     CheckError,
@@ -104,7 +104,7 @@ class Freshness:
 
 
 def data_age(
-    declaration: Declaration, freshness: Freshness, snapshots: Snapshots, journal: Journal
+    declaration: Declaration, freshness: Freshness, snapshots: Snapshots, journal: StoredJournal
 ) -> dg.AssetCheckResult:
     """Check whether the published versions of the models meet the deadline; if not, warn.
 

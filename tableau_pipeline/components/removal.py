@@ -9,6 +9,7 @@ import dagster as dg
 from tableau_pipeline.components.journal import journal_of, journal_place
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, root_of
+from tableau_pipeline.core.journal import Recovered
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import inventory
@@ -122,6 +123,8 @@ def _delete(
                 )
             claim.check_fence()
             site.delete(remote.luid)
+            # Nothing is published any more, so the records need no snapshots.
+            claim.append(Recovered(refresh=claim.number))
     except RefreshError as error:
         return str(error)
     return ""

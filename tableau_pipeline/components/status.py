@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.components.asset_names import step_name
+from tableau_pipeline.components.freshness import Freshness
 from tableau_pipeline.components.journal import histories, journal_of
 from tableau_pipeline.components.publish_file import KEY_PREFIX, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
@@ -20,6 +21,9 @@ from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_o
 from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.rendering import command
 from tableau_pipeline.resources.services import REFUSALS
+
+# The decision of an event that no refresh recorded: a user or other code materialized the asset.
+_NOT_OURS = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,11 @@ class PastRefresh:
     taken_at: datetime | None = None
 
     @property
+    def is_ours(self) -> bool:
+        """Whether a refresh recorded it, and not a user or other code."""
+        return self.decision != _NOT_OURS
+
+    @property
     def rows_at(self) -> datetime:
         """When this refresh or an earlier one took the published rows from the models."""
         return self.taken_at or self.at
@@ -80,8 +89,7 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
     return PastRefresh(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
-        # "unknown" if it was materialized by hand or by other code.
-        decision=metadata.get("decision", "unknown"),
+        decision=metadata.get("decision", _NOT_OURS),
         reason=metadata.get("reason", ""),
         rows=metadata.get("dagster/row_count"),
         deleted=sum(details.get("deleted", {}).values()),
@@ -101,7 +109,7 @@ _MAX_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class DatasourceStatus:
-    """The status of a data source, from Dagster's records alone.
+    """The status of a data source, from Dagster's events and the journal; no server is asked.
 
     Attributes:
         last: the last refresh that succeeded.
@@ -180,15 +188,34 @@ def statuses(
         run = runs.get(planned.get(asset) or "")
         if run and not (last and run.dagster_run.run_id == last.run_id):
             status = _with_newest_run(instance, status, run, known)
-        if status.state is Status.FRESH and last is None:
-            # A user can wipe the events of an asset, which does not affect the journal.
-            reason = "its journal has refreshes, but Dagster's events of it are gone"
-            status = replace(status, state=Status.NEVER, why=reason if known.published else "")
-        elif status.state is Status.FRESH and last and datasource.freshness:
-            reason = datasource.freshness.late(last.at, datetime.now(UTC))
-            status = replace(status, state=Status.LATE, why=reason) if reason else status
+        if status.state is Status.FRESH:
+            status = _if_fresh(status, datasource.freshness, recorded.get(datasource.key))
         status_by_key[datasource.key] = status
     return status_by_key
+
+
+def _if_fresh(
+    status: DatasourceStatus, freshness: Freshness | None, known: History | None
+) -> DatasourceStatus:
+    """Return the status of a data source that would be fresh by the last run alone.
+
+    Args:
+        known: its journal; None if that was not read.
+    """
+    last = status.last
+    if last is None:
+        # A user can wipe the events of an asset, which does not affect the journal.
+        reason = "its journal has refreshes, but Dagster's events of it are gone"
+        why = reason if known and known.published else ""
+        return replace(status, state=Status.NEVER, why=why)
+    if known and not known.number and last.is_ours:
+        reason = (
+            "Dagster has events of its refreshes, but the data folder has no record of them: this "
+            "is another data folder, deployment or environment, or its records were lost"
+        )
+        return replace(status, state=Status.UNKNOWN, why=reason)
+    late = freshness.late(last.at, datetime.now(UTC)) if freshness else ""
+    return replace(status, state=Status.LATE, why=late) if late else status
 
 
 def with_rejected(

@@ -156,8 +156,8 @@ class JournalPlace:
     def problem(self, deployment: Deployment) -> str | None:
         """Return the problem if the store is a copy; None if it is in its place.
 
-        One host may see the folder under another path than the other, and a mount may number
-        folders anew: only a store with another path and another number is taken for a copy.
+        One host may see the folder under another path than the other, and a mount may renumber
+        folders: only a store with another path and another number is taken for a copy.
         """
         is_numbered = deployment.inode is not None and deployment.inode == self._inode()
         if deployment.place == self.where or is_numbered:

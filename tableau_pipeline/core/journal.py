@@ -5,11 +5,10 @@ Each record is stored with the history up to it: whoever reads the newest one kn
 """
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 from uuid import uuid4
 
 from pydantic import Field, ValidationError
@@ -380,11 +379,11 @@ def read_record(text: str | bytes, *, repair: str) -> StoredRecord:
         return StoredRecord.model_validate_json(text)
     except ValidationError as error:
         raise RefusedError(
-            unreadable_reason(text, error, repair=repair), code=Code.RECORD
+            _unreadable_reason(text, error, repair=repair), code=Code.RECORD
         ) from error
 
 
-def unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str) -> str:
+def _unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str) -> str:
     """Return why a record cannot be read, and the remedy."""
     stored: object = None
     with suppress(ValueError):
@@ -405,59 +404,3 @@ def unreadable_reason(text: str | bytes, error: ValidationError, *, repair: str)
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or "all of it"
     return f"it is damaged, or not a record ({where}: {first['msg']}). {repair}"
-
-
-class Journal(Protocol):
-    """The records of one data source. Each has the next number, or was not created."""
-
-    @property
-    def instance(self) -> str:
-        """The id of the deployment whose records these are."""
-
-    @property
-    def owner(self) -> Owner:
-        """The owner of the claims that this process makes."""
-
-    def history(self) -> History:
-        """Return the history up to the newest record.
-
-        Raises:
-            RefusedError: this release cannot read the newest record, or a record is missing.
-        """
-
-    def latest(self, since: History) -> History:
-        """Return the same as `history`, by reading on from a known history.
-
-        It takes no listing while the newest record of the known history is still there.
-        """
-
-    def create(self, record: Record, *, after: History) -> History | None:
-        """Store a record under the number that follows a history.
-
-        Returns:
-            The history with the record, which is durable then; None if another process was faster.
-        """
-
-    def has_ended(self, claim: Claim) -> bool:
-        """Whether the refresh with this claim has certainly stopped running."""
-
-    def heartbeat(self) -> AbstractContextManager[None]:
-        """Show other processes during the block that this process runs."""
-
-
-def create_next(
-    journal: Journal, make: Callable[[History], Record | None], *, after: History
-) -> History:
-    """Store a record under the next number, however often other processes are faster.
-
-    Args:
-        make: returns the record, given the history before it; None to store nothing.
-
-    Returns:
-        The history with the record, or without one.
-    """
-    while record := make(after):
-        if created := journal.create(record, after=after):
-            return created
-        after = journal.latest(after)
-    return after

@@ -62,7 +62,7 @@ def owner_here(run_id: str, *, step: str = "", attempt: int = 0, label: str = ""
 
 @dataclass
 class StoredJournal:
-    """Implements `core.journal.Journal` for one data source.
+    """The records of one data source. Each has the next number, or was not created.
 
     Attributes:
         key: the asset key in its environment, see `core.identity.key_below`.
@@ -82,7 +82,11 @@ class StoredJournal:
         return key_below(deployment.id if deployment else NO_ID, root_of(self.key))
 
     def history(self) -> History:
-        """Return the history up to the newest record, by one listing and one read."""
+        """Return the history up to the newest record, by one listing and one read.
+
+        Raises:
+            RefusedError: this release cannot read the newest record, or a record is missing.
+        """
         # A refresh may remove old records between the two.
         for is_last in (False, True):
             numbers = self._numbers()
@@ -96,7 +100,10 @@ class StoredJournal:
         return History()
 
     def latest(self, since: History) -> History:
-        """Return the history up to the newest record, by reading on from a known history."""
+        """Return the same as `history`, by reading on from a known history.
+
+        It takes no listing while the newest record of the known history is still there.
+        """
         newest = since
         while stored := self._read(newest.number + 1):
             newest = stored.history
@@ -107,7 +114,11 @@ class StoredJournal:
         return newest if self._has(since) else self.history()
 
     def create(self, record: Record, *, after: History) -> History | None:
-        """Store a record; return None if another process has created its number."""
+        """Store a record under the number that follows a history.
+
+        Returns:
+            The history with the record, which is durable then; None if another process was faster.
+        """
         self.place.established()
         history = after.after(record)
         content = StoredRecord(format=FORMAT, record=record, history=history)
@@ -122,11 +133,26 @@ class StoredJournal:
             self._collect(history)
         return history
 
-    def has_ended(self, claim: Claim) -> bool:
-        """Whether the owner of a claim has ended.
+    def append(self, make: Callable[[History], Record | None], *, after: History) -> History:
+        """Store a record under the next number, however often other processes are faster.
 
-        It has if its process on this host is gone, if its issuer says so, or if nobody here can
-        ask the issuer and its heartbeat stands still.
+        Args:
+            make: returns the record, given the history before it; None to store nothing.
+
+        Returns:
+            The history with the record, or without one.
+        """
+        while record := make(after):
+            if created := self.create(record, after=after):
+                return created
+            after = self.latest(after)
+        return after
+
+    def has_ended(self, claim: Claim) -> bool:
+        """Whether the refresh with this claim has certainly stopped running.
+
+        It has if the process of the owner was on this host and is gone, if its issuer says so, or
+        if nobody here can ask the issuer and its heartbeat stands still.
         """
         owner = claim.owner
         if _is_gone(owner):

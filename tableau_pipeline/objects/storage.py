@@ -4,8 +4,8 @@ import errno
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -16,7 +16,13 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 from tableau_pipeline.errors import SettingError
 from tableau_pipeline.hyper.parquet import LocalFolder
 from tableau_pipeline.objects.local_files import LocalCopies
-from tableau_pipeline.objects.stores import ObjectFolder, read_object, store_at, store_errors
+from tableau_pipeline.objects.stores import (
+    ObjectFolder,
+    StoreError,
+    read_object,
+    store_at,
+    store_errors,
+)
 
 # The name of a file that a killed `LocalStorage.put` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
@@ -51,9 +57,7 @@ class LocalStorage:
     def put(self, key: str, content: bytes) -> bool:
         """Create a file, and flush it to the disk; return False if the file already exists."""
         path = self.root / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{uuid4().hex}")
-        try:
+        with _unfinished(path) as unfinished:
             with unfinished.open("xb") as file:
                 file.write(content)
                 # A power failure must not leave a manifest that has a name and no content.
@@ -76,20 +80,14 @@ class LocalStorage:
                     "or network file system, or the URL of an object store"
                 ) from error
             _flush(path.parent)
-            return True
-        finally:
-            unfinished.unlink(missing_ok=True)
+        return True
 
     def replace(self, key: str, content: bytes) -> None:
         """Write a file, whether it exists or not. Readers see its old or its new content."""
         path = self.root / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{uuid4().hex}")
-        try:
+        with _unfinished(path) as unfinished:
             unfinished.write_bytes(content)
             unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     def read(self, key: str) -> bytes | None:
         """Return the content of a file; None if it does not exist."""
@@ -211,6 +209,26 @@ class ObjectStorage:
 
 
 Storage = LocalStorage | ObjectStorage
+
+
+@contextmanager
+def _unfinished(path: Path) -> Generator[Path]:
+    """Yield a new path beside that of a file, and remove what is left there at the end.
+
+    Raises:
+        StoreError: this user may not write there.
+    """
+    unfinished = path.with_name(f".{uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield unfinished
+    except PermissionError as error:
+        raise StoreError(
+            f"Writing {path} failed: {error.strerror}. Let this user write in the data folder"
+        ) from error
+    finally:
+        with suppress(PermissionError):
+            unfinished.unlink(missing_ok=True)
 
 
 def _flush(folder: Path) -> None:

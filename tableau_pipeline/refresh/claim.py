@@ -12,10 +12,9 @@ from tableau_pipeline.core.journal import (
     ClaimRelease,
     History,
     Intent,
-    Journal,
     Record,
-    create_next,
 )
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt
 
@@ -33,7 +32,7 @@ class HeldClaim:
 
     claim: Claim
     history: History
-    journal: Journal
+    journal: StoredJournal
     is_closed: bool = False
 
     @property
@@ -107,8 +106,7 @@ class HeldClaim:
             }
             late = intent.model_copy(update=fields)
             # Number the record higher than that refresh, so that the record outlives its result.
-            create_next(
-                self.journal,
+            self.journal.append(
                 lambda history: late.model_copy(update={"refresh": history.refresh + 1}),
                 after=self.journal.history(),
             )
@@ -119,7 +117,7 @@ class HeldClaim:
 
     def _store(self, make: Callable[[History], Record]) -> None:
         with _no_refusal():
-            self.history = create_next(self.journal, make, after=self.history)
+            self.history = self.journal.append(make, after=self.history)
 
     def _check(self, history: History) -> None:
         # Compare the claim, not its owner: what a later refresh sent must not be undone, even if
@@ -146,7 +144,7 @@ def _no_refusal() -> Generator[None]:
 
 @contextmanager
 def claimed(
-    journal: Journal,
+    journal: StoredJournal,
     *,
     what: str,
     timeout: float,
@@ -174,7 +172,11 @@ def claimed(
 
 
 def _wait_for_claim(
-    journal: Journal, what: str, timeout: float, sleep: Callable[[float], None], log: logging.Logger
+    journal: StoredJournal,
+    what: str,
+    timeout: float,
+    sleep: Callable[[float], None],
+    log: logging.Logger,
 ) -> HeldClaim:
     history, waited, is_logged = journal.history(), 0.0, False
     while True:
@@ -207,7 +209,7 @@ def name_of(claim: Claim) -> str:
     return claim.owner.label or f"run {claim.owner.run_id}"
 
 
-def live_claim(history: History, journal: Journal) -> Claim | None:
+def live_claim(history: History, journal: StoredJournal) -> Claim | None:
     """Return the claim of another step that may still run; a step refreshes one data source."""
     claim = history.claim
     if claim is None or claim.owner == journal.owner or journal.has_ended(claim):

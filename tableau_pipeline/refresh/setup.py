@@ -12,7 +12,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.fields import Inherited
 from tableau_pipeline.core.identity import file_name
-from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
@@ -44,7 +44,7 @@ class Setup:
 
     declaration: Declaration
     snapshots: Snapshots
-    journal: Journal
+    journal: StoredJournal
     server: Callable[[], AbstractContextManager[TableauSite]]
     hyper: Callable[[], Hyperd]
     folder: Path

@@ -33,12 +33,12 @@ _VARIABLE = "PIPELINE_DATA_DIR"
 
 
 def data_dir() -> Path:
-    """Return the folder for snapshots, extracts and locks: PIPELINE_DATA_DIR, if it is a path.
+    """Return the data folder, for snapshots, journals and extracts: PIPELINE_DATA_DIR, if a path.
 
-    If PIPELINE_DATA_DIR is a URL, that place holds the snapshots, and the folder returned here is
-    in the temporary directory. If the variable is not set, the folder is `data/` in this checkout
-    while the checkout itself runs. For other projects it is `data/` in DAGSTER_HOME, whose records
-    refer to the snapshots; without DAGSTER_HOME, it is `data/` in the working directory.
+    If PIPELINE_DATA_DIR is a URL, that place holds the snapshots and journals, and the folder
+    returned here is in the temporary directory. If the variable is not set, the folder is `data/`
+    in this checkout while the checkout itself runs. For other projects it is `data/` in
+    DAGSTER_HOME; without DAGSTER_HOME, it is `data/` in the working directory.
 
     Raises:
         RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.

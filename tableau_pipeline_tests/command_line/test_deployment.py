@@ -42,6 +42,17 @@ def copy(published: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def test_status_where_there_are_no_records(published: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a data source that `status` calls fresh, and that the next refresh is refused,
+    because the deployment is another one or its records were lost."""
+    assert published.run("status", "arrivals", "--offline").code == 0
+    monkeypatch.setenv("PIPELINE_DEPLOYMENT", "review")
+    told = published.run("status", "arrivals", "--offline")
+    assert told.code == 1
+    assert "Arrivals: unknown" in told.text
+    assert "the data folder has no record of them" in told.text
+
+
 def server_has(world: World) -> list[tuple[str, str]]:
     """The data sources on the server, with their last change."""
     with session(world.sandbox) as site:

@@ -12,7 +12,7 @@ import pytest
 from tableau_pipeline.command_line.main import WRONG_USAGE
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Owner, create_next
+from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Owner
 from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.errors import OvertakenError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
@@ -44,7 +44,7 @@ def hold(owner: Owner = OWNER, key: str = KEY) -> HeldClaim:
     """Let a refresh on another host begin; it is the one that goes on later."""
     made = journal(key)
     claim = Claim(refresh=made.history().refresh + 1, owner=owner)
-    history = create_next(made, lambda _: claim, after=made.history())
+    history = made.append(lambda _: claim, after=made.history())
     return HeldClaim(claim, history, made)
 
 

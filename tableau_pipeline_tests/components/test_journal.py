@@ -29,7 +29,6 @@ from tableau_pipeline.core.journal import (
     Owner,
     Record,
     Recovered,
-    create_next,
 )
 from tableau_pipeline.core.journal_store import SILENCE, StoredJournal, owner_here
 from tableau_pipeline.errors import RefreshError
@@ -105,7 +104,7 @@ def test_records_are_read_by_few_requests(location: Location, monkeypatch: pytes
     keys = [f"busy_{number}" for number in range(3)]
     for key in keys:
         journal = journal_of(location.instance, key)
-        create_next(journal, lambda _: CLAIM, after=journal.history())
+        journal.append(lambda _: CLAIM, after=journal.history())
     asked: list[str] = []
     for name in ("read", "list", "put", "replace"):
         usual = getattr(LocalStorage, name)
@@ -336,7 +335,7 @@ def test_environments_and_deployments_have_journals_of_their_own(
     for number, journal in enumerate(journals(), 1):
         assert journal.history().number == 0
         claim = Claim(refresh=number, owner=Owner(run_id="theirs"))
-        create_next(journal, lambda _, claim=claim: claim, after=journal.history())
+        journal.append(lambda _, claim=claim: claim, after=journal.history())
     assert [journal.history().refresh for journal in journals()] == [1, 2, 3]
     ours, staging, second = (journal.instance for journal in journals())
     assert staging == f"{ours}@Staging"

@@ -21,6 +21,7 @@ from tableau_pipeline_tests.core.test_journal_store import (
     journal_in,
     numbers,
     objects,
+    outputs_of,
     program,
     refreshes,
     root,
@@ -88,14 +89,7 @@ print(journal.place.established().id)
 def test_of_several_first_processes_one_makes_it(root: Path):
     """Prevents: the same of processes."""
     processes = [program(ESTABLISH, root) for _ in range(4)]
-    for process in processes:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert len({process.communicate(timeout=60)[0] for process in processes}) == 1
+    assert len({*outputs_of(processes)}) == 1
 
 
 def test_a_copy_is_refused(root: Path, tmp_path: Path):

@@ -29,7 +29,6 @@ from tableau_pipeline.core.journal import (
     History,
     Owner,
     Record,
-    create_next,
 )
 from tableau_pipeline.core.journal_store import (
     StoredJournal,
@@ -101,7 +100,7 @@ def add(journal: StoredJournal, *records: Record) -> History:
     """Store records after all others."""
     history = journal.history()
     for record in records:
-        history = create_next(journal, lambda _, record=record: record, after=history)
+        history = journal.append(lambda _, record=record: record, after=history)
     return history
 
 
@@ -173,7 +172,7 @@ def test_threads_that_create_at_once(storage: Storage):
         created = []
         for part in "abc":
             record = intent(name + part)
-            history = create_next(journal, lambda _, record=record: record, after=history)
+            history = journal.append(lambda _, record=record: record, after=history)
             created.append(history.number)
         return created
 
@@ -192,7 +191,7 @@ PROGRAM = """
 import itertools, os, resource, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from tableau_pipeline.core.journal import Intent, create_next
+from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.core.journal_store import script_journal
 from tableau_pipeline.objects import storage
 
@@ -210,7 +209,7 @@ input()
 history = journal.history()
 for number in range(5):
     record = intent(f"{argument} {number}")
-    history = create_next(journal, lambda _: record, after=history)
+    history = journal.append(lambda _: record, after=history)
     print(history.number, flush=True)
 """
 
@@ -221,10 +220,8 @@ def program(code: str, root: Path, argument: int = 0) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.slow
-def test_processes_that_create_at_once(root: Path):
-    """Prevents: the same of processes, of which each could be the first of its deployment."""
-    processes = [program(CREATE, root, name) for name in range(8)]
+def outputs_of(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
+    """Let processes that are ready go on at the same moment; what they have written then."""
     for process in processes:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -232,7 +229,14 @@ def test_processes_that_create_at_once(root: Path):
         assert process.stdin
         process.stdin.write("\n")
         process.stdin.flush()
-    said = [process.communicate(timeout=60)[0].split() for process in processes]
+    return [process.communicate(timeout=60)[0] for process in processes]
+
+
+@pytest.mark.slow
+def test_processes_that_create_at_once(root: Path):
+    """Prevents: the same of processes, of which each could be the first of its deployment."""
+    processes = [program(CREATE, root, name) for name in range(8)]
+    said = [each.split() for each in outputs_of(processes)]
     assert sorted(int(number) for each in said for number in each) == [*range(1, 41)]
     names = {f"{name} {number}" for name in range(8) for number in range(5)}
     history = journal_in(LocalStorage(root)).history()
@@ -312,7 +316,7 @@ RECORD_FOR_EVER = """
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(argument), int(argument)))
 for number in itertools.count():
     record = intent(str(number))
-    create_next(journal, lambda _: record, after=journal.history())
+    journal.append(lambda _: record, after=journal.history())
     print(number, flush=True)
 """
 
@@ -404,7 +408,7 @@ def test_a_listing_that_is_late(root: Path, lacks: tuple[int, ...], seen: int):
     if seen < 5:
         assert journal.create(claim(9), after=history) is None
     assert journal.latest(history) == newest
-    assert create_next(journal, lambda _: closing(2), after=history) == newest.after(closing(2))
+    assert journal.append(lambda _: closing(2), after=history) == newest.after(closing(2))
 
 
 @pytest.fixture
@@ -539,7 +543,7 @@ def test_a_record_that_this_release_cannot_read(storage: Storage, cause: str):
     for use in (
         journal.history,
         lambda: journal.latest(known),
-        lambda: create_next(journal, lambda _: claim(2), after=known),
+        lambda: journal.append(lambda _: claim(2), after=known),
         lambda: all_histories(journal.place),
     ):
         with pytest.raises(RefusedError, match=words) as refused:

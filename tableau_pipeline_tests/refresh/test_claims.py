@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record, create_next
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record
 from tableau_pipeline.errors import (
     OvertakenError,
     RefreshError,
@@ -54,7 +54,7 @@ def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJou
 
 def append(journal: SimulatedJournal, record: Record) -> None:
     """Store a record, as another process does."""
-    create_next(journal, lambda _: record, after=journal.history())
+    journal.append(lambda _: record, after=journal.history())
 
 
 def claim(

@@ -29,7 +29,6 @@ from tableau_pipeline.core.journal import (
     History,
     Owner,
     Record,
-    create_next,
     read_record,
 )
 from tableau_pipeline.core.journal_store import StoredJournal
@@ -280,7 +279,7 @@ KEY = dg.AssetKey("busy")
 def store(location: Location, record: Record) -> None:
     """Add a record of another process."""
     journal = journal_of(location.instance, "busy")
-    create_next(journal, lambda _: record, after=journal.history())
+    journal.append(lambda _: record, after=journal.history())
 
 
 ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 1}

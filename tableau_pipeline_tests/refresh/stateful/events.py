@@ -20,7 +20,7 @@ from tableau_pipeline.core.fields import (
     Permission,
 )
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record, create_next
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record
 from tableau_pipeline.core.journal import History as Records
 from tableau_pipeline.core.journal_store import SILENCE, owner_here
 from tableau_pipeline.errors import RefreshError
@@ -434,7 +434,7 @@ def failed_refreshes(history: Any, refresh: Refresh | None, count: int, killed: 
         journal.ended.add(claim.owner.run_id)
         ended = ClaimRelease(refresh=number, claim=claim.id)
         for record in (claim, *(_unsent_request(history, recent, claim) if killed else [ended])):
-            recent = create_next(writer, lambda _, record=record: record, after=recent)
+            recent = writer.append(lambda _, record=record: record, after=recent)
 
 
 def _history_of_ours(history: Any) -> Records:

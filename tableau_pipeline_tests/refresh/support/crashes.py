@@ -2,13 +2,14 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
-from tableau_pipeline.core.journal import Intent, Record
+from tableau_pipeline.core.journal import History, Intent, Record
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
@@ -54,6 +55,11 @@ class Crashing(Proxy):
         if name == "create":
             step = _record_name(args[0])
         self._crash.reach(step)
+
+    def append(self, make: Callable[[History], Record], *, after: History) -> History:
+        """Store a record of the journal by its own loop, each of whose calls is a step here."""
+        journal: Any = self
+        return StoredJournal.append(journal, make, after=after)
 
 
 def _record_name(record: Record) -> str:

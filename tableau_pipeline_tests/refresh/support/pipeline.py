@@ -20,7 +20,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Policy, Table
 from tableau_pipeline.core.deployment import JournalPlace, folder_of
 from tableau_pipeline.core.drift import Timeouts
-from tableau_pipeline.core.journal import History, Intent, Journal, Record, create_next
+from tableau_pipeline.core.journal import History, Intent, Record
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.hyper.hyper_file import read_table
@@ -98,7 +98,7 @@ class RememberingJournal(StoredJournal):
 
     def store(self, record: Record) -> None:
         """Store a record after all others."""
-        create_next(self, lambda _: record, after=self.history())
+        self.append(lambda _: record, after=self.history())
 
     def files(self) -> list[Path]:
         """The files of the records, the newest last."""
@@ -240,7 +240,7 @@ class Pipeline:
             with session(self.sandbox, *self.user) as site:
                 yield around_server(site)
 
-        journal: Journal = around_journal(self.journal)
+        journal: StoredJournal = around_journal(self.journal)
         return Setup(
             declaration=self.declaration,
             snapshots=with_lakes(self, self.declaration, self.copies),
