@@ -233,7 +233,7 @@ def test_scripts_wait_for_each_other(
 ):
     """Prevents: two scripts that cron has begun send at once; one waits for ever behind one that
     hangs, and nobody is told which."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "tableau_pipeline")
     monkeypatch.setattr(claim, "_PAUSE", (0.01, 0.1))
     me = f"process {os.getpid()} on "
     with ThreadPoolExecutor() as threads:
