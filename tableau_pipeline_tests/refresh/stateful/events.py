@@ -142,8 +142,7 @@ def restore(history: Any, refresh: Refresh | None, number: int) -> None:
 def _note_lost_records(history: Any) -> None:
     history.metadata_unclear = True
     if datasource := history.data_source():
-        unknown = dict.fromkeys(history.known_items(datasource))
-        history.requests.note_set_by_users(datasource.luid, unknown)
+        history.requests.note_origin_unknown(datasource.luid, history.known_items(datasource))
 
 
 def lose_home(history: Any, refresh: Refresh | None) -> None:

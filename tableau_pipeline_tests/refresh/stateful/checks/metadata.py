@@ -171,11 +171,17 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
     both = [item for item in by_users & new if (luid, item) in requests.set_by_users]
     requests.note_set_by_users(luid, dict.fromkeys(both))
     if Accept.TAKEOVER in refresh.options.accept:
-        requests.note_set_by_users(luid, dict.fromkeys([*shown, *declared]))
+        requests.note_origin_unknown(luid, {*shown, *declared})
     unreconciled = not report.checkpoint or report.checkpoint.unreconciled
     if unreconciled and not requests.settled.get((luid, CERTIFIED)):
         # Only reconciled data are certified.
         declared = {item: declared[item] for item in declared.keys() - {CERTIFIED, NOTE}}
+    if CERTIFIED not in shown and (luid, CERTIFIED) in requests.set_by_users:
+        # A note that a refresh sets shows once a user certifies the data source again.
+        declared = {item: declared[item] for item in declared.keys() - {NOTE}}
+    if "Its metadata is not set yet" in text:
+        # A user has changed the data source in between: the next refresh sets what is missing.
+        by_users = by_users | declared.keys()
     for item in (shown.keys() | declared.keys()) - by_users:
         _check_item(history, refresh, (luid, item), shown, declared, text)
 

@@ -3,7 +3,7 @@
 It follows all jobs of the server and checks each of ours: when it is queued, and when it is done.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
@@ -78,6 +78,14 @@ class Requests:
         """Note the values that users set in a data source."""
         moment = self.history.next_moment()
         self.set_by_users |= {(luid, item): (value, moment) for item, value in values.items()}
+
+    def note_origin_unknown(self, luid: str, items: Iterable[Item]) -> None:
+        """Note that no record shows who has set these items of a data source.
+
+        Those that are as declared may be a user's, too: they stay when they are declared no longer.
+        """
+        self.note_set_by_users(luid, dict.fromkeys(items))
+        self.set_before_declared |= {(luid, item) for item in items}
 
     def in_flight(self) -> list[Request]:
         """Our requests whose jobs have not ended."""
