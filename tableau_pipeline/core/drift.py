@@ -27,6 +27,7 @@ class RemoteDatasource:
             user may not see them.
         published: a phrase that says who published the newest revision, and when; None if this is
             unknown.
+        publisher_id: the LUID of that user; None if it is unknown.
         megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
         link: the URL of the data source's page.
         certification: the note beside the certification; None if the data source is not
@@ -44,6 +45,7 @@ class RemoteDatasource:
     tags: frozenset[str]
     link: str | None
     published: str | None = None
+    publisher_id: str | None = None
     description: str = ""
     certification: str | None = None
 

@@ -128,6 +128,7 @@ def remote_datasource(
         updated_at=valid_time(item, "updatedAt", item.updated_at),
         revision=revision_number(newest) if newest else None,
         published=published,
+        publisher_id=newest.user_id if newest else None,
         megabytes=item.size,
         tags=frozenset(item.tags or ()),
         link=item.webpage_url,

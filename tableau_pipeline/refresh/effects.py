@@ -82,5 +82,7 @@ def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
     before, after = intent.before_revision, remote.revision
     # Every publish makes a revision. On some sites, an update makes none.
     if intent.mode and before is not None and after is not None:
-        return after > before
+        # A single one by another user is not ours, which may still be queued.
+        is_theirs = after == before + 1 and remote.publisher_id not in (None, intent.user)
+        return after > before and not is_theirs
     return remote.stamp != (intent.before, before)

@@ -257,6 +257,31 @@ def test_a_failed_update_tells_nothing_of_time_stamps(new_pipeline: New):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.few_variants(1)
+def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
+    """Prevents: for a user who may not ask for jobs, a refresh that ends well while its publish
+    waits, since another user's update has made a revision; rows of that user are taken for ours."""
+    on = {"job_access": "administrators", "update_revisions": True}
+    pipeline = new_pipeline(on=on, user=ANN, **WHOLE)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    fault = pipeline.sandbox.control.add(HoldJobs(job_kind="publish_datasource"))
+    (item,) = pipeline.found()
+    looks: list[float] = []
+
+    def goes_on(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 1:
+            other_users.deletes_a_flight(pipeline.sandbox, str(item.id))
+        elif len(looks) > 3:
+            pipeline.sandbox.control.clear(fault.number)
+        sleep(seconds)
+
+    pipeline.run(full=True, around={"sleep": goes_on})
+    assert len(looks) > 3
+    assert_at_rest(pipeline)
+
+
 @pytest.mark.slow
 def test_jobs_without_titles(new_pipeline: New):
     """Prevents: after a lost answer, a queued publish overwrites what came after it."""
