@@ -137,6 +137,11 @@ def restore(history: Any, refresh: Refresh | None, number: int) -> None:
         history.note("a backup of the records is restored")
         journal.restore(number)
         _note_lost_records(history)
+        claim = journal.history().claim
+        for running in history.running:
+            if claim and claim.owner == running.owner:
+                # It has its claim back, and no record tells of the refresh that overtook it.
+                running.overtaken_at = None
 
 
 def _note_lost_records(history: Any) -> None:

@@ -135,8 +135,9 @@ class PublisherJournal:
                 self.store.replace(f"{self._folder}heartbeat", b"")
 
     def save(self) -> None:
-        """Make a backup of the records."""
-        self.saved.append(self._objects)
+        """Make a backup of the records, all of which this release can read."""
+        if self.later_at is None:
+            self.saved.append(self._objects)
 
     def restore(self, number: int) -> None:
         """Put a backup in place of the records."""
