@@ -156,7 +156,7 @@ def _with_drift(line: DatasourceStatus, remote: RemoteDatasource | None) -> Data
         return line
     if remote is None:
         return replace(line, state=Status.GONE, why=f'"{line.name}" is no longer on the server')
-    change = Change.since(checkpoint, remote)
+    change = Change.since(checkpoint.stamp, remote, late=checkpoint.late)
     if why := change.unexplained or checkpoint.distrust:
         return replace(line, state=Status.DRIFTED, why=str(why))
     return line

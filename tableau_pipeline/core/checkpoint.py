@@ -1,7 +1,8 @@
 """The checkpoint: what a refresh has recorded of the published data source."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from tableauhyperapi import TableName
@@ -119,6 +120,19 @@ class SavedEdits(Frozen):
     file: str
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time window in which a change of ours took effect, by the server's clock."""
+
+    start: datetime
+    end: datetime
+
+    def covers(self, stamp: datetime, *, lag: float) -> bool:
+        """Whether a time stamp in whole seconds lies in the window, extended by `lag` seconds."""
+        start = self.start.replace(microsecond=0)
+        return start <= stamp <= self.end + timedelta(seconds=lag)
+
+
 class Checkpoint(Frozen):
     """What is published, as far as is known; valid only for this server, site and LUID.
 
@@ -138,8 +152,8 @@ class Checkpoint(Frozen):
         written: the names of the files with the metadata values that we wrote: one, or several, the
             newest first, if it is unknown whether a publish took effect.
         saved: users' edits of removed columns and calculations, until these return.
-        late_window: start and end of the job of our last update, if `updated_at` on the server was
-            still the old one when the refresh looked; some sites change it later.
+        late: when updates of ours took effect whose change of `updated_at` the refresh did not see;
+            some sites change it later.
         updates: the number of updates since the last full publish.
         size: the bytes of the file at the last full publish.
         grown: the bytes of all payloads since then.
@@ -169,7 +183,7 @@ class Checkpoint(Frozen):
     owner: str | None = None
     written: tuple[str, ...] = ()
     saved: tuple[SavedEdits, ...] = ()
-    late_window: tuple[datetime, datetime] | None = None
+    late: tuple[Window, ...] = ()
     updates: int = 0
     size: int | None = None
     grown: int = 0
@@ -179,6 +193,11 @@ class Checkpoint(Frozen):
     no_updates: NoUpdates | None = None
     unreconciled: str | None = "the comparison was interrupted"
     distrust: Distrust | None = None
+
+    @property
+    def stamp(self) -> tuple[datetime, int | None] | None:
+        """The time stamp and newest revision after the refresh; None if they are unknown."""
+        return (self.updated_at, self.revision) if self.updated_at else None
 
     @property
     def reached(self) -> "Checkpoint":

@@ -9,9 +9,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
+from tableau_pipeline.core.checkpoint import Outcome, Window
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Distrust, Doubt
+
+# In seconds. If a time stamp moves later than this after our job, attribute it to another user.
+LONGEST_LAG = 30.0
 
 JobKind = Literal["update", "publish"]
 # The time stamp and the newest revision of a data source, as in `RemoteDatasource.stamp`.
@@ -64,11 +67,6 @@ class RemoteDatasource:
         """The time stamp and newest revision, which show whether another user changed it."""
         return self.updated_at, self.revision
 
-    @property
-    def state(self) -> tuple[object, ...]:
-        """The values that show whether another user changed, renamed or moved the data source."""
-        return self.luid, self.name, self.project_id, self.stamp
-
 
 def other_instance(remote: RemoteDatasource, tags: frozenset[str]) -> str | None:
     """Return the tag of another deployment that publishes a data source; None if none does.
@@ -111,6 +109,13 @@ class Job:
     completed_at: datetime | None = None
     datasource: str | None = None
 
+    @property
+    def window(self) -> Window | None:
+        """When the job took effect: from its start to its end; None if these are not reported."""
+        if self.completed_at and (start := self.started_at or self.created_at):
+            return Window(start, self.completed_at)
+        return None
+
 
 class NoJob(StrEnum):
     """Why a server does not show a job.
@@ -131,7 +136,7 @@ class Timeouts:
         claim: the longest wait until another refresh of the same data source ends.
         job: the longest wait from the start of a job of the server to its end.
         queue: the longest wait until a job of the server starts.
-        timestamp: the longest wait until the time stamp of the data source shows an update.
+        timestamp: the longest wait until the data source shows what a job did that is gone.
         listing: the longest wait until the server's lists show a data source that was just created.
         first_poll: the first pause; it is short because most jobs are short.
         longest_poll: the pause up to which later pauses grow.
@@ -140,34 +145,41 @@ class Timeouts:
     claim: float = 3600
     job: float = 7200
     queue: float = 7200
-    timestamp: float = 5
+    timestamp: float = LONGEST_LAG
     listing: float = 60
     first_poll: float = 0.25
     longest_poll: float = 60
 
 
-# In seconds. If a time stamp moves later than this after our job, attribute it to another user.
-LONGEST_LAG = 30.0
+def is_late(stamp: datetime, late: Iterable[Window]) -> bool:
+    """Whether a time stamp may come from one of our updates, later than its job."""
+    return any(window.covers(stamp, lag=LONGEST_LAG) for window in late)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The time window in which our change took effect, by the server's clock."""
+def is_unchanged(
+    before: RemoteDatasource, now: RemoteDatasource | None, *, late: Collection[Window]
+) -> bool:
+    """Whether a data source is as it was, but for the time stamps of our own late updates."""
+    return (
+        now is not None
+        and (now.luid, now.name, now.project_id) == (before.luid, before.name, before.project_id)
+        and Change.since(before.stamp, now, late=late).unexplained is None
+    )
 
-    start: datetime
-    end: datetime
 
-    @classmethod
-    def of(cls, job: Job) -> "Window | None":
-        """Return the window from the start of a job to its end; None if these are not reported."""
-        if job.completed_at and (start := job.started_at or job.created_at):
-            return cls(start, job.completed_at)
-        return None
+def still_late(
+    late: Iterable[Window], *, now: datetime, came: datetime | None = None
+) -> tuple[Window, ...]:
+    """Return the updates of ours whose time stamps may still come.
 
-    def covers(self, stamp: datetime, *, lag: float) -> bool:
-        """Whether a time stamp in whole seconds lies in the window, extended by `lag` seconds."""
-        start = self.start.replace(microsecond=0)
-        return start <= stamp <= self.end + timedelta(seconds=lag)
+    Args:
+        came: a new time stamp, if there is one. It is that of the first update that explains it.
+    """
+    waiting = [window for window in late if now <= window.end + timedelta(seconds=LONGEST_LAG)]
+    for number, window in enumerate(waiting):
+        if came and window.covers(came, lag=LONGEST_LAG):
+            return tuple(waiting[:number] + waiting[number + 1 :])
+    return tuple(waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +194,7 @@ class Change:
         revisions: the numbers of new revisions that our change can explain.
         lag: the most seconds by which the time stamp may follow the end of the window.
         seen: time stamps that the data source had between `before` and `after`.
+        late: when earlier updates of ours took effect whose time stamps may come only now.
         published: a phrase that says who published the newest revision, and when.
     """
 
@@ -191,17 +204,16 @@ class Change:
     revisions: Collection[int | None]
     lag: float = 0
     seen: Iterable[datetime] = ()
+    late: Collection[Window] = ()
     published: str | None = None
 
     @classmethod
-    def since(cls, record: Checkpoint, after: RemoteDatasource) -> "Change":
-        """Return the change since a checkpoint after which we have sent nothing."""
-        before = (record.updated_at, record.revision) if record.updated_at else None
-        window = Window(*record.late_window) if record.late_window else None
+    def since(
+        cls, before: Stamp | None, after: RemoteDatasource, *, late: Collection[Window]
+    ) -> "Change":
+        """Return the change since a moment after which we have sent nothing."""
         # We have published nothing since, so every new revision is another user's.
-        return cls(
-            window, before, after.stamp, revisions=(0,), lag=LONGEST_LAG, published=after.published
-        )
+        return cls(None, before, after.stamp, revisions=(0,), late=late, published=after.published)
 
     @property
     def unexplained(self) -> Distrust | None:
@@ -216,7 +228,7 @@ class Change:
         before = self.before[0] if self.before else None
         # Check each stamp, as our change may have overwritten the stamp of another user's change.
         for stamp in dict.fromkeys([*self.seen, self.after[0]]):
-            if stamp == before:
+            if stamp == before or is_late(stamp, self.late):
                 continue
             words = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:

@@ -7,13 +7,14 @@ Each record is stored with the history up to it: whoever reads the newest one kn
 import json
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import reduce
 from importlib.metadata import version
 from typing import Annotated, Literal
 from uuid import uuid4
 
 from pydantic import Field, ValidationError
 
-from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode, Window
 from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
@@ -75,6 +76,7 @@ class Intent(Frozen):
         luid: the LUID of the data source to change; None to create one.
         before: the time stamp of the data source right before the request.
         before_revision: the newest revision of the data source right before the request.
+        late: as in `Checkpoint`: before the request until its outcome is known, after it then.
         target: the checkpoint that is valid once the request has taken effect; None if the request
             does not complete the refresh.
         distrust: why no update can build on the result, even if the request succeeds: the request
@@ -98,6 +100,7 @@ class Intent(Frozen):
     luid: str | None
     before: datetime | None = None
     before_revision: int | None = None
+    late: tuple[Window, ...] = ()
     target: Checkpoint | None
     distrust: Distrust | None = None
     job_id: str | None = None
@@ -162,6 +165,7 @@ class Recovered(Frozen):
         rows: for each table, by name, the largest number of rows that the server possibly holds
             now, according to all records.
         left: the digests of all metadata that our refreshes have published or found.
+        late: as in `Checkpoint`.
     """
 
     kind: Literal["recovered"] = "recovered"
@@ -173,11 +177,12 @@ class Recovered(Frozen):
     creating: Intent | None = None
     rows: dict[str, int] = Field(default_factory=dict)
     left: frozenset[str] = frozenset()
+    late: tuple[Window, ...] = ()
 
     @classmethod
     def at(cls, checkpoint: Checkpoint) -> "Recovered":
         """Return the state after a completed refresh."""
-        return cls(refresh=checkpoint.refresh).holding(checkpoint)
+        return cls(refresh=checkpoint.refresh, late=checkpoint.late).holding(checkpoint)
 
     @property
     def luid(self) -> str | None:
@@ -198,10 +203,10 @@ class Recovered(Frozen):
             case Outcome.DONE if target:
                 # A publish replaces all content, including any that was distrusted.
                 target = target.reached if has_metadata else target
-                state = state._with(rows={}, pending=None).holding(target)
+                state = state._with(rows={}, pending=None, late=intent.late).holding(target)
                 return state._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
-                return state._with(distrust=intent.distrust or _IN_PART)
+                return state._with(distrust=intent.distrust or _IN_PART, late=intent.late)
             case Outcome.FAILED:
                 # The same update would fail again, so the next refresh must publish in full.
                 detail = intent.note or "without a note"
@@ -305,6 +310,11 @@ class History(Frozen):
     def _settled(self, recovered: Recovered, through: int) -> dict[str, object]:
         intents = tuple(intent for intent in self.intents if intent.refresh > through)
         return {"recovered": recovered, "settled": through, "intents": intents}
+
+    @property
+    def outcome(self) -> Recovered:
+        """The state after the intents as well."""
+        return reduce(Recovered.after, self.intents, self.recovered)
 
     @property
     def checkpoint(self) -> Checkpoint | None:

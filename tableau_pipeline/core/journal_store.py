@@ -217,13 +217,16 @@ class StoredJournal:
 
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
         """Raise an error if a record is missing; the newest record says which there must be."""
-        expected = range(history.floor, history.number)
-        for number in sorted({*expected}.difference(numbers)):
-            # The listing may be late. And another refresh may have removed the record since.
-            if self._storage.read(self._file(number)) is None:
-                newest = self._read(history.number)
-                if newest and self.latest(newest.history).floor <= number:
-                    raise self._missing(number)
+        floor = history.floor
+        for number in sorted({*range(floor, history.number)}.difference(numbers)):
+            # The listing may be late.
+            if number < floor or self._storage.read(self._file(number)) is not None:
+                continue
+            # Another refresh may have removed records since.
+            newest = self._read(history.number)
+            floor = self.latest(newest.history).floor if newest else history.number
+            if number >= floor:
+                raise self._missing(number)
 
     def _missing(self, number: int) -> RefusedError:
         return RefusedError(

@@ -15,6 +15,9 @@ from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.objects.stores import StoreError, store_at, store_errors
 
+# Two lags of one site count as equal if they differ by at most so many seconds.
+_LAG_TOLERANCE = 2
+
 
 class SiteFacts(Frozen):
     """The observed behaviour of a site; None where nothing was observed yet.
@@ -107,6 +110,18 @@ class SiteRecord:
                 return facts
         # Start without facts: an upgrade of the server may have changed any of them.
         return SiteFacts(release=self._release)
+
+    def knows_lag(self, kind: JobKind, lag: float) -> bool:
+        """Whether time stamps follow jobs of a kind by so many seconds here; note that one did.
+
+        A lag that was noted twice in a row is the site's: once, it may be another user's change.
+        """
+        if lag <= self.facts.stamp_lag:
+            return True
+        noted = self.facts.noted_lags.get(kind, 0)
+        is_known = noted > 0 and abs(noted - lag) <= _LAG_TOLERANCE
+        self.learn(noted_lags={kind: lag}, **({"stamp_lag": lag} if is_known else {}))
+        return is_known
 
     def forget_noted(self, kind: JobKind) -> None:
         """Forget what was noted once about jobs of a kind, as the last job did not repeat it."""

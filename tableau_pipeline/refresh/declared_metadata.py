@@ -5,7 +5,7 @@ are set by requests, once its rows are published. Both are merged from three val
 declared, what we wrote last, and what the server has, which users may have edited.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,13 @@ from tempfile import TemporaryDirectory
 
 import obstore
 
-from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, SavedEdits, TableContent
+from tableau_pipeline.core.checkpoint import (
+    NEW_METADATA,
+    Checkpoint,
+    SavedEdits,
+    TableContent,
+    Window,
+)
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.fields import FieldMetadata, Inherited
@@ -310,7 +316,13 @@ class DeclaredMetadata:
         return merge(declared, [last_written], found, on_conflict=self._policy)
 
     def set_properties(
-        self, reached: Checkpoint, remote: RemoteDatasource, *, equal: bool | None, is_new: bool
+        self,
+        reached: Checkpoint,
+        remote: RemoteDatasource,
+        *,
+        equal: bool | None,
+        is_new: bool,
+        late: Collection[Window],
     ) -> "PropertiesSet | None":
         """Set the declared properties of the data source, once its rows are published.
 
@@ -318,6 +330,7 @@ class DeclaredMetadata:
             reached: the checkpoint, whose `written` names the values of fields that were written.
             equal: whether the published rows equal the models; None if they were not compared.
             is_new: whether a file has replaced the metadata since they were read.
+            late: as in `changed_since`.
 
         Returns:
             What was set; None if no properties are or were declared.
@@ -333,7 +346,9 @@ class DeclaredMetadata:
         if changes:
             try:
                 # Look at the result, so that our own changes do not count as drift.
-                remote, distrust = changed_since(properties.site, remote, began, changes=changes)
+                remote, distrust = changed_since(
+                    properties.site, remote, began, late=late, changes=changes
+                )
                 failed = {**properties.dropped(remote, target), **failed}
             except RefreshError as error:
                 reason = f"what it shows since its description was changed is not known: {error}"

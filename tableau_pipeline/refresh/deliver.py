@@ -70,7 +70,8 @@ class Delivery:
         if remote is None:
             raise ValueError(f"{plan.decision} needs a data source")
         if isinstance(plan, NoChange):
-            tagged, distrust = tag(self.sender.server, remote, self.sender.tags)
+            sender = self.sender
+            tagged, distrust = tag(sender.server, remote, sender.tags, late=sender.late)
             sent = self._restore_owner(Sent(target, tagged, None, distrust), planned, remote)
         else:
             sent = self._settle(self._update(planned, target, remote), planned, remote)
@@ -89,8 +90,7 @@ class Delivery:
             # The rows stay as they are, so the last comparison still holds.
             fields = ("unreconciled", "changed_at", "compared_at")
             history |= {name: getattr(before, name) for name in fields}
-            if base.remote and base.remote.updated_at == before.updated_at:
-                history["late_window"] = before.late_window
+            history["late"] = base.late
         digest = before.metadata if before else None
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         if is_whole and not (plan.merged and base.is_edited):
@@ -130,7 +130,13 @@ class Delivery:
         project_id = declared.project_id or self._project_id()
         # A move takes effect at once, so stop an overtaken refresh here, before it moves anything.
         self.sender.claim.check_fence()
-        return move(self.sender.server, remote, name=declared.name, project_id=project_id)
+        return move(
+            self.sender.server,
+            remote,
+            name=declared.name,
+            project_id=project_id,
+            late=self.sender.late,
+        )
 
     def _project_id(self) -> str:
         """Return the id of the declared project; create the project if that is declared."""
@@ -221,7 +227,7 @@ class Delivery:
         if sent.remote.owner_id == owner:
             return sent
         try:
-            remote, distrust = change_owner(server, sent.remote, owner)
+            remote, distrust = change_owner(server, sent.remote, owner, late=self.sender.late)
         except RefreshError as error:
             warning = f'"{before.name}" is no longer owned by {owner}, its owner before: {error}'
             return sent.warned(warning)

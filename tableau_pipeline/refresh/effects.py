@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Literal
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.drift import RemoteDatasource, Stamp
+from tableau_pipeline.core.drift import Change, RemoteDatasource, Stamp
 from tableau_pipeline.core.journal import Intent
+from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.publishing.site import TableauSite
 
 # The largest difference between the server's times of a request and of its result.
@@ -77,6 +78,18 @@ class Effects:
         return [*self._compared.values()][-1:] == ["differs"]
 
 
+def misdirected(intent: Intent, remote: RemoteDatasource) -> Distrust | None:
+    """Return why a publish may have missed its data source, which servers find by its name."""
+    is_named = (remote.name, remote.project_id) == (intent.name, intent.project_id)
+    if intent.mode is None or intent.luid is None or is_named:
+        return None
+    detail = (
+        f'another user renamed or moved "{intent.name}" while it was published, and there may be '
+        "a second data source of that name now"
+    )
+    return Distrust(Doubt.OTHERS, detail)
+
+
 def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
     """Whether the data source has changed in the way in which the request would change it."""
     before, after = intent.before_revision, remote.revision
@@ -85,4 +98,6 @@ def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
         # A single one by another user is not ours, which may still be queued.
         is_theirs = after == before + 1 and remote.publisher_id not in (None, intent.user)
         return after > before and not is_theirs
-    return remote.stamp != (intent.before, before)
+    stamp = (intent.before, before) if intent.before else None
+    change = Change.since(stamp, remote, late=intent.late)
+    return change.unexplained is not None

@@ -4,10 +4,12 @@ After each change, we look at the data source, so that later refreshes do not ta
 for drift, and a change by another user meanwhile is noticed.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from tableau_pipeline.core.drift import Change, RemoteDatasource, Window
+from tableau_pipeline.core.checkpoint import Window
+from tableau_pipeline.core.drift import Change, RemoteDatasource, is_unchanged
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.errors import DriftError, RefreshError
 from tableau_pipeline.outcome import Distrust, Doubt
@@ -16,9 +18,16 @@ from tableau_pipeline.publishing.site import TableauSite
 
 
 def tag(
-    server: TableauSite, remote: RemoteDatasource, tags: frozenset[str]
+    server: TableauSite,
+    remote: RemoteDatasource,
+    tags: frozenset[str],
+    *,
+    late: Collection[Window],
 ) -> tuple[RemoteDatasource, Distrust | None]:
     """Tag a data source as ours, and remove the tags of other deployments and keys.
+
+    Args:
+        late: as in `changed_since`.
 
     Returns:
         The data source, and why another user may have changed it meanwhile; None if no
@@ -33,31 +42,39 @@ def tag(
     if others:
         server.untag(remote.luid, others)
     server.tag(remote.luid, tags)
-    return changed_since(server, remote, began)
+    return changed_since(server, remote, began, late=late)
 
 
 def move(
-    server: TableauSite, remote: RemoteDatasource, *, name: str, project_id: str
+    server: TableauSite,
+    remote: RemoteDatasource,
+    *,
+    name: str,
+    project_id: str,
+    late: Collection[Window],
 ) -> RemoteDatasource:
     """Rename a data source, or move it to another project.
+
+    Args:
+        late: as in `changed_since`.
 
     Raises:
         RefusedError: the name is taken in that project, or the user lacks permission.
         DriftError: another user changed the data source meanwhile.
     """
     # The server does not compare before it moves, so check for changes by other users first.
-    if look_up(server, remote.luid).state != remote.state:
+    if not is_unchanged(remote, look_up(server, remote.luid), late=late):
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
     began = server.now()
     server.move(remote.luid, name=name, project_id=project_id)
-    remote, distrust = changed_since(server, remote, began)
+    remote, distrust = changed_since(server, remote, began, late=late)
     if distrust:
         raise DriftError(f'"{name}" was renamed or moved, and {distrust}.')
     return remote
 
 
 def change_owner(
-    server: TableauSite, remote: RemoteDatasource, owner: str
+    server: TableauSite, remote: RemoteDatasource, owner: str, *, late: Collection[Window]
 ) -> tuple[RemoteDatasource, Distrust | None]:
     """Give a data source to the owner with this LUID; return what `changed_since` returns.
 
@@ -67,19 +84,25 @@ def change_owner(
     began = server.now()
     set_properties(server, remote.luid, owner=owner)
     try:
-        return changed_since(server, remote, began)
+        return changed_since(server, remote, began, late=late)
     except RefreshError as error:
         reason = f"what it shows since its owner has it back is not known: {error}"
         return replace(remote, owner_id=owner), Distrust(Doubt.NOT_SEEN, reason)
 
 
 def changed_since(
-    server: TableauSite, remote: RemoteDatasource, began: datetime, *, changes: int = 1
+    server: TableauSite,
+    remote: RemoteDatasource,
+    began: datetime,
+    *,
+    late: Collection[Window],
+    changes: int = 1,
 ) -> tuple[RemoteDatasource, Distrust | None]:
     """Return the data source after our changes, and why another user may have changed it.
 
     Args:
         began: the time of the server when our changes began.
+        late: when updates of ours took effect whose time stamps may come only now.
         changes: the number of our changes.
     """
     changed = look_up(server, remote.luid)
@@ -87,7 +110,12 @@ def changed_since(
     window = Window(began, max(server.now(), remote.updated_at) + timedelta(seconds=changes))
     # Our changes make no revision, so another user made any new revision.
     change = Change(
-        window, remote.stamp, changed.stamp, revisions=(0,), published=changed.published
+        window,
+        remote.stamp,
+        changed.stamp,
+        revisions=(0,),
+        late=late,
+        published=changed.published,
     )
     return changed, change.unexplained
 

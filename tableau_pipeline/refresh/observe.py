@@ -4,15 +4,15 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, Window
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import (
     Change,
     Job,
     NoJob,
     RemoteDatasource,
-    Window,
     other_instance,
+    still_late,
 )
 from tableau_pipeline.core.journal import Intent, Recovered
 from tableau_pipeline.core.site_record import SiteFacts
@@ -20,7 +20,7 @@ from tableau_pipeline.errors import RefusedError, UnreadableError
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.outcome import Code, Distrust, Doubt, Refusal, sentence
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.effects import SLACK
+from tableau_pipeline.refresh.effects import SLACK, misdirected
 from tableau_pipeline.refresh.ownership import Ownership
 from tableau_pipeline.refresh.reconcile import Reconciler
 
@@ -62,6 +62,7 @@ class Base:
         owner: the LUID of the previous owner, whom an interrupted refresh has not restored yet;
             None if none is recorded, or if our user does not own the data source now.
         moved: what other users renamed or moved, in sentences.
+        late: when updates of ours took effect whose time stamps may still come.
         warnings: what a user should know although nothing is wrong.
     """
 
@@ -76,6 +77,7 @@ class Base:
     left: frozenset[str] = frozenset()
     owner: str | None = None
     moved: tuple[str, ...] = ()
+    late: tuple[Window, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -176,6 +178,7 @@ class Observer:
             metadata=metadata,
             owner=self._owner_before(recovered, remote),
             moved=moved,
+            late=still_late(recovered.late, now=self.server.now()),
             warnings=(*_adoption_warnings(recovered, remote, metadata), *unread),
         )
         # A request may take effect only after a later refresh. Then the records name its data
@@ -209,7 +212,7 @@ class Observer:
         record = recovered.record
         if record and record.held and record.luid == remote.luid and not self.reads_all:
             is_known = not (recovered.distrust or record.distrust or recovered.sent)
-            if is_known and remote.stamp == (record.updated_at, record.revision):
+            if is_known and remote.stamp == record.stamp:
                 metadata = Metadata(record.held.digest, columns=None, source=record.held.source)
                 return metadata, ()
         try:
@@ -230,19 +233,28 @@ class Observer:
         self, base: Base, checkpoint: Checkpoint, recovered: Recovered, remote: RemoteDatasource
     ) -> Base:
         """Check whether the server holds what the checkpoint states: by stamp, or by content."""
-        sent, change = recovered.sent, Change.since(checkpoint, remote)
+        sent, late = recovered.sent, recovered.late
         if sent:
             # The interrupted request may explain the change.
             job = self.server.job(sent.job_id) if sent.job_id else NoJob.GONE
+            window = job.window if isinstance(job, Job) else None
             change = Change(
-                Window.of(job) if isinstance(job, Job) else None,
+                window,
                 (sent.before, sent.before_revision) if sent.before else None,
                 remote.stamp,
                 revisions=self.site.revisions_of(is_update=sent.mode is None),
                 lag=self.site.stamp_lag,
+                late=late,
                 published=remote.published,
             )
-        unexplained = change.unexplained
+            moves = sent.mode is None and self.site.updates_move_stamp is not False
+            if window and moves and remote.updated_at == sent.before:
+                late = (*late, window)
+        else:
+            change = Change.since(checkpoint.stamp, remote, late=late)
+        came = remote.updated_at if remote.updated_at != checkpoint.updated_at else None
+        base = replace(base, late=still_late(late, now=self.server.now(), came=came))
+        unexplained = change.unexplained or (misdirected(sent, remote) if sent else None)
         distrust = unexplained or checkpoint.distrust
         if distrust is None and sent is None:
             return base

@@ -113,17 +113,13 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
                 if is_last or not phases.may_go_on(planned, error):
                     raise
                 setup.log.warning("%s", error)
-                recovered = (
-                    recovered.after(error.intent) if isinstance(error, SentError) else recovered
-                )
+                recovered = phases.claim.history.outcome
                 continue
             if sent.distrust is None or is_last:
                 break
             setup.log.warning("%s. Everything is published again", sent.distrust)
             # Another user may have changed rows while ours were sent: a whole file replaces them.
-            recovered = (recovered.after(sent.intent) if sent.intent else recovered).distrusted(
-                sent.distrust
-            )
+            recovered = phases.claim.history.outcome.distrusted(sent.distrust)
         reconciliation, properties = None, None
         try:
             reconciliation = phases.reconcile(sent)
@@ -226,6 +222,7 @@ class _Phases:
     def plan(self, recovered: Recovered) -> Planned:
         """Observe the data source, read the models, and decide."""
         planned = self.planner.plan(recovered)
+        self.sender.late = planned.base.late
         _log_decision(self.setup, planned)
         return planned
 
@@ -304,7 +301,7 @@ class _Phases:
         is_new = bool(sent.intent and sent.intent.brings_metadata)
         with phase(self.planner.seconds, "about"):
             properties = planned.metadata.set_properties(
-                sent.reached, sent.remote, equal=equal, is_new=is_new
+                sent.reached, sent.remote, equal=equal, is_new=is_new, late=self.sender.late
             )
         for text in properties.problems if properties else ():
             self.setup.log.warning("%s", text)

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from tableau_pipeline.actions.batch import describe_actions
-from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode
-from tableau_pipeline.core.drift import Change, Job, NoJob, RemoteDatasource, Window
+from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode, Window
+from tableau_pipeline.core.drift import (
+    Change,
+    Job,
+    NoJob,
+    RemoteDatasource,
+    is_late,
+    is_unchanged,
+    still_late,
+)
 from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.errors import (
@@ -25,11 +33,11 @@ from tableau_pipeline.errors import (
 )
 from tableau_pipeline.metadata.document import Metadata
 from tableau_pipeline.metadata.merge import Merge
-from tableau_pipeline.outcome import Distrust
+from tableau_pipeline.outcome import Distrust, sentence
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
-from tableau_pipeline.refresh.effects import Effects
+from tableau_pipeline.refresh.effects import Effects, misdirected
 from tableau_pipeline.refresh.in_place import look_up, require_found, tag
 from tableau_pipeline.refresh.timing import phase
 
@@ -86,9 +94,6 @@ def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> C
     return target.model_copy(update={"luid": remote.luid, **stamp, **more})
 
 
-_TIMESTAMP_PAUSE = 0.25
-# Two lags of one site count as equal if they differ by at most so many seconds.
-_LAG_TOLERANCE = 2
 _UNKNOWN_OUTCOME = "Outcome unknown: the next run finds out, and publishes everything again."
 _NEXT_STEP = {
     Outcome.FAILED: "The next run publishes the full file.",
@@ -105,6 +110,7 @@ class Sender:
         site: what our sessions have seen the site do.
         effects: looks at the data source if the server does not report on jobs.
         seconds: the seconds that each phase of this refresh took.
+        late: when updates of ours took effect whose time stamps may still come.
         sent: the number of requests that were sent.
         uploaded: the bytes of each file that the current attempt has uploaded.
     """
@@ -115,6 +121,7 @@ class Sender:
     site: SiteRecord
     effects: Effects
     seconds: dict[str, float]
+    late: tuple[Window, ...] = ()
     sent: int = 0
     uploaded: list[int] = field(default_factory=list)
 
@@ -219,6 +226,7 @@ class Sender:
             luid=to.luid if to else None,
             before=to.updated_at if to else None,
             before_revision=to.revision if to else None,
+            late=self.late,
             **fields,
         )
 
@@ -301,7 +309,7 @@ class Sender:
             remote = self._find_created(intent, status.datasource)
         else:
             remote = look_up(self.server, intent.luid)
-        return self._record_done(intent, before, remote, Window.of(status), stamps)
+        return self._record_done(intent, before, remote, status.window, stamps)
 
     def _record_failure(
         self, intent: Intent, status: Job, *, doing: str, actions: str
@@ -394,13 +402,7 @@ class Sender:
         is_odd = change.made is not None and change.made not in change.revisions
         if lag is None or (is_odd and (is_publish or change.made != 1)):
             return False
-        is_known = True
-        if lag > facts.stamp_lag:
-            noted = facts.noted_lags.get(intent.job_kind, 0)
-            is_known = noted > 0 and abs(noted - lag) <= _LAG_TOLERANCE
-            self.site.learn(noted_lags={intent.job_kind: lag})
-            if is_known:
-                self.site.learn(stamp_lag=lag)
+        is_known = self.site.knows_lag(intent.job_kind, lag)
         if is_odd:
             is_known = is_known and facts.noted_revisions == 1
             self.site.learn(noted_revisions=1)
@@ -427,13 +429,11 @@ class Sender:
             DriftError: another user changed, removed or created the data source meanwhile.
         """
         if before is None:
-            is_unchanged = (
-                self.server.find_by_name(intent.name, project_id=intent.project_id) is None
-            )
+            is_same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
         else:
             remote = self.server.find_by_luid(before.luid)
-            is_unchanged = remote is not None and remote.state == before.state
-        if not is_unchanged:
+            is_same = is_unchanged(before, remote, late=self.late)
+        if not is_same:
             raise DriftError(
                 f'"{intent.name}" was changed on the server while its new content was prepared. '
                 "Nothing was sent: the next run decides again."
@@ -455,52 +455,84 @@ class Sender:
             with suppress(UnreadableError):
                 metadata = server.metadata(remote.luid)
             remote = look_up(server, remote.luid)
-        is_update, facts = intent.mode is None, self.site.facts
-        if is_update and before:
-            remote = self._wait_for_stamp(remote, before)
-        change = Change(
-            window,
-            before.stamp if before else None,
-            remote.stamp,
-            revisions=facts.revisions_of(is_update=is_update),
-            lag=facts.stamp_lag,
-            seen=stamps,
-            published=remote.published,
-        )
-        distrust = change.unexplained
-        if distrust and self._is_of_the_site(intent, change):
-            distrust = None
-        elif not distrust:
-            self.site.forget_noted(intent.job_kind)
+        change, distrust = self._explain(intent, before, remote, window, stamps)
+        missed = misdirected(intent, remote)
+        distrust = distrust or missed
         if target:
             # If only our revision is new, it settles what the time stamp leaves open.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
             target = target.reached if intent.mode in NEW_METADATA else target
-            is_late = is_update and before and remote.updated_at == before.updated_at
-            late = (window.start, window.end) if is_late and window else None
-            target = completed(target, remote, metadata=digest, late_window=late)
+            target = completed(target, remote, metadata=digest, late=self.late)
         # Record before tagging, whose failure must not lose the outcome. Record distrust here: a
         # later refresh would see only the last time stamp, which may be ours.
         intent = self._record(
-            intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
+            intent,
+            outcome=Outcome.DONE,
+            target=target,
+            distrust=intent.distrust or distrust,
+            late=self.late,
         )
-        remote, tag_distrust = tag(server, remote, self.tags)
-        if is_update and before and not distrust and change.after[0] != before.updated_at:
-            self.site.learn(updates_move_stamp=True, noted_still=False)
-        return Sent(target, remote, intent, distrust or tag_distrust, metadata=metadata)
+        remote, tag_distrust = tag(server, remote, self.tags, late=self.late)
+        return Sent(
+            target,
+            remote,
+            intent,
+            distrust or tag_distrust,
+            warnings=(sentence(missed.detail),) if missed else (),
+            metadata=metadata,
+        )
 
-    def _wait_for_stamp(
-        self, remote: RemoteDatasource, before: RemoteDatasource
-    ) -> RemoteDatasource:
-        """Wait until the time stamp shows the update; some sites move it late, or never."""
-        if self.site.facts.updates_move_stamp is False:
-            return remote
-        until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
-        while remote.updated_at == before.updated_at and self.server.now() < until:
-            self.jobs.sleep(_TIMESTAMP_PAUSE)
-            remote = look_up(self.server, remote.luid)
-        return remote
+    def _explain(
+        self,
+        intent: Intent,
+        before: RemoteDatasource | None,
+        remote: RemoteDatasource,
+        window: Window | None,
+        stamps: Collection[datetime],
+    ) -> tuple[Change, Distrust | None]:
+        """Explain what a data source shows after a request of ours, and learn what the site does.
+
+        Returns:
+            The change, and why another user may have made it as well; None if no user has.
+        """
+        is_update, site = intent.mode is None, self.site
+        change = Change(
+            window,
+            before.stamp if before else None,
+            remote.stamp,
+            revisions=site.facts.revisions_of(is_update=is_update),
+            lag=site.facts.stamp_lag,
+            seen=stamps,
+            late=self.late,
+            published=remote.published,
+        )
+        distrust = change.unexplained
+        self._note_late(remote, before, window if is_update else None)
+        has_moved = before is None or remote.updated_at != before.updated_at
+        if distrust and self._is_of_the_site(intent, change):
+            distrust = None
+        elif has_moved and not distrust:
+            site.forget_noted(intent.job_kind)
+        if is_update and has_moved and not distrust:
+            site.learn(updates_move_stamp=True, noted_still=False)
+        return change, distrust
+
+    def _note_late(
+        self, remote: RemoteDatasource, before: RemoteDatasource | None, update: Window | None
+    ) -> None:
+        """Note which updates of ours may move the time stamp later: some sites do so.
+
+        Args:
+            update: when our last request took effect, if it was an update.
+        """
+        now, earlier = self.server.now(), self.late
+        self.late = still_late(earlier, now=now)
+        if update and before and self.site.facts.updates_move_stamp is not False:
+            stamp = remote.updated_at
+            # A stamp of an earlier update may hide that ours has not come.
+            if stamp == before.updated_at or is_late(stamp, earlier):
+                self.late = (*self.late, update)
 
     def _record(self, intent: Intent, **changes: object) -> Intent:
         changed = intent.model_copy(update=changes)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates
-from tableau_pipeline.core.drift import LONGEST_LAG, Change, RemoteDatasource
+from tableau_pipeline.core.drift import LONGEST_LAG, RemoteDatasource, is_late
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -32,13 +32,15 @@ def learn_of_stamp(
         checkpoint: what the server is certainly known to hold.
         now: the time of the server.
     """
-    if checkpoint.late_window is None:
+    if not checkpoint.late:
         return
-    if remote.updated_at == checkpoint.updated_at:
-        if now > checkpoint.late_window[1] + timedelta(seconds=LONGEST_LAG):
-            site.learn(updates_move_stamp=False)
-    elif Change.since(checkpoint, remote).unexplained is None:
+    stamp, last = remote.updated_at, checkpoint.late[-1]
+    if stamp != checkpoint.updated_at and is_late(stamp, checkpoint.late):
         site.learn(updates_move_stamp=True, noted_still=False)
+        first = next(window for window in checkpoint.late if is_late(stamp, [window]))
+        site.knows_lag("update", max((stamp - first.end).total_seconds(), 0))
+    elif stamp < last.start and now > last.end + timedelta(seconds=LONGEST_LAG):
+        site.learn(updates_move_stamp=False)
 
 
 @dataclass(frozen=True, slots=True)

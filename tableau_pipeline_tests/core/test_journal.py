@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tableau_pipeline.core import journal
-from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, Window
 from tableau_pipeline.core.journal import (
     FORMAT,
     KEPT,
@@ -203,6 +203,7 @@ PLAIN = {
     NoneType: st.none(),
     Column: st.builds(Column, TEXT, TEXT),
     Distrust: st.builds(Distrust, st.sampled_from(Doubt), TEXT),
+    Window: st.builds(Window, INSTANT, INSTANT),
 }
 # Of these, each release and each kind of record has one value.
 FIXED = {"kind", "format", "release", "algorithm"}

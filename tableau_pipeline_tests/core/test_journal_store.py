@@ -463,6 +463,20 @@ def test_records_are_removed_while_one_reads_on(root: Path, nth: int, when: str)
     assert reader.latest(found) == journal_in(storage).history()
 
 
+@pytest.mark.usefixtures("few")
+def test_a_listing_that_is_late_after_a_removal(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a minute of requests, one for each record that was removed, before a refresh."""
+    monkeypatch.setattr(journal_module, "KEPT", 40)
+    storage = objects(root)
+    newest = History()
+    while newest.floor == 1:
+        newest = refreshes(journal_in(storage), newest.refresh + 1)
+    late = Late(storage, newest.number)
+    assert counted(late, StoredJournal.history)["read"] <= newest.floor + 5
+    journal = journal_in(late)
+    assert journal.latest(journal.history()) == newest
+
+
 class Keeping(Proxy):
     """A store that removes nothing."""
 

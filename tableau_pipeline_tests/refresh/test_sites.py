@@ -282,6 +282,28 @@ def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.few_variants(1)
+def test_renamed_while_a_publish_waits(new_pipeline: New):
+    """Prevents: a refresh that ends well although its rows went into a second data source, since
+    another user renamed ours while its publish waited: servers find its target by name."""
+    pipeline = new_pipeline(on={"revisions": False, "replace": "unknown"}, **WHOLE)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    fault = pipeline.sandbox.control.add(HoldJobs(job_kind="publish_datasource"))
+    (item,) = pipeline.found()
+
+    def goes_on(seconds: float) -> None:
+        if pipeline.sandbox.control.faults():
+            other_users.changes(pipeline, name=f"{pipeline.name} aside")
+            pipeline.sandbox.control.clear(fault.number)
+        sleep(seconds)
+
+    report = pipeline.run(full=True, around={"sleep": goes_on})
+    assert pipeline.wrong_at(str(item.id)) == []
+    assert any("there may be a second data source" in text for text in report.warnings)
+    assert pipeline.run().decision == "no change"
+
+
 @pytest.mark.slow
 def test_jobs_without_titles(new_pipeline: New):
     """Prevents: after a lost answer, a queued publish overwrites what came after it."""

@@ -74,7 +74,7 @@ PUBLISHERS = {
     "twin": ("ours", f"{KEY} twin"),
     "root": (f"ours@{ROOT}", f"{KEY}@{ROOT}"),
 }
-TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=5)
+TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=30)
 
 
 @dataclass
@@ -179,7 +179,7 @@ class History:
             refresh.read_at = self.moment
         if name == "appended claim":
             refresh.holds_claim = refresh.has_claimed = True
-        if name.startswith("appended closing"):
+        if name.startswith("created closing"):
             refresh.holds_claim = False
         self.trigger(refresh, name)
         if refresh.killed:

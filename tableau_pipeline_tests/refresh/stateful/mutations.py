@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 from unittest import mock
 
-from tableau_pipeline.core.drift import Window
+from tableau_pipeline.core.checkpoint import Window
 from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.extracts.builder import Builder

@@ -121,7 +121,11 @@ def _play_step(history: History, step: Step) -> None:
 
 def _has_window(history: History, publisher: str) -> bool:
     """Whether a rolling window is declared, or was when the rows were published."""
-    record = history.journals[publisher].history().recovered.record
+    journal = history.journals[publisher]
+    if journal.later_at is not None:
+        # A refresh cannot read them either.
+        return False
+    record = journal.history().recovered.record
     published = record.tables.values() if record else ()
     return any(table.retain for table in history.declaration.tables) or any(
         table.cutoff for table in published

@@ -17,6 +17,19 @@ from tableau_pipeline_tests.refresh.stateful.replay import Case, play
 
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
+# Fresh histories that once failed, by what went wrong.
+REGRESSIONS = {
+    22856686: "records that this release cannot read",
+    822932028: "a publish that made a second data source, as ours was renamed meanwhile",
+    668095213: "the late time stamp of an update after a publish",
+    48861540: "late time stamps taken for none, where jobs are gone",
+    764468196: "a lag that was forgotten, as a later stamp had not come yet",
+    149985938: "a lag that was never noted, as stamps came after the refresh",
+    23484423: "a request for each removed record, as a listing was late",
+    757835992: "a failed job that is gone, of a data source to be created",
+    352007571: "a data source without the tag of a deployment",
+    673334992: "a caption that somebody removed when nobody knew what was published",
+}
 # A history takes about two seconds of a processor. FEW run in `make test`, MANY in CI, and there as
 # many FRESH ones, whose seeds derive from the commit.
 FEW, MANY, FRESH = 4, 64, 60
@@ -43,6 +56,14 @@ not_alone = pytest.mark.skipif(SEED is not None, reason="STATEFUL_SEED asks for 
 def test_histories(part: int, first: int, last: int):
     """Prevents: a data source that differs from its models without anybody noticing."""
     _check_histories(range(first + part, last, PARTS))
+
+
+@not_alone
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
+def test_histories_that_once_failed(seed: int):
+    """Prevents: the same mistake again."""
+    _check_histories([seed])
 
 
 @not_alone

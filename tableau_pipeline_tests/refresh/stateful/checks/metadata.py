@@ -75,7 +75,6 @@ def check_edits(history: Any, request: Request, before: State, after: State, job
         # The metadata of a removed column go with it.
         and (item[0] != "field" or item[2] in rows.get(item[1], [()])[0])
     }
-    refresh.replaced += [item for item in lost if _may_replace(history, refresh, datasource, item)]
     # An earlier publish may have dropped the item. Then nobody knows that a user removed it.
     declared = {}
     if history.metadata_unclear:
@@ -83,8 +82,10 @@ def check_edits(history: Any, request: Request, before: State, after: State, job
     lost = {
         item: value
         for item, value in lost.items()
-        if item not in refresh.replaced and (value or after.metadata[item] != declared.get(item))
+        if value or after.metadata[item] != declared.get(item)
     }
+    refresh.replaced += [item for item in lost if _may_replace(history, refresh, datasource, item)]
+    lost = {item: value for item, value in lost.items() if item not in refresh.replaced}
     if not lost:
         return
     # The first request to a data source adopts it or takes it over.

@@ -86,6 +86,8 @@ def _check_owner(history: Any, refresh: Refresh, target: Datasource) -> None:
     owners = {j.instance for j in journals if f"{INSTANCE_TAG_PREFIX}{j.instance}" in tags}
     require(not owners or refresh.journal.instance in owners, f"it sends to what {owners} publish")
     keys = {journal.key for journal in journals if f"{TAG_PREFIX}{journal.key}" in tags}
+    # Once a user has removed the tag of the deployment, the key says nothing.
+    keys = keys if owners else set()
     require(not keys or refresh.journal.key in keys, f"it sends to what is published as {keys}")
 
 
