@@ -94,7 +94,10 @@ def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
     """Whether the data source has changed in the way in which the request would change it."""
     before, after = intent.before_revision, remote.revision
     # Every publish makes a revision. On some sites, an update makes none.
-    if intent.mode and before is not None and after is not None:
+    if intent.mode and before is not None:
+        if after is None:
+            # This user may no longer see revisions, and the time stamp may be another user's.
+            return False
         # A single one by another user is not ours, which may still be queued.
         is_theirs = after == before + 1 and remote.publisher_id not in (None, intent.user)
         return after > before and not is_theirs

@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 from threading import Barrier
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -41,7 +40,6 @@ from tableau_pipeline.objects.storage import UNFINISHED, Entry, LocalStorage, Ob
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline_tests.core.test_journal import claim, closing, history_of, intent
-from tableau_pipeline_tests.deployment.object_stores import ObjectServer, S3Server
 from tableau_pipeline_tests.refresh.stateful.journals import MemoryStore
 from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 from tableau_pipeline_tests.refresh.support.states import checkpoint
@@ -49,32 +47,6 @@ from tableau_pipeline_tests.snapshots.support import CountingStorage
 
 LOG = logging.getLogger(__name__)
 MINUTE = 1 / (24 * 60)
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    """A server of a bucket, which this process finds."""
-    with (
-        S3Server(tmp_path_factory.mktemp("server") / "server").running() as server,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in server.settings.items():
-            patch.setenv(name, value)
-        yield server
-
-
-@pytest.fixture(params=["on a disk", "objects", pytest.param("S3", marks=pytest.mark.slow)])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """An empty one."""
-    root = tmp_path / "journal"
-    if request.param == "on a disk":
-        return LocalStorage(root)
-    copies = LocalCopies(tmp_path / "copies", limit=10**6)
-    if request.param == "S3":
-        return ObjectStorage(f"{request.getfixturevalue('s3').url}/{uuid4().hex[:8]}", copies)
-    # The library that speaks to object stores also has one on a disk, without folders.
-    root.mkdir()
-    return ObjectStorage(root.as_uri(), copies)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.deployment.object_stores import (
     AzureServer,
+    GcsServer,
     Network,
     ObjectServer,
     S3Server,
@@ -16,6 +17,7 @@ from tableau_pipeline_tests.deployment.object_stores import (
 
 STORES = [
     pytest.param(S3Server, id="S3", marks=pytest.mark.slow),
+    pytest.param(GcsServer, id="GCS", marks=pytest.mark.long),
     pytest.param(AzureServer, id="Azure", marks=pytest.mark.long),
 ]
 

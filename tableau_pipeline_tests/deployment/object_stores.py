@@ -3,10 +3,12 @@
 import base64
 import hashlib
 import hmac
+import json
 import os
 import socket
 import struct
 import subprocess
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -173,6 +175,26 @@ class AzureServer(ObjectServer):
             },
         )
         assert created.status_code == 201, created.text
+
+
+class GcsServer(ObjectServer):
+    """A server of one bucket. What it has confirmed outlives it."""
+
+    url = f"gs://{BUCKET}"
+
+    def command(self) -> Sequence[str | Path]:
+        program = "tableau_pipeline_tests.deployment.gcs"
+        return [sys.executable, "-m", program, str(self.port), "buckets"]
+
+    def settings_at(self, port: int) -> Mapping[str, str]:
+        account = {
+            "gcs_base_url": f"http://127.0.0.1:{port}",
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
+        return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}
 
 
 # Longer than clients of these tests take until they give up.
