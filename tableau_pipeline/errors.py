@@ -25,6 +25,12 @@ class OvertakenError(RefreshError):
     """Another refresh has since claimed the data source; this one sends nothing more."""
 
 
+class HeldError(RefreshError):
+    """A person holds the data source as it is, so the refresh did nothing."""
+
+    decision = Status.HELD
+
+
 class DriftError(RefreshError):
     """Another user changed the data source during the refresh."""
 

@@ -9,15 +9,17 @@ from typing import Any
 class Status(StrEnum):
     """The result of a refresh, or the state of a data source; the most urgent come first.
 
-    GONE: the server no longer has the data source. DIFFERS: its rows differ from those that the
-    last refresh published. DRIFTED: the data source differs from the last refresh, or may differ.
-    NEVER: no refresh has published it. FRESH: its last refresh succeeded. EQUAL: its last refresh
-    succeeded, and a later comparison found the same rows. MOVE: only its name or project changes.
-    METADATA: only its metadata change. UNKNOWN: its state cannot be determined. UNCHANGED: nothing
-    has changed, according to its time stamps. FOREIGN: it is published by another deployment, or
+    HELD: a person keeps it as it is, and refreshes skip it. GONE: the server no longer has the
+    data source. DIFFERS: its rows differ from those that the last refresh published. DRIFTED:
+    the data source differs from the last refresh, or may differ. NEVER: no refresh has
+    published it. FRESH: its last refresh succeeded. EQUAL: its last refresh succeeded, and a
+    later comparison found the same rows. MOVE: only its name or project changes. METADATA: only
+    its metadata change. UNKNOWN: its state cannot be determined. UNCHANGED: nothing has
+    changed, according to its time stamps. FOREIGN: it is published by another deployment, or
     under another key. UNDECLARED: it has the tag of a pipeline, but no declaration here.
     """
 
+    HELD = "held"
     REFUSED = "refused"
     FAILED = "failed"
     GONE = "gone"
@@ -95,6 +97,7 @@ class Code(StrEnum):
     TOO_LARGE = "file too large"
     PUBLISHED_VERSION = "published version not stored"
     NOT_PUBLISHED = "nothing published to start from"
+    NO_VERSION = "no such published version"
     # The host or deployment must be corrected.
     SETTING = "setting not valid"
     NOT_INSTALLED = "not installed"

@@ -15,6 +15,7 @@ from tableau_pipeline.command_line.output import Output
 from tableau_pipeline.command_line.plan import plan
 from tableau_pipeline.command_line.refresh import refresh
 from tableau_pipeline.command_line.remove import remove
+from tableau_pipeline.command_line.rollback import hold, release, rollback
 from tableau_pipeline.command_line.status import status
 from tableau_pipeline.command_line.unlock import unlock
 from tableau_pipeline.errors import RefreshError
@@ -42,7 +43,10 @@ def tableau_pipeline(context: click.Context, module: str | None, *, debug: bool)
         logging.basicConfig()
 
 
-_COMMANDS = (status, plan, diff, refresh, unlock, doctor, assess, adopt, remove, deployment)
+_COMMANDS = (
+    *(status, plan, diff, refresh, rollback, hold, release),
+    *(unlock, doctor, assess, adopt, remove, deployment),
+)
 for subcommand in _COMMANDS:
     tableau_pipeline.add_command(subcommand)
 

@@ -77,16 +77,35 @@ def refresh(
     """
     with open_project(module) as project:
         (key,) = project.named([name])
-        work = _Work(
-            project, key, _selected_assets(project, key, models=models, output=output), given
-        )
-        result = _launch(work, webserver, output) if webserver else _execute(work, output)
+        given["accept"] = list(given["accept"])
+        assets = _selected_assets(project, key, models=models, output=output)
+        result = run_refresh(project, key, given, assets=assets, webserver=webserver, output=output)
         data = {"key": key, **result}
     summary = str(data.get("summary") or data.get("reason") or "")
     accepts = data["accepts"]
     fix = Text(f"    -> {command(key, accepts)}") if accepts else None
     output.result(data, signed("=" if data["success"] else "x", summary), fix)
     return 0 if data["success"] else 1
+
+
+def run_refresh(
+    project: CodeLocation,
+    key: str,
+    config: Mapping[str, Any],
+    *,
+    webserver: str | None,
+    output: Output,
+    assets: Sequence[dg.AssetKey] | None = None,
+) -> dict[str, Any]:
+    """Refresh a data source as a run of Dagster; return what the run reports.
+
+    Args:
+        config: the config of its step.
+        webserver: the URL of the web server of the deployment that runs it; None for this process.
+        assets: what else the run makes; by default the two assets of the data source.
+    """
+    work = _Work(project, key, assets or asset_keys(key), config)
+    return _launch(work, webserver, output) if webserver else _execute(work, output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +119,7 @@ class _Work:
 
     @property
     def config(self) -> dict[str, Any]:
-        config = {**self.given, "accept": list(self.given["accept"])}
-        return {"ops": {step_name(self.key): {"config": config}}}
+        return {"ops": {step_name(self.key): {"config": dict(self.given)}}}
 
 
 def _selected_assets(

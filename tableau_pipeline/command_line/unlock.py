@@ -1,13 +1,11 @@
 """The command `unlock`: end the claim of a refresh that no longer runs."""
 
-import getpass
-import os
 from datetime import UTC, datetime
 
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import open_project
+from tableau_pipeline.command_line import current_user, open_project
 from tableau_pipeline.command_line.output import Output, ago, reports
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.publish_file import published_files
@@ -45,7 +43,7 @@ def unlock(module: str | None, name: str, *, yes: bool, output: Output) -> int:
         def release(newest: History, held: Claim = claim) -> ClaimRelease | None:
             if newest.claim is None or newest.claim.id != held.id:
                 return None
-            return ClaimRelease(refresh=held.refresh, claim=held.id, unlocked_by=_user())
+            return ClaimRelease(refresh=held.refresh, claim=held.id, unlocked_by=current_user())
 
         journal.append(release, after=history)
     output.result(
@@ -53,11 +51,3 @@ def unlock(module: str | None, name: str, *, yes: bool, output: Output) -> int:
         Text(f"The claim of {name_of(claim)} has ended."),
     )
     return 0
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # The user of a container may have no name.
-        return f"user {os.getuid()}"

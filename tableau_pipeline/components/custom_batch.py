@@ -10,6 +10,7 @@ from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.hold import check_not_held
 from tableau_pipeline.core.identity import tags_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code, Distrust, Doubt
@@ -55,6 +56,7 @@ def send_batch(
     ours = tags_of(journal.key, journal.instance)
     alone = claimed(journal, what=datasource, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with as_failure(log), alone as claim, tableau.session(log) as site:
+        check_not_held(journal)
         jobs = Jobs(site, timeouts, time.sleep, log)
         sender = Sender(
             claim,

@@ -138,11 +138,14 @@ def incidents(
         *statuses(instance, datasources, reads_journal=False).values(),
         *statuses_of_files(instance, reads_journal=False).values(),
     ):
-        if status.state in (Status.FAILED, Status.REFUSED, Status.LATE):
+        if status.state in (Status.FAILED, Status.REFUSED, Status.LATE, Status.HELD):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")
             text = f'"{status.name}" {verb} {status.state}: {status.why}\nRemedy: {status.remedy}'
+            if status.state is Status.HELD:
+                text = f'"{status.name}" is {status.why}\nTo go on: {status.remedy}'
             # One incident until a refresh succeeds, even if some are refused and others fail.
-            id_ = "late" if status.state is Status.LATE else "stopped"
+            ids = {Status.LATE: "late", Status.HELD: "held"}
+            id_ = ids.get(status.state, "stopped")
             yield Incident(status.key, status.state, id_, text, status.run_id)
         elif status.state is not Status.RUNNING:
             yield Incident(status.key)

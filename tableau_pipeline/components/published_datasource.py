@@ -31,21 +31,23 @@ from tableau_pipeline.components.reporting import (
     dry_run_observation,
     extract_result,
     failed_checks,
+    held_observation,
     published_result,
     tag_run,
 )
 from tableau_pipeline.components.triggers import Trigger, automation_conditions
 from tableau_pipeline.components.yaml_component import DeclarationError, YamlComponent
 from tableau_pipeline.core.declaration import Declaration, in_environment
+from tableau_pipeline.core.hold import Hold
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.dagster_internals import AssetGraph, ComponentLoaderDecl
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import HeldError, RefreshError
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.planning import Planned
-from tableau_pipeline.refresh.refresh import build, plan, refresh
+from tableau_pipeline.refresh.refresh import build, plan, refresh, rollback
 from tableau_pipeline.refresh.report import Built, Done, Refreshed
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
@@ -113,6 +115,13 @@ class RefreshConfig(dg.Config):
         default=False,
         description="Publish the declared metadata, with the rows of the last refresh.",
     )
+    rollback: int = Field(
+        default=0,
+        description="Publish again what the refresh of this number published, and hold the data "
+        "source there: refreshes skip it until somebody releases it.",
+    )
+    why: str = Field(default="", description="Why it is rolled back, for all who see it held.")
+    by: str = Field(default="", description="Who rolls it back; by default this run.")
     accept: list[str] = Field(
         default_factory=list,
         description=f"What to accept once instead of refusing: {', '.join(Accept)}.",
@@ -135,6 +144,10 @@ class RefreshConfig(dg.Config):
         """Refresh, or only plan the refresh, or only build the file."""
         accept = frozenset(map(Accept, self.accept))
         options = Options(full=self.full, metadata_only=self.metadata_only, accept=accept)
+        if self.rollback:
+            label = setup.journal.owner.label
+            hold = Hold(by=self.by or label, why=self.why, version=self.rollback)
+            return rollback(setup, hold, dry_run=self.dry_run)
         if self.dry_run:
             return plan(setup, options)
         return build(setup, options) if self.build_only else refresh(setup, options)
@@ -158,38 +171,71 @@ def refresh_assets(
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        graph = location_graph(context)
         with as_failure(context.log, step=step_name(declaration.key)):
-            setup = setup_of(
+            setup = _setup_of_step(
+                context,
                 declaration,
-                journal_of_step(context, declaration.key),
-                snapshots=snapshots_of(declaration, snapshots, graph),
+                trigger,
+                snapshots=snapshots,
                 hyper=hyper,
                 tableau=tableau,
-                inherited=inherited_fields(declaration, graph, trigger),
-                rejected=partial(rejected_models, context.instance, graph, declaration.models),
                 keep_files=config.build_only,
-                log=context.log,
             )
             try:
                 done = config.carry_out(setup)
             except RefreshError as error:
-                tag_run(context, declaration, error)
-                # Yield these before the step fails: Dagster takes no check result afterwards.
-                yield from failed_checks(context.instance, declaration, error)
-                raise
-        tag_run(context, declaration, done)
-        yield from check_results(context.instance, declaration, done)
+                yield from _stopped(context, declaration, error)
+                if not isinstance(error, HeldError):
+                    raise
+                done = None
+        if done:
+            tag_run(context, declaration, done)
+            yield from check_results(context.instance, declaration, done)
         if freshness:
             yield data_age(declaration, freshness, setup.snapshots, setup.journal)
         if isinstance(done, Planned):
             context.log_event(dry_run_observation(declaration, done))
-            return
-        yield from _asset_results(context, declaration, done)
+        elif done:
+            yield from _asset_results(context, declaration, done)
         if isinstance(done, Refreshed):
             collect_snapshots(context, snapshots)
 
     return refresh_step
+
+
+def _setup_of_step(
+    context: dg.AssetExecutionContext,
+    declaration: Declaration,
+    trigger: Trigger | None,
+    *,
+    snapshots: SnapshotIOManager,
+    hyper: HyperResource,
+    tableau: TableauServerResource,
+    keep_files: bool,
+) -> Setup:
+    graph = location_graph(context)
+    return setup_of(
+        declaration,
+        journal_of_step(context, declaration.key),
+        snapshots=snapshots_of(declaration, snapshots, graph),
+        hyper=hyper,
+        tableau=tableau,
+        inherited=inherited_fields(declaration, graph, trigger),
+        rejected=partial(rejected_models, context.instance, graph, declaration.models),
+        keep_files=keep_files,
+        log=context.log,
+    )
+
+
+def _stopped(
+    context: dg.AssetExecutionContext, declaration: Declaration, error: RefreshError
+) -> Iterator[dg.AssetCheckResult]:
+    """Report a refresh that did not take place, before its step fails."""
+    tag_run(context, declaration, error)
+    if isinstance(error, HeldError):
+        context.log.warning("%s", error)
+        context.log_event(held_observation(declaration, error))
+    yield from failed_checks(context.instance, declaration, error)
 
 
 def _asset_results(

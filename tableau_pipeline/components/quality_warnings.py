@@ -111,7 +111,9 @@ def _warning_texts(
     ages = newest_results(instance, checks.values())
     for key, status in statuses(instance, watched.values(), reads_journal=False).items():
         age, last = evaluation(ages.get(checks[key])), status.last
-        if reason := _REASONS.get(status.state):
+        if status.state is Status.HELD:
+            yield key, f"These data stay as they are: {status.why}"
+        elif reason := _REASONS.get(status.state):
             when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""
             yield key, f"{reason}: the rows may be out of date.{when}"
         elif status.state is not Status.RUNNING:

@@ -18,7 +18,7 @@ from tableau_pipeline.dagster_internals import (
     AssetCheckExecutionRecord,
     check_history,
 )
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import HeldError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.metadata.merge import metadata_rows as field_rows
@@ -109,8 +109,11 @@ def _metadata_check(declaration: Declaration, done: Done) -> dg.AssetCheckResult
 def failed_checks(
     instance: dg.DagsterInstance, declaration: Declaration, error: RefreshError
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the failed checks that stopped a refresh."""
+    """Yield the failed checks that stopped a refresh, and the last results of the others."""
     severity = dg.AssetCheckSeverity.ERROR
+    if isinstance(error, HeldError):
+        # Nothing was checked. Dagster needs a result of each check of a step that succeeds.
+        yield from _refused_checks(instance, declaration, (), dg.AssetCheckSeverity.WARN)
     if isinstance(error, RefusedError):
         yield from _refused_checks(instance, declaration, error.refusals, severity)
     if isinstance(error, ReconciliationError):
@@ -416,6 +419,13 @@ def dry_run_observation(declaration: Declaration, planned: Planned) -> dg.AssetO
     }
     key = dg.AssetKey.from_user_string(declaration.key)
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
+
+
+def held_observation(declaration: Declaration, error: HeldError) -> dg.AssetObservation:
+    """Return the observation that reports that a refresh did nothing."""
+    key = dg.AssetKey.from_user_string(declaration.key)
+    metadata = {"summary": str(error), "decision": str(error.decision), "reason": str(error)}
+    return dg.AssetObservation(key, description="Held", metadata=metadata)
 
 
 _LONGEST_TAG = 63

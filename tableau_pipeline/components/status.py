@@ -9,17 +9,20 @@ import dagster as dg
 
 from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.freshness import Freshness
-from tableau_pipeline.components.journal import histories, journal_of
+from tableau_pipeline.components.journal import histories, journal_of, journal_place
 from tableau_pipeline.components.publish_file import KEY_PREFIX, STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.rejected import newest_row_times
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.hold import Hold, holds
+from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal import History
 from tableau_pipeline.dagster_internals import DagsterExecutionInterruptedError
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
 from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.rendering import command
+from tableau_pipeline.resources import tableau_project_root
 from tableau_pipeline.resources.services import REFUSALS
 
 # The decision of an event that no refresh recorded: a user or other code materialized the asset.
@@ -140,6 +143,8 @@ class DatasourceStatus:
     @property
     def remedy(self) -> str:
         """The command that helps; "" if nothing is wrong."""
+        if self.state is Status.HELD:
+            return f"tableau-pipeline release {self.key}"
         if self.of_files and self.needs_attention:
             accept = ", ".join(self.accepts)
             return "publish the file again" + f", with accept: [{accept}]" * bool(accept)
@@ -179,7 +184,7 @@ def statuses(
         for key, asset in assets.items()
         if reads_journal or _is_unfinished(runs.get(planned.get(asset) or ""))
     }
-    recorded = histories(instance, needed)
+    recorded, held = histories(instance, needed), holds(journal_place())
     status_by_key = {}
     for datasource in datasources:
         asset, known = assets[datasource.key], recorded.get(datasource.key, History())
@@ -190,8 +195,15 @@ def statuses(
             status = _with_newest_run(instance, status, run, known)
         if status.state is Status.FRESH:
             status = _if_fresh(status, datasource.freshness, recorded.get(datasource.key))
-        status_by_key[datasource.key] = status
+        status_by_key[datasource.key] = _if_held(status, held)
     return status_by_key
+
+
+def _if_held(status: DatasourceStatus, held: Mapping[str, Hold]) -> DatasourceStatus:
+    hold = held.get(key_below(status.key, tableau_project_root()))
+    if hold is None or status.state is Status.RUNNING:
+        return status
+    return replace(status, state=Status.HELD, why=f"{hold}", accepts=(), models_first=False)
 
 
 def _if_fresh(
@@ -255,7 +267,7 @@ def statuses_of_files(
     """
     published = published_files(instance)
     needed = {key for key, (_, run) in published.items() if reads_journal or _is_unfinished(run)}
-    recorded = histories(instance, needed)
+    recorded, held = histories(instance, needed), holds(journal_place())
     status_by_key = {}
     for key, (declaration, run) in published.items():
         last = past_refresh(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
@@ -264,7 +276,7 @@ def statuses_of_files(
         status = DatasourceStatus(key, declaration.name, last, checkpoint, of_files=True)
         if not (last and run.dagster_run.run_id == last.run_id):
             status = _with_newest_run(instance, status, run, known)
-        status_by_key[key] = status
+        status_by_key[key] = _if_held(status, held)
     return status_by_key
 
 

@@ -7,7 +7,7 @@ the data source if its claim got a number, until a record after it says otherwis
 import os
 import platform
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 from uuid import uuid4
 
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.deployment import (
     NO_ID,
     JournalPlace,
@@ -25,6 +26,7 @@ from tableau_pipeline.core.identity import key_below, root_of
 from tableau_pipeline.core.journal import (
     FORMAT,
     Claim,
+    ClaimRelease,
     History,
     Owner,
     Record,
@@ -98,6 +100,17 @@ class StoredJournal:
             if is_last:
                 raise self._missing(numbers[-1])
         return History()
+
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """Yield the checkpoints of the refreshes that ended well, the newest first.
+
+        Each takes a read; those whose records were removed are missing.
+        """
+        for number in reversed(self._numbers()):
+            stored = self._read(number)
+            record = stored.record if stored else None
+            if isinstance(record, ClaimRelease) and record.checkpoint:
+                yield record.checkpoint
 
     def latest(self, since: History) -> History:
         """Return the same as `history`, by reading on from a known history.

@@ -51,8 +51,13 @@ class Builder:
             for table in self.declaration.tables
         }
 
-    def pinned(self, checkpoint: Checkpoint | None) -> tuple["Builder", Mapping[str, TableContent]]:
+    def pinned(
+        self, checkpoint: Checkpoint | None, *, doing: str, remedy: str
+    ) -> tuple["Builder", Mapping[str, TableContent]]:
         """Return a builder of the rows that a checkpoint records as published, and their content.
+
+        Args:
+            doing: what is impossible without these rows, in words; and the remedy, as a sentence.
 
         Raises:
             RefusedError: the published rows are not known, or no longer exist.
@@ -64,9 +69,8 @@ class Builder:
             expected = (recorded.columns, recorded.all_rows) if recorded else None
             if not snapshot or (snapshot.columns, snapshot.fingerprint) != expected:
                 raise RefusedError(
-                    f'The metadata of "{self.declaration.name}" cannot be published alone: the '
-                    f'rows of table "{table.name}" that the last refresh published are not known, '
-                    "or no longer there. Refresh without metadata_only",
+                    f'{doing}: the rows of table "{table.name}" that a refresh published are not '
+                    f"known, or no longer there. {remedy}",
                     code=Code.PUBLISHED_VERSION,
                 )
             models[table.model] = snapshot

@@ -240,7 +240,9 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
         count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")
         if not count:
             return None
-        (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")
+        # Ordered, so that a refresh names the same row as the plan before it.
+        order = names([column.name for column in table.columns])
+        (sample,) = connection.execute_list_query(f"SELECT * {where} ORDER BY {order} LIMIT 1")
     values = ", ".join(
         f"{column.name} = {value}"
         for column, value in zip(table.columns, sample, strict=True)

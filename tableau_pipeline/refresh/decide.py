@@ -35,11 +35,13 @@ class Options:
         full: publish everything, even if nothing changed.
         metadata_only: bring the metadata up to date, and keep the rows of the last refresh.
         accept: what to accept once instead of refusing it.
+        to: publish the rows and metadata of this checkpoint again; None to publish the models.
     """
 
     full: bool = False
     metadata_only: bool = False
     accept: frozenset[Accept] = field(default_factory=frozenset)
+    to: Checkpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class DeclaredMetadata:
         is_edited: whether another user may have edited `held`.
         on_server: the properties of the data source on the server; None if they are not needed, or
             the server is not asked.
+        to: the checkpoint whose metadata are set again, whatever is declared by now; None to set
+            what is declared.
     """
 
     declaration: Declaration
@@ -88,6 +90,7 @@ class DeclaredMetadata:
     held: Metadata | None = None
     is_edited: bool = False
     on_server: PropertiesOnServer | None = None
+    to: Checkpoint | None = None
 
     @property
     def _policy(self) -> ConflictPolicy:
@@ -101,6 +104,8 @@ class DeclaredMetadata:
             RefusedError: metadata are declared for columns that do not exist, or with a format that
                 does not fit the type of the column.
         """
+        if self.to:
+            return {path: text for path, text in self._set_then.items() if not is_property(path)}
         columns = {
             table_name: [column.name for column in content.columns]
             for table_name, content in self.desired.items()
@@ -144,6 +149,11 @@ class DeclaredMetadata:
             [self.stored.read(name) for name in self.checkpoint.written] if self.checkpoint else ()
         )
 
+    @cached_property
+    def _set_then(self) -> Values:
+        """The values that were set at the checkpoint `to`."""
+        return self.stored.read(self.to.written[0]) if self.to and self.to.written else {}
+
     @property
     def last_written(self) -> Values:
         """The newest values that were written."""
@@ -160,6 +170,8 @@ class DeclaredMetadata:
         Args:
             certified: whether to certify the data source; None to certify it if we last did.
         """
+        if self.to:
+            return {path: text for path, text in self._set_then.items() if is_property(path)}
         certified = CERTIFIED in self.last_written if certified is None else certified
         built = f"Built from {', '.join(table.model for table in self.declaration.tables)}."
         lineage = " ".join(filter(None, (built, self.link)))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tableau_pipeline.core.checkpoint import NoUpdates, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates, TableContent
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.identity import tags_of
 from tableau_pipeline.core.journal import Recovered
@@ -54,7 +54,8 @@ class Planned:
         metadata: the declared metadata, and what becomes of the metadata on the server.
         builder: builds files from the planned versions of the models.
         deltas: the parts of an update, in the order in which they are sent.
-        keeps_rows: whether to keep the rows of the last refresh, whatever the models have by now.
+        pinned: the checkpoint whose rows are published again, whatever the models have by now;
+            None to publish the models.
         seconds: the seconds that each phase took, and those of the whole plan under "total"; empty
             if the plan is to be carried out.
     """
@@ -65,7 +66,7 @@ class Planned:
     metadata: DeclaredMetadata
     builder: Builder
     deltas: Sequence[Delta] = ()
-    keeps_rows: bool = False
+    pinned: Checkpoint | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -270,9 +271,9 @@ class Planner:
     def _plan_for(self, base: Base) -> Planned:
         builder, deltas = self.builder, ()
         with phase(self.seconds, "plan"):
-            if self.options.metadata_only:
-                record = base.checkpoint if base.exists else None
-                builder, desired = builder.pinned(record)
+            pinned = self._pinned(base)
+            if pinned or self.options.metadata_only:
+                builder, desired = builder.pinned(pinned, **self._without_rows())
             else:
                 desired = builder.desired(base.checkpoint)
             metadata = self._declared_metadata(builder, desired, base)
@@ -296,8 +297,21 @@ class Planner:
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self.seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
-        keeps_rows = self.options.metadata_only
-        return Planned(plan, base, desired, metadata, builder, deltas, keeps_rows)
+        return Planned(plan, base, desired, metadata, builder, deltas, pinned)
+
+    def _pinned(self, base: Base) -> Checkpoint | None:
+        """Return the checkpoint whose rows are to be published again; None if there is none."""
+        if self.options.to or not self.options.metadata_only:
+            return self.options.to
+        return base.checkpoint if base.exists else None
+
+    def _without_rows(self) -> dict[str, str]:
+        name = self.setup.declaration.name
+        if to := self.options.to:
+            doing = f'"{name}" cannot go back to version {to.refresh}'
+            return {"doing": doing, "remedy": "Choose a version that `rollback --list` shows"}
+        doing = f'The metadata of "{name}" cannot be published alone'
+        return {"doing": doing, "remedy": "Refresh without metadata_only"}
 
     def _declared_metadata(
         self, builder: Builder, desired: Mapping[str, TableContent], base: Base
@@ -313,6 +327,7 @@ class Planner:
             stored=WrittenValues(setup.written),
             link=setup.link,
             accepts=Accept.METADATA in self.options.accept,
+            to=self.options.to,
             held=base.metadata,
             is_edited=base.is_edited,
         )

@@ -26,13 +26,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates, ServerTds
+from tableau_pipeline.core.hold import Hold, check_not_held, end_hold, hold_of, put_hold
 from tableau_pipeline.core.journal import Recovered
 from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
 from tableau_pipeline.extracts.checks import readable
 from tableau_pipeline.extracts.delta import remove
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import conflict_phrases
-from tableau_pipeline.outcome import Accept, Distrust, Doubt
+from tableau_pipeline.outcome import Accept, Code, Distrust, Doubt
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.decide import (
@@ -56,6 +57,8 @@ from tableau_pipeline.refresh.timing import phase
 # The log line of each decision.
 DECISION = "Decision: %s. Reason: %s"
 _DEFAULT_OPTIONS = Options()
+# A rollback takes back rows and columns on purpose, and publishes versions that were accepted once.
+_ROLLBACK_ACCEPTS = frozenset({Accept.SHRINK, Accept.SCHEMA, Accept.CHECKS, Accept.METADATA})
 
 
 def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = False) -> Planned:
@@ -99,37 +102,95 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
     Raises:
         RefusedError: the refresh would be wrong or unsafe. Nothing was sent or overwritten, unless
             the first attempt led to distrust and the second one was refused.
+        HeldError: somebody holds the data source, so nothing was done.
         RefreshError: the refresh failed; the next run finds out what became of it.
     """
     with _claimed_phases(setup, options) as phases:
-        recovered = phases.recover()
-        for is_last in (False, True):
-            planned = phases.plan(recovered)
-            try:
-                sent, extract = phases.deliver(planned)
-            except (DriftError, NoUpdatesError, SentError) as error:
-                # The server may hold something else by now, or may take no updates. Plan once
-                # more, from what the server shows then.
-                if is_last or not phases.may_go_on(planned, error):
-                    raise
-                setup.log.warning("%s", error)
-                recovered = phases.claim.history.outcome
-                continue
-            if sent.distrust is None or is_last:
-                break
-            setup.log.warning("%s. Everything is published again", sent.distrust)
-            # Another user may have changed rows while ours were sent: a whole file replaces them.
-            recovered = phases.claim.history.outcome.distrusted(sent.distrust)
-        reconciliation, properties = None, None
+        return _refresh(phases)
+
+
+def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | Planned:
+    """Publish again what an earlier refresh published, and hold the data source there.
+
+    It is a refresh like any other, but for the versions of the models, and it accepts that rows and
+    columns go. The data source is held even if an error leaves the outcome unknown: otherwise, the
+    next refresh would publish what the rollback takes back.
+
+    Args:
+        hold: names the number of that refresh.
+        dry_run: only plan it.
+
+    Raises:
+        RefusedError: no record of that refresh is left, or its rows are gone, or its tables are
+            declared otherwise by now. Nothing was sent, and nothing is held that was not before.
+        RefreshError: as `refresh`.
+    """
+    place, key = setup.journal.place, setup.journal.key
+    options = Options(accept=_ROLLBACK_ACCEPTS, to=_version(setup, hold.version or 0))
+    if dry_run:
+        return plan(setup, options)
+    with _claimed_phases(setup, options) as phases:
+        before = hold_of(place, key)
+        put_hold(place, key, hold)
         try:
-            reconciliation = phases.reconcile(sent)
-            properties = phases.set_properties(planned, sent, reconciliation)
-        finally:
-            # Record even after an error: then the next refresh need not look for what was sent.
-            checkpoint = phases.record(planned, sent, reconciliation, properties)
-        if reconciliation and reconciliation.problem:
-            raise ReconciliationError(reconciliation)
-        return phases.report(planned, sent, extract, reconciliation, properties, checkpoint)
+            return _refresh(phases)
+        except RefusedError:
+            if before:
+                put_hold(place, key, before)
+            else:
+                end_hold(place, key)
+            raise
+
+
+def _version(setup: Setup, number: int) -> Checkpoint:
+    name = setup.declaration.name
+    found = next((c for c in setup.journal.checkpoints() if c.refresh == number), None)
+    if found is None:
+        raise RefusedError(
+            f'No record is left of a refresh {number} of "{name}". Choose a version that '
+            "`rollback --list` shows",
+            code=Code.NO_VERSION,
+        )
+    if found.declaration != setup.declaration.digest():
+        raise RefusedError(
+            f'The tables of "{name}" were declared otherwise at version {number}: deploy that '
+            "declaration to go back to it",
+            code=Code.NO_VERSION,
+        )
+    return found
+
+
+def _refresh(phases: "_Phases") -> Refreshed:
+    """Refresh as `plan` decides, and once more if the data source has changed meanwhile."""
+    setup = phases.setup
+    recovered = phases.recover()
+    for is_last in (False, True):
+        planned = phases.plan(recovered)
+        try:
+            sent, extract = phases.deliver(planned)
+        except (DriftError, NoUpdatesError, SentError) as error:
+            # The server may hold something else by now, or may take no updates. Plan once
+            # more, from what the server shows then.
+            if is_last or not phases.may_go_on(planned, error):
+                raise
+            setup.log.warning("%s", error)
+            recovered = phases.claim.history.outcome
+            continue
+        if sent.distrust is None or is_last:
+            break
+        setup.log.warning("%s. Everything is published again", sent.distrust)
+        # Another user may have changed rows while ours were sent: a whole file replaces them.
+        recovered = phases.claim.history.outcome.distrusted(sent.distrust)
+    reconciliation, properties = None, None
+    try:
+        reconciliation = phases.reconcile(sent)
+        properties = phases.set_properties(planned, sent, reconciliation)
+    finally:
+        # Record even after an error: then the next refresh need not look for what was sent.
+        checkpoint = phases.record(planned, sent, reconciliation, properties)
+    if reconciliation and reconciliation.problem:
+        raise ReconciliationError(reconciliation)
+    return phases.report(planned, sent, extract, reconciliation, properties, checkpoint)
 
 
 def audit(setup: Setup) -> Audited:
@@ -398,7 +459,13 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
         sleep=setup.sleep,
         log=setup.log,
     )
-    with claiming as claim, newest_models(setup) as builder, setup.server() as site:
+    with ExitStack() as stack:
+        claim = stack.enter_context(claiming)
+        if options.to is None:
+            # Once the claim is held, no rollback can be under way.
+            check_not_held(setup.journal)
+        builder = stack.enter_context(newest_models(setup))
+        site = stack.enter_context(setup.server())
         planner = Planner(setup, _effective_options(setup, options), builder, site, {})
         jobs = Jobs(site, setup.timeouts, setup.sleep, setup.log)
         sender = Sender(claim, jobs, planner.tags, planner.record, planner.effects, planner.seconds)

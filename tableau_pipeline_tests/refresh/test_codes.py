@@ -15,6 +15,7 @@ from tableau_pipeline.components.git_revision import _git
 from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
+from tableau_pipeline.core.hold import Hold
 from tableau_pipeline.core.journal import read_record
 from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.errors import RefusedError
@@ -24,6 +25,7 @@ from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
 from tableau_pipeline.publishing.errors import update_refused
 from tableau_pipeline.publishing.rest import block_size
 from tableau_pipeline.refresh.ownership import Ownership
+from tableau_pipeline.refresh.refresh import rollback
 from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline.rendering import Face, rendered
 from tableau_pipeline.trial.trial import _state
@@ -235,6 +237,11 @@ def _(case: Case) -> None:
 @of(Code.PUBLISHED_VERSION)
 def _(case: Case) -> None:
     case.pipeline.run(metadata_only=True)
+
+
+@of(Code.NO_VERSION)
+def _(case: Case) -> None:
+    rollback(case.pipeline.refresh(), Hold(by="ann", version=7))
 
 
 @of(Code.NOT_PUBLISHED)

@@ -71,7 +71,7 @@ def _with_report(changed: Callable[[Planned], Planned]) -> AbstractContextManage
 
 
 def _without_metadata(planned: Planned) -> Planned:
-    return replace(planned, metadata=replace(planned.metadata, rows_of=None, properties=None))
+    return replace(planned, metadata=replace(planned.metadata, held=None, on_server=None))
 
 
 def _without_policy() -> AbstractContextManager:
@@ -110,8 +110,8 @@ def _with_certification_of_people() -> AbstractContextManager:
 def _with_all_equal() -> AbstractContextManager:
     set_properties = DeclaredMetadata.set_properties
 
-    def careless(*args: Any, equal: bool | None, is_new: bool) -> Any:
-        return set_properties(*args, equal=equal is not False, is_new=is_new)
+    def careless(*args: Any, equal: bool | None, **more: Any) -> Any:
+        return set_properties(*args, equal=equal is not False, **more)
 
     return mock.patch.object(DeclaredMetadata, "set_properties", careless)
 

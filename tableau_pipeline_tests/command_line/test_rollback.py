@@ -1,0 +1,98 @@
+"""The commands `rollback`, `hold` and `release`, and who else says that a data source is held."""
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.command_line import open_project
+from tableau_pipeline.components.notifications import incidents
+from tableau_pipeline.components.quality_warnings import _warning_texts
+from tableau_pipeline_tests.command_line.conftest import World, documented, masked
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+
+KEY = "arrivals"
+
+
+@pytest.fixture(scope="module")
+def declared(world: World) -> World:
+    """A project with one data source, which was refreshed twice."""
+    world.declare(KEY)
+    for count in (8, 9):
+        world.model(KEY, flights(count))
+        assert world.run("refresh", KEY).code == 0
+    return world
+
+
+def rows(world: World) -> int:
+    """How many rows are published."""
+    with session(world.sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name=KEY.title())
+        return published_rows(site, str(item.id)).num_rows
+
+
+GUIDE = "how-to/undo.md"
+
+
+def test_a_bad_model_at_six(declared: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: dashboards that show a bad model until it is mended; a trigger that brings it back;
+    a data source that stays behind for weeks, since nobody is told that it is held."""
+    listed = declared.run("rollback", KEY, "--list", "--json").data["versions"]
+    assert [(each["number"], each["rows"]["flights"]) for each in listed] == [(2, 9), (1, 8)]
+    assert [each["is_current"] for each in listed] == [True, False]
+    monkeypatch.setenv("LOGNAME", "ann")
+    command = f"tableau-pipeline rollback {KEY} --list"
+    assert masked(declared.run("rollback", KEY, "--list").text) == documented(command, GUIDE)
+    planned = declared.run("rollback", KEY, "--dry-run")
+    assert "a refresh would be: update" in planned.text
+    assert rows(declared) == 9
+    done = declared.run("rollback", KEY, "--why", "wrong time zone")
+    assert (done.code, rows(declared)) == (0, 8)
+    command = f'tableau-pipeline rollback {KEY} --why "wrong time zone"'
+    assert masked(done.text) == documented(command, GUIDE)
+    status = declared.run("status", "--offline")
+    assert status.code == 1
+    assert ", at version 1: wrong time zone" in status.text
+    assert f"-> tableau-pipeline release {KEY}" in status.text
+    skipped = declared.run("refresh", KEY)
+    assert skipped.code == 0
+    assert "Nothing was done" in skipped.text
+    assert rows(declared) == 8
+    assert "held since" in told_elsewhere(declared)
+    released = declared.run("release", KEY)
+    assert masked(released.text) == documented(f"tableau-pipeline release {KEY}", GUIDE)
+    assert declared.run("refresh", KEY).code == 0
+    assert rows(declared) == 9
+    assert declared.run("status", "--offline").code == 0
+    assert "Nobody held it" in declared.run("release", KEY).text
+
+
+def told_elsewhere(world: World) -> str:
+    """What notifications and warnings in Tableau say of the data source."""
+    world.forget()
+    with open_project(f"{world.name}.definitions") as project:
+        sources = project.datasources
+        (incident,) = incidents(project.instance, [*sources.values()])
+        texts = dict(_warning_texts(project.instance, sources))
+    assert incident.id == "held"
+    assert "wrong time zone" in texts[KEY]
+    return incident.text
+
+
+def test_a_step_that_skips(declared: World):
+    """Prevents: a run that fails each night, or shows rows as new, while somebody holds it."""
+    assert declared.run("hold", KEY, "--why", "audit").code == 0
+    declared.model(KEY, flights(5))
+    declared.refresh(KEY)
+    assert rows(declared) == 9
+    with dg.DagsterInstance.get() as instance:
+        key = dg.AssetKey(KEY)
+        (seen,) = instance.fetch_observations(key, limit=1).records
+        assert seen.asset_observation
+        assert seen.asset_observation.metadata["decision"].value == "held"
+    assert declared.run("release", KEY).code == 0
+
+
+def test_what_is_refused(declared: World):
+    """Prevents: a data source that is held although nothing was taken back."""
+    assert "No record is left of a refresh 77" in declared.run("rollback", KEY, "--to", "77").text
+    assert "held" not in declared.run("status", "--offline").text

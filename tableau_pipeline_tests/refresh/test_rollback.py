@@ -1,0 +1,238 @@
+"""What was published once is published again, and stays until somebody releases it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy, ReplaceAll, Retain
+from tableau_pipeline.core.fields import FieldMetadata
+from tableau_pipeline.core.hold import Hold, end_hold, hold_of, put_hold
+from tableau_pipeline.errors import HeldError, RefusedError
+from tableau_pipeline.refresh.refresh import rollback
+from tableau_pipeline.refresh.report import Refreshed
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import Crashing, CrashPoint, KilledError
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
+from tableau_pipeline_tests.refresh.support.shipping import refused
+from tableau_pipeline_tests.refresh.test_partitions_and_windows import LAX, NOON, visits
+
+New = Callable[..., Pipeline]
+POLICIES: dict[str, Policy] = {
+    "replace": ReplaceAll(),
+    "diff": Diff(("flight_id",)),
+    "append": Append("flight_id"),
+}
+
+
+def back(pipeline: Pipeline, version: int, *, dry_run: bool = False, **around: Any) -> Any:
+    """Roll back to a version."""
+    hold = Hold(by="ann", why="the model is wrong", version=version)
+    return rollback(pipeline.refresh(**around), hold, dry_run=dry_run)
+
+
+def held(pipeline: Pipeline) -> Hold | None:
+    return hold_of(pipeline.journal.place, pipeline.journal.key)
+
+
+def release(pipeline: Pipeline) -> None:
+    end_hold(pipeline.journal.place, pipeline.journal.key)
+
+
+def rows(pipeline: Pipeline) -> pa.Table:
+    """The published rows, in order."""
+    (item,) = pipeline.found()
+    found = published_rows(pipeline.eyes, str(item.id))
+    return found.sort_by([(name, "ascending") for name in found.column_names])
+
+
+def versions(pipeline: Pipeline) -> list[Checkpoint]:
+    return [*pipeline.journal.checkpoints()]
+
+
+def published(pipeline: Pipeline, count: int, **around: Any) -> Refreshed:
+    pipeline.model("flights", flights(count))
+    return pipeline.run(around=around)
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_back_and_forward(pipeline: Pipeline, policy: Policy):
+    """Prevents: a bad model stays in the dashboards until it is mended; a rollback that the next
+    trigger undoes; rows that differ from those of that time, or from the model after a release."""
+    pipeline.policy(policy, guard=LAX)
+    first = published(pipeline, 5).checkpoint
+    then = rows(pipeline)
+    forward = published(pipeline, 9)
+    (newer, older) = versions(pipeline)
+    assert (newer.refresh, older.refresh) == (forward.checkpoint.refresh, first.refresh)
+    done = back(pipeline, first.refresh)
+    assert rows(pipeline) == then
+    assert done.checkpoint.tables == first.tables
+    if isinstance(policy, Diff):
+        assert (done.decision, forward.decision) == ("update", "update")
+        assert done.sent <= 1.1 * forward.sent
+    with pytest.raises(HeldError, match=r"held since .* by ann, at version 1: the model is wrong"):
+        pipeline.run()
+    assert rows(pipeline) == then
+    release(pipeline)
+    assert pipeline.run().decision == "update"
+    assert pipeline.wrong() == []
+    assert pipeline.run().decision == "no change"
+
+
+@pytest.mark.few_variants(1)
+def test_a_dry_run_of_a_rollback(pipeline: Pipeline):
+    """Prevents: a preview that holds the data source, or changes it."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    published(pipeline, 5)
+    published(pipeline, 9)
+    plan = back(pipeline, 1, dry_run=True).plan
+    assert plan.decision == "update"
+    assert held(pipeline) is None
+    assert pipeline.wrong() == []
+
+
+@pytest.mark.few_variants(1)
+def test_windows_end_where_they_ended_then(pipeline: Pipeline):
+    """Prevents: a rollback after midnight drops a day that the dashboards had."""
+    pipeline.policy(Diff(("id",)), retain=Retain("day", 9), guard=LAX)
+    pipeline.model("flights", visits(range(20)))
+    pipeline.run(around={"now": NOON})
+    then = rows(pipeline)
+    pipeline.model("flights", visits(range(5, 20)))
+    pipeline.run(around={"now": NOON + timedelta(days=3)})
+    assert rows(pipeline) != then
+    back(pipeline, 1, now=NOON + timedelta(days=4))
+    assert rows(pipeline) == then
+
+
+@pytest.mark.few_variants(1)
+def test_columns_come_back(pipeline: Pipeline):
+    """Prevents: only rows can be taken back, and not a column that a model has lost."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    pipeline.declare(on_schema_change="additive")
+    published(pipeline, 5)
+    then = rows(pipeline)
+    pipeline.model("flights", flights(5).append_column("extra", pa.array(range(5), pa.int64())))
+    pipeline.run()
+    assert rows(pipeline) != then
+    back(pipeline, 1)
+    assert rows(pipeline) == then
+
+
+@pytest.mark.few_variants(1)
+def test_metadata_come_back_and_edits_stay(pipeline: Pipeline):
+    """Prevents: a rollback that keeps the wrong caption of the bad change, or drops what analysts
+    have made since."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+
+    def declare(caption: str) -> None:
+        (table,) = pipeline.declaration.tables
+        field = FieldMetadata("delay", caption=caption)
+        pipeline.declare(tables=(replace(table, fields=(field,)),))
+
+    declare("Delay")
+    published(pipeline, 5)
+    declare("Lateness")
+    published(pipeline, 9)
+    assert other_users.captions(pipeline)["delay"] == "Lateness"
+    other_users.captions_a_column(pipeline, "carrier", "Airline")
+    back(pipeline, 1)
+    assert other_users.captions(pipeline) == {"delay": "Delay", "carrier": "Airline"}
+    release(pipeline)
+    pipeline.run()
+    assert other_users.captions(pipeline) == {"delay": "Lateness", "carrier": "Airline"}
+    assert pipeline.wrong() == []
+
+
+@pytest.mark.few_variants(1)
+def test_versions_that_are_gone(pipeline: Pipeline):
+    """Prevents: a data source that is held, although nothing was taken back; half a rollback."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    published(pipeline, 5)
+    published(pipeline, 9)
+    refused(lambda: back(pipeline, 7), 'No record is left of a refresh 7 of "')
+    before = pipeline.declaration
+    (table,) = before.tables
+    pipeline.declare(tables=(replace(table, name="other"),))
+    refused(lambda: back(pipeline, 1), "were declared otherwise at version 1")
+    pipeline.declaration = before
+    for file in sorted((pipeline.folder / "snapshots" / "flights" / "@versions").iterdir())[:-1]:
+        file.unlink()
+    refused(lambda: back(pipeline, 1), "cannot go back to version 1", "or no longer there")
+    assert held(pipeline) is None
+    assert pipeline.wrong() == []
+
+
+STEPS = ("claim", "upload", "intent", "update", "job", "outcome", "closing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_while_it_goes_back(pipeline: Pipeline, step: str):
+    """Prevents: a killed rollback that the next trigger turns into a refresh of the bad model; or
+    one that cannot be repeated."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    published(pipeline, 5)
+    then = rows(pipeline)
+    published(pipeline, 9)
+    crash = CrashPoint(step)
+    with pytest.raises(KilledError):
+        back(
+            pipeline,
+            1,
+            around_journal=lambda journal: Crashing(journal, crash),
+            around_server=lambda server: Crashing(server, crash),
+        )
+    pipeline.sandbox.wait_until_idle()
+    if step == "claim":
+        assert held(pipeline) is None
+    else:
+        with pytest.raises(HeldError):
+            pipeline.run()
+    back(pipeline, 1)
+    assert rows(pipeline) == then
+
+
+@pytest.mark.few_variants(1)
+def test_held_without_a_rollback(pipeline: Pipeline):
+    """Prevents: a refresh that changes what somebody holds; a hold that nobody can end."""
+    published(pipeline, 5)
+    put_hold(pipeline.journal.place, pipeline.journal.key, Hold(by="ann"))
+    pipeline.model("flights", flights(9))
+    with pytest.raises(HeldError, match=r"held since .* by ann\. Nothing was done"):
+        pipeline.run()
+    release(pipeline)
+    release(pipeline)
+    pipeline.run()
+    assert pipeline.wrong() == []
+
+
+def test_a_hold_that_cannot_be_read(pipeline: Pipeline):
+    """Prevents: a data source that somebody holds is changed, since a file is damaged."""
+    pipeline.run()
+    put_hold(pipeline.journal.place, pipeline.journal.key, Hold(by="ann"))
+    (file,) = (pipeline.folder / "journal").rglob("@holds/*.json")
+    file.write_text("{")
+    with pytest.raises(RefusedError, match="is damaged, or a newer release wrote it"):
+        pipeline.run()
+
+
+def test_partitions_go_back(pipeline: Pipeline):
+    """Prevents: a partition that was added since stays published."""
+    pipeline.policy(Partitions("part"), guard=LAX)
+    pipeline.snapshot("flights", visits(range(3)), partition="a")
+    pipeline.run()
+    then = rows(pipeline)
+    more = visits(range(3, 5)).set_column(2, "part", pa.array(["b"] * 3))
+    pipeline.snapshot("flights", more, partition="b")
+    pipeline.run()
+    assert rows(pipeline) != then
+    back(pipeline, 1)
+    assert rows(pipeline) == then
