@@ -106,7 +106,9 @@ class StoredJournal:
 
         Each takes a read; those whose records were removed are missing.
         """
-        for number in reversed(self._numbers()):
+        # Read on from the listing, which may be late.
+        history = self.latest(self.history())
+        for number in range(history.number, history.floor - 1, -1):
             stored = self._read(number)
             record = stored.record if stored else None
             if isinstance(record, ClaimRelease) and record.checkpoint:

@@ -95,6 +95,7 @@ class History:
             publish has replaced the metadata since. Nobody knows who removed declared metadata.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
         met: counts the events, outcomes, refusals and doubts.
+        declared: the declaration of each green refresh, by its checkpoint as JSON.
     """
 
     scenario: Scenario
@@ -113,6 +114,7 @@ class History:
     metadata_unclear: bool = False
     luids_elsewhere: set[str] = field(default_factory=set)
     met: Counter[str] = field(default_factory=Counter)
+    declared: dict[str, Declaration] = field(default_factory=dict)
     _runs: int = 0
 
     @property
@@ -244,6 +246,8 @@ class History:
         self.note(f"{refresh.name}: {describe(outcome)}")
         self.met.update(kinds_of(outcome))
         check_outcome(self, refresh, start, outcome)
+        if isinstance(outcome, Refreshed) and outcome.checkpoint:
+            self.declared[outcome.checkpoint.model_dump_json()] = refresh.declaration
         if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
             self.metadata_unclear = True
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:

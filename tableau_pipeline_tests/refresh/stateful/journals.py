@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from tableau_pipeline.core.deployment import MAIN, Deployment, JournalPlace, folder_of
+from tableau_pipeline.core.hold import end_hold, hold_of
 from tableau_pipeline.core.identity import root_of
 from tableau_pipeline.core.journal import FORMAT, Claim, ClaimRelease, History, Owner, Record
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
@@ -127,6 +128,19 @@ class PublisherJournal:
         if owner.run_id.startswith("script") or owner.run_id in self.forgotten:
             return None
         return owner.run_id in self.ended
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds the data source."""
+        return hold_of(self.place, self._seen_key) is not None
+
+    def release(self) -> None:
+        """Let refreshes go on."""
+        end_hold(self.place, self._seen_key)
+
+    @property
+    def _seen_key(self) -> str:
+        return self.as_seen_by(owner_here("")).key
 
     def beat(self) -> None:
         """Let the heartbeats of the refreshes that run reach the store."""

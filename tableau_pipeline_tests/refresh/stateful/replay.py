@@ -10,6 +10,7 @@ from random import Random
 from unittest import mock
 
 from tableau_pipeline.core.fields import MetadataPolicy
+from tableau_pipeline.core.journal_store import owner_here
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.stateful.checks.dry_run import DryRun
@@ -24,6 +25,7 @@ from tableau_pipeline_tests.refresh.stateful.steps import (
     first_step,
     next_step,
     undisturbed_step,
+    with_rollback,
 )
 from tableau_pipeline_tests.refresh.support.asked import Asked
 
@@ -49,7 +51,10 @@ class Case:
     def of(cls, seed: int) -> "Case":
         """Draw it. Each step has a generator of its own, so that one can be left out."""
         steps = [first_step(Random(f"{seed}/0"))]
-        steps += [next_step(Random(f"{seed}/{n}")) for n in range(1, _STEPS)]
+        steps += [
+            with_rollback(next_step(Random(f"{seed}/{n}")), Random(f"{seed}/hold {n}"))
+            for n in range(1, _STEPS)
+        ]
         last = undisturbed_step(Random(f"{seed}/quiet"), (seed + seed // 4) % 4)
         return cls(seed, scenario(Random(f"{seed}/world")), tuple(steps), last)
 
@@ -100,6 +105,10 @@ def _play_step(history: History, step: Step) -> None:
         history.note(f"{event}")
         history.happen(event)
     history.store_feeds()
+    if step.release:
+        history.journals["ours"].release()
+    if step.rollback is not None:
+        _roll_back(history, step.rollback)
     if step.publisher != "ours":
         # The checks follow no unfinished requests of several deployments.
         history.tableau.come_to_rest()
@@ -117,6 +126,27 @@ def _play_step(history: History, step: Step) -> None:
     history.tableau.pass_time(history.chance.choice([0, 0, 1, 60]))
     if step.publisher != "ours":
         history.tableau.come_to_rest()
+
+
+_ROLLBACK_ACCEPTS = frozenset(Accept) - {Accept.TAKEOVER, Accept.OVERWRITE}
+
+
+def _roll_back(history: History, number: int) -> None:
+    """Roll back to a version that was declared as now; do nothing if there is none."""
+    journal = history.journals["ours"]
+    if journal.later_at is not None or _has_window(history, "ours"):
+        return
+    versions = [
+        checkpoint
+        for checkpoint in journal.as_seen_by(owner_here("")).checkpoints()
+        if history.declared.get(checkpoint.model_dump_json()) == history.declaration
+    ]
+    if not versions:
+        return
+    version = versions[number % len(versions)].refresh
+    history.note(f"a person rolls back to version {version}")
+    history.met["event: rollback"] += 1
+    history.run(history.new_refresh(), Asked(accept=_ROLLBACK_ACCEPTS, rollback=version))
 
 
 def _has_window(history: History, publisher: str) -> bool:

@@ -52,6 +52,9 @@ class Step:
         during: events at points of the refresh.
         publisher: who refreshes: a key of `history.PUBLISHERS`.
         after_dry_run: a dry run comes right before it, and must say what it will do.
+        rollback: which version somebody rolls back to before it, counted from the newest; None if
+            nobody does.
+        release: somebody ends a hold before it.
     """
 
     before: tuple[Any, ...] = ()
@@ -59,6 +62,8 @@ class Step:
     options: Asked = field(default_factory=Asked)
     publisher: str = "ours"
     after_dry_run: bool = False
+    rollback: int | None = None
+    release: bool = False
 
     def __str__(self) -> str:
         asked = [
@@ -104,6 +109,13 @@ def next_step(chance: Random) -> Step:
         not during and not options.build_only and not options.dry_run and chance.random() < 0.5
     )
     return Step(tuple(before), during, options, publisher=publisher, after_dry_run=after_dry_run)
+
+
+def with_rollback(step: Step, chance: Random) -> Step:
+    """Perhaps a rollback before a step, or a release."""
+    if chance.random() < 0.12:
+        return replace(step, rollback=chance.randrange(3))
+    return replace(step, release=chance.random() < 0.5)
 
 
 def undisturbed_step(chance: Random, kind: int) -> Step:

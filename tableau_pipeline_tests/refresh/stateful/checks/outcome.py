@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import HeldError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, Refuse
 from tableau_pipeline.refresh.planning import Planned
@@ -31,6 +31,7 @@ class Start:
         place: its name and its project.
         luid: its LUID.
         later: the journal has a record of a later release.
+        held: somebody holds the data source.
     """
 
     versions: dict[str, int]
@@ -38,6 +39,7 @@ class Start:
     place: tuple[str, str] | None = None
     luid: str | None = None
     later: bool = False
+    held: bool = False
 
     @classmethod
     def of(cls, history: Any, refresh: Refresh) -> "Start":
@@ -45,7 +47,8 @@ class Start:
         datasource = history.data_source()
         tags = frozenset(datasource.tags) if datasource else frozenset()
         luid = str(datasource.luid) if datasource else None
-        return cls(versions, tags, _place(history), luid, refresh.journal.later_at is not None)
+        later, held = refresh.journal.later_at is not None, refresh.journal.is_held
+        return cls(versions, tags, _place(history), luid, later, held)
 
 
 def describe(outcome: Outcome) -> str:
@@ -92,6 +95,7 @@ def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome
     if start.later and not refresh.options.build_only and not isinstance(outcome, Killed):
         _check_stopped(refresh, outcome)
     check_properties(history, refresh)
+    _check_hold(refresh, start, outcome)
     match outcome:
         case RefusedError():
             took_effect = any(request.took_effect for request in refresh.requests)
@@ -123,6 +127,18 @@ def _check_stopped(refresh: Refresh, outcome: Outcome) -> None:
     require(not changes, "it changes something beside a later release")
 
 
+def _check_hold(refresh: Refresh, start: Start, outcome: Outcome) -> None:
+    """Check that what is held stays as it is, and that a rollback holds what it sends."""
+    if isinstance(outcome, HeldError):
+        require(start.held, f"nobody holds it, and this is what comes of it: {outcome}")
+        require(not refresh.change_count, "it is held, and something was changed")
+    if refresh.options.rollback is None:
+        is_green = isinstance(outcome, Refreshed)
+        require(not (start.held and is_green), "it is held, and was refreshed")
+    elif isinstance(outcome, Refreshed) or any(r.took_effect for r in refresh.requests):
+        require(refresh.journal.is_held, "it was rolled back, and is not held")
+
+
 def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
     """Check that the data source holds the rows of the models, unless it could not be known."""
     checkpoint = report.checkpoint
@@ -133,7 +149,7 @@ def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed
     contents = {}
     for name, table in checkpoint.tables.items():
         newest = start.versions[table.model]
-        may_be_old = refresh.options.metadata_only
+        may_be_old = refresh.options.metadata_only or refresh.options.rollback
         require(
             may_be_old or table.version >= newest,
             f"{name}: version {table.version}, {newest} was there",

@@ -55,14 +55,12 @@ class _Refusal:
                 self._declaration.metadata.on_conflict == "refuse" and self._may_have_edits
             ),
             "cannot be published alone: the rows": lambda: self._refresh.options.metadata_only,
+            r'cannot go back to version (\d+): the rows of table "(\w+)"': self._is_gone,
             r'"t1\.(\w+)" is neither a column nor': lambda c: c not in self._content("t1").schema,
             r"The format of (?:(\w+)\.)?(\w+): '\S+' is a number format": self._no_number,
             r"A data source .* exists .* did not publish": lambda: self._may_have_edits,
-            r"is published by another deployment": lambda: any(
-                f"{INSTANCE_TAG_PREFIX}{other}" in self._tags
-                for other in {"ours", "other"} - {self._journal.instance}
-            ),
-            r"is published by another environment": lambda: self._history.luids_elsewhere,
+            r"is published by another deployment": self._has_another_deployment,
+            "is published by another environment": lambda: self._history.luids_elsewhere,
             r'is published under the key "([^"]+)", by this deployment': lambda key: (
                 key != self._journal.key and f"{TAG_PREFIX}{key}" in self._all_tags
             ),
@@ -148,6 +146,17 @@ class _Refusal:
         """Whether a damaged file belongs to a version that the refresh publishes."""
         store, new = self._history.store, self._refresh.versions.items()
         return path in store.damaged and any(path in store.paths(*version) for version in new)
+
+    def _has_another_deployment(self) -> bool:
+        others = {"ours", "other"} - {self._journal.instance}
+        return any(f"{INSTANCE_TAG_PREFIX}{other}" in self._tags for other in others)
+
+    def _is_gone(self, version: str, table: str) -> bool:
+        """Whether the snapshot of a table at a version was removed."""
+        checkpoints = self._journal.as_seen_by(self._refresh.owner).checkpoints()
+        found = next((c.tables[table] for c in checkpoints if c.refresh == int(version)), None)
+        # Few records are kept in some scenarios.
+        return found is None or self._history.store.version(found.model, found.version) is None
 
     def _later_release(self) -> bool:
         return self._journal.later_at is not None

@@ -102,6 +102,7 @@ def check_undisturbed(history: History, tally: Counter[str]) -> None:
     history.tableau.come_to_rest()
     history.tableau.control.clear()
     history.end_all_runs()
+    history.journals["ours"].release()
     history.upgrade()
     history.tableau.pass_time(TIMEOUTS.queue + TIMEOUTS.job + 100)
     # A change that no refresh can see is overwritten.
