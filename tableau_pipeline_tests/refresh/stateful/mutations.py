@@ -154,6 +154,7 @@ _IMPATIENT = replace(history.TIMEOUTS, listing=0)
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "claim": lambda: mock.patch(f"{_REFRESH}.claim.live_claim", return_value=None),
     "fence": lambda: _without(HeldClaim, "check_fence"),
+    "hold": lambda: mock.patch(f"{_REFRESH}.refresh.check_not_held"),
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
