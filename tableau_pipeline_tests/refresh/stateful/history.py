@@ -95,7 +95,8 @@ class History:
             publish has replaced the metadata since. Nobody knows who removed declared metadata.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
         met: counts the events, outcomes, refusals and doubts.
-        declared: the declaration of each green refresh, by its checkpoint as JSON.
+        declared: the declaration of each green refresh that has set all that it declares, by its
+            checkpoint as JSON.
     """
 
     scenario: Scenario
@@ -246,7 +247,7 @@ class History:
         self.note(f"{refresh.name}: {describe(outcome)}")
         self.met.update(kinds_of(outcome))
         check_outcome(self, refresh, start, outcome)
-        if isinstance(outcome, Refreshed) and outcome.checkpoint:
+        if isinstance(outcome, Refreshed) and not (outcome.warnings or outcome.problems):
             self.declared[outcome.checkpoint.model_dump_json()] = refresh.declaration
         if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
             self.metadata_unclear = True
