@@ -75,9 +75,10 @@ def check_edits(history: Any, request: Request, before: State, after: State, job
         # The metadata of a removed column go with it.
         and (item[0] != "field" or item[2] in rows.get(item[1], [()])[0])
     }
-    # An earlier publish may have dropped the item. Then nobody knows that a user removed it.
+    # An earlier publish may have dropped the item, or another declaration may have set it. Then
+    # nobody knows that a user removed it.
     declared = {}
-    if history.metadata_unclear:
+    if history.metadata_unclear or Accept.TAKEOVER in refresh.options.accept:
         declared = expected_metadata(refresh.declaration, refresh.contents)
     lost = {
         item: value
