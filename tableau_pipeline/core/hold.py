@@ -39,7 +39,7 @@ class Hold(Frozen):
 
 
 def holds(place: JournalPlace) -> dict[str, Hold]:
-    """Return the holds of a deployment, by one listing. The keys are those of the journals.
+    """Return the holds of a deployment by the keys of its journals: a listing, a read for each.
 
     Raises:
         RefusedError: one of them cannot be read.

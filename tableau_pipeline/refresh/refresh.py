@@ -135,10 +135,12 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         try:
             return _refresh(phases)
         except RefusedError:
-            if before:
-                put_hold(place, key, before)
-            else:
-                end_hold(place, key)
+            # A first attempt may have sent something before the second one was refused.
+            if not phases.sender.sent:
+                if before:
+                    put_hold(place, key, before)
+                else:
+                    end_hold(place, key)
             raise
 
 
