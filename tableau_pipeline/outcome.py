@@ -49,6 +49,7 @@ class Accept(StrEnum):
     """The refusals that a run may accept once."""
 
     SHRINK = "shrink"
+    CHANGE = "change"
     SCHEMA = "schema"
     OVERWRITE = "overwrite"
     TAKEOVER = "takeover"
@@ -73,6 +74,7 @@ class Code(StrEnum):
     # A user must decide.
     TOO_FEW_ROWS = "too few rows"
     ROWS_LOST = "rows lost"
+    ROWS_CHANGED = "too many rows changed"
     ROWS_NOT_KNOWN = "published rows not known"
     ROWS_REJECTED = "rows rejected by a check"
     SCHEMA_CHANGED = "schema changed"
@@ -85,6 +87,8 @@ class Code(StrEnum):
     NOT_PUBLISHED_HERE = "not published by this pipeline"
     STRAY = "tagged elsewhere"
     NAME_TAKEN = "name taken"
+    NOT_APPROVED = "not approved"
+    PLAN_MOVED = "not as planned"
     # Data or declarations must be corrected.
     DECLARATION = "declaration not valid"
     KEYS = "keys do not identify rows"

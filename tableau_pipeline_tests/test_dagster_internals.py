@@ -324,6 +324,11 @@ def test_validation():
     assert f'"{internals.IS_VALIDATION}"] = "1"' in getsource(command_of_validation)
 
 
+def test_who_launched_a_run():
+    # Dagster+ sets this tag; its code is not public.
+    assert internals.USER_TAG == "user"
+
+
 def test_sessions_of_spark():
     assert SparkResource._init_session is not LazyPySparkResource._init_session
     session = object()

@@ -3,18 +3,23 @@
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import click
 from rich.text import Text
 
 from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, reports, signed
+from tableau_pipeline.command_line.saving import Saving
 from tableau_pipeline.components.git_revision import PreviewOf, previews_of_changes, revision
 from tableau_pipeline.components.journal import journal_place
 from tableau_pipeline.components.loading import misspelled_models
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.outcome import Code, Status
+from tableau_pipeline.outcome import Accept, Code, Status
+from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.preview import Note, Preview, preview
 from tableau_pipeline.rendering import Face, markdown_text, megabytes, rendered
 
@@ -49,6 +54,30 @@ _NO_RECORDS = (
     help="Go by the records of the last refresh and the snapshots here; ask no server.",
 )
 @click.option("--base", metavar="REV", help="Only what is declared otherwise than in REV of git.")
+@click.option(
+    "--accept",
+    multiple=True,
+    type=click.Choice([str(accept) for accept in Accept]),
+    help="Plan as if this were accepted.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Save the plan, for `refresh --plan`; with --base an approval, for `refresh --approval`.",
+)
+@click.option(
+    "--max-change",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Of an approval: how many rows of a table may come, go or change.",
+)
+@click.option(
+    "--max-shrink",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Of an approval: how many rows fewer a table may have.",
+)
+@click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text")
 @reports
 def plan(
@@ -57,20 +86,26 @@ def plan(
     *,
     offline: bool,
     base: str | None,
+    out: Path | None,
     form: str,
     output: Output,
+    **given: Any,
 ) -> int:
     """Show what the next refreshes would do, and why. It changes nothing.
 
     Exit code: 0 nothing would change, 2 something would, 1 one would be refused or fail.
     """
-    left_out: Sequence[str] = ()
     if base is not None and not base.strip():
         raise click.UsageError("--base is empty: name a revision of git, or leave it out")
+    accept = tuple(map(Accept, given["accept"]))
+    saving = Saving(out, base is not None, given["max_change"], given["max_shrink"], accept=accept)
+    saving.check(offline=offline)
+    left_out: Sequence[str] = ()
     with open_project(module, without_runs=offline) as project:
         declared = project.named(names)
         former = revision(base, project.definitions) if base else None
-        with _previewing(project, output, offline=offline) as look:
+        asked = Options(accept=frozenset(accept))
+        with _previewing(project, output, asked, offline=offline, **given) as look:
             if former:
                 previews = list(previews_of_changes(former, declared, look, every=not names))
                 left_out = former.left_out(declared)
@@ -81,30 +116,82 @@ def plan(
     notes += [f"Not compared: {key}" for key in left_out] + [_OFFLINE] * offline
     if not os.environ.get("DAGSTER_HOME"):
         notes.append(_NO_HOME if journal_place().recorded() else _NO_RECORDS)
-    kinds = {kind: sum(preview.kind == kind for preview in previews) for kind in _COUNTED}
-    size = sum(preview.size or 0 for preview in previews)
-    unknown_sizes = sum(
-        preview.size is None and preview.kind in (Status.UPDATE, Status.PUBLISH)
-        for preview in previews
-    )
-    closing = _closing_line(kinds, size, unknown_sizes)
-    if former:
-        closing = f"{len(previews)} declared otherwise. {closing}"
-    totals = {"counts": kinds, "size": size, "sizes_not_known": unknown_sizes, "left_out": left_out}
-    lines = [*map(_tree, previews), *map(Text, [*notes, closing])]
-    report = [Text(_markdown(previews, notes, closing))] if form == "markdown" else lines
-    output.result({"datasources": previews, **totals}, *report)
-    if kinds[Status.REFUSED] or kinds[Status.FAILED]:
+    saved, is_saved = saving.save(previews, declared)
+    report = _Report(previews, notes, left_out, is_compared=bool(former))
+    text = Text(report.markdown) if form == "markdown" else report.text
+    output.result(report.data, text, *saved)
+    if not is_saved or report.counts[Status.REFUSED] or report.counts[Status.FAILED]:
         return 1
     # The exit codes are those of Terraform. With --base, every data source that is declared
     # otherwise is a change, and a file that could not be read may contain one.
     if former:
         return 2 if previews or former.unread else 0
-    return 2 if len(previews) > kinds[Status.UNCHANGED] else 0
+    return 2 if len(previews) > report.counts[Status.UNCHANGED] else 0
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What the command shows.
+
+    Attributes:
+        notes: sentences about the whole plan.
+        left_out: what could not be compared.
+        is_compared: whether only what is declared otherwise than before is planned.
+    """
+
+    previews: Sequence[Preview]
+    notes: Sequence[str]
+    left_out: Sequence[str]
+    is_compared: bool
+
+    @cached_property
+    def counts(self) -> Mapping[Status, int]:
+        return {kind: sum(preview.kind == kind for preview in self.previews) for kind in _COUNTED}
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int]:
+        """The bytes of all refreshes, and the number of those whose size is not known."""
+        unknown = sum(
+            preview.size is None and preview.kind in (Status.UPDATE, Status.PUBLISH)
+            for preview in self.previews
+        )
+        return sum(preview.size or 0 for preview in self.previews), unknown
+
+    @property
+    def _closing(self) -> str:
+        closing = _closing_line(self.counts, *self._sizes)
+        return f"{len(self.previews)} declared otherwise. {closing}" * self.is_compared or closing
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The plan as JSON; `saved` is for files."""
+        size, unknown = self._sizes
+        shown = [field.name for field in fields(Preview) if field.name != "saved"]
+        datasources = [{name: getattr(each, name) for name in shown} for each in self.previews]
+        totals = {"counts": self.counts, "size": size, "sizes_not_known": unknown}
+        return {"datasources": datasources, **totals, "left_out": self.left_out}
+
+    @property
+    def text(self) -> Text:
+        return Text("\n").join(
+            [*map(_tree, self.previews), *map(Text, [*self.notes, self._closing])]
+        )
+
+    @property
+    def markdown(self) -> str:
+        return _markdown(self.previews, self.notes, self._closing)
 
 
 @contextmanager
-def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Generator[PreviewOf]:
+def _previewing(
+    project: CodeLocation,
+    output: Output,
+    asked: Options,
+    *,
+    offline: bool,
+    samples: bool,
+    **_: object,
+) -> Generator[PreviewOf]:
     """Yield a function that previews the refresh of a data source; all previews share a session."""
     needs_counts = any(declared.needs_counts for declared in project.datasources.values())
     with project.resources() as resources, ExitStack() as stack:
@@ -117,9 +204,13 @@ def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Gene
         def look(datasource: PublishedDatasource) -> Preview:
             if site:
                 output.progress(datasource.name)
-            setup = project.setup(datasource, resources)
+            setup = replace(
+                project.setup(datasource, resources),
+                server=lambda: nullcontext(site),
+                samples=samples,
+            )
             try:
-                previewed = preview(replace(setup, server=lambda: nullcontext(site)), site)
+                previewed = preview(setup, site, asked)
                 lacks_snapshot = any(
                     refusal.code is Code.NO_SNAPSHOT for refusal in previewed.refusals
                 )
@@ -128,7 +219,13 @@ def _previewing(project: CodeLocation, output: Output, *, offline: bool) -> Gene
                 )
                 guesses = (Note("model", text) for text in models)
                 # Users know the data source by its key without the environment.
-                return replace(previewed, key=datasource.key, notes=(*previewed.notes, *guesses))
+                saved = previewed.saved
+                return replace(
+                    previewed,
+                    key=datasource.key,
+                    notes=(*previewed.notes, *guesses),
+                    saved=saved and saved.model_copy(update={"key": datasource.key}),
+                )
             finally:
                 resources.snapshots.copies.release()
 

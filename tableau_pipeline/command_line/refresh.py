@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ import dagster as dg
 import requests
 from rich.text import Text
 
-from tableau_pipeline.command_line import CodeLocation, open_project
+from tableau_pipeline.command_line import CodeLocation, current_user, open_project
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
@@ -19,9 +20,13 @@ from tableau_pipeline.components.status import failure_of
 from tableau_pipeline.dagster_internals import ASSET_JOB
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
+from tableau_pipeline.refresh.approval import Approval
+from tableau_pipeline.refresh.plan_file import entry_values, read_plan_file
+from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.rendering import command
 from tableau_pipeline.resources.services import REFUSALS
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
 _END_STATES = ("SUCCESS", "FAILURE", "CANCELED")
 _LAUNCH_MUTATION = (
@@ -48,7 +53,7 @@ _RESULT_FIELDS = ("summary", "decision", "reason")
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--models", is_flag=True, help="Run its models before, with all upstream of them.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
 @click.option("--metadata-only", is_flag=True, help="Publish captions and the like, no new rows.")
@@ -58,16 +63,29 @@ _RESULT_FIELDS = ("summary", "decision", "reason")
     type=click.Choice([str(accept) for accept in Accept]),
     help="What to accept once instead of refusing it.",
 )
+@click.option(
+    "--approval",
+    type=_FILE,
+    help="Refuse what this approval does not cover. Without NAME: all that it approves.",
+)
+@click.option(
+    "--plan",
+    type=_FILE,
+    help="Carry out this saved plan, or refuse. Without NAME: all that it plans.",
+)
+@click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")
 @click.option("--webserver", metavar="URL", help="Run it in the deployment of this web server.")
 @reports
 def refresh(
     module: str | None,
-    name: str,
+    name: str | None,
     *,
     models: bool,
     webserver: str | None,
+    approval: Path | None,
+    plan: Path | None,
     output: Output,
     **given: Any,
 ) -> int:
@@ -75,17 +93,65 @@ def refresh(
 
     Exit code: 0 it was refreshed, 1 it was refused or failed.
     """
+    entries = _entries(approval, plan)
+    given = {**given, "accept": [*given["accept"]], "by": current_user()}
+    results, shown = [], []
     with open_project(module) as project:
-        (key,) = project.named([name])
-        given["accept"] = list(given["accept"])
-        assets = _selected_assets(project, key, models=models, output=output)
-        result = run_refresh(project, key, given, assets=assets, webserver=webserver, output=output)
-        data = {"key": key, **result}
-    summary = str(data.get("summary") or data.get("reason") or "")
-    accepts = data["accepts"]
-    fix = Text(f"    -> {command(key, accepts)}") if accepts else None
-    output.result(data, signed("=" if data["success"] else "x", summary), fix)
-    return 0 if data["success"] else 1
+        for key in _named_keys(project, name, entries):
+            config = given | _config_of(key, entries)
+            assets = _selected_assets(project, key, models=models, output=output)
+            result = run_refresh(
+                project, key, config, assets=assets, webserver=webserver, output=output
+            )
+            results.append({"key": key, **result})
+            summary = str(result.get("summary") or result.get("reason") or "")
+            fix = f"    -> {command(key, result['accepts'])}" if result["accepts"] else None
+            shown += [signed("=" if result["success"] else "x", summary), fix and Text(fix)]
+    output.result(results[0] if name else {"datasources": results}, *shown)
+    return 0 if all(result["success"] for result in results) else 1
+
+
+# For each option, the entries of its file by the keys of their data sources.
+_Entries = Mapping[str, Mapping[str, Approval | SavedPlan]]
+
+
+def _entries(approval: Path | None, plan: Path | None) -> _Entries:
+    if approval and plan:
+        raise click.UsageError("--approval and --plan exclude each other: a plan is exact")
+    files: dict[str, Mapping[str, Approval | SavedPlan]] = {}
+    if approval:
+        files["approval"] = read_plan_file(approval, Approval)
+    if plan:
+        files["plan"] = read_plan_file(plan, SavedPlan)
+    return files
+
+
+def _named_keys(project: CodeLocation, name: str | None, entries: _Entries) -> list[str]:
+    """Return the key of the named data source, or all keys in the file of a plan or approval."""
+    if name:
+        return [*project.named([name])]
+    keys = [key for file in entries.values() for key in file]
+    if not entries:
+        raise click.UsageError("Name a data source, or give --approval or --plan")
+    return [*project.named(keys)] if keys else []
+
+
+def _config_of(key: str, entries: _Entries) -> dict[str, Any]:
+    """Return the run config that holds the entry of a data source.
+
+    Raises:
+        RefusedError: the file has no entry for it.
+    """
+    config = {}
+    for option, file in entries.items():
+        if key not in file:
+            has = ", ".join(file) or "nothing"
+            raise RefusedError(
+                f"The file of --{option} says nothing of {key}; it has {has}",
+                code=Code.NOT_APPROVED if option == "approval" else Code.PLAN_MOVED,
+            )
+        config[option] = entry_values(file[key])
+    return config
 
 
 def run_refresh(

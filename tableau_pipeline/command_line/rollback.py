@@ -37,6 +37,7 @@ class Version:
         changed: the tables that it changed.
         gone: the tables whose rows are no longer stored, so that nothing can go back to it.
         is_current: whether it is published now, as far as the records show.
+        accepted: what was accepted for it, and by whom; "" for nothing.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Version:
     changed: Sequence[str]
     gone: Sequence[str] = ()
     is_current: bool = False
+    accepted: str = ""
 
 
 def versions_of(journal: StoredJournal, snapshots: Snapshots) -> Iterator[Version]:
@@ -70,6 +72,7 @@ def versions_of(journal: StoredJournal, snapshots: Snapshots) -> Iterator[Versio
                     if snapshots.version(table.model, table.version) is None
                 ],
                 is_current=is_current,
+                accepted=str(newer.accepted or ""),
             )
             is_current = False
         newer = checkpoint
@@ -138,14 +141,18 @@ def _version_before(versions: Sequence[Version], key: str) -> int:
 def _table(versions: Sequence[Version]) -> Any:
     now, rows = datetime.now(UTC), []
     for version in versions:
-        note = f"gone: {', '.join(version.gone)}" if version.gone else ""
+        notes = ["now"] if version.is_current else []
+        if version.gone and not version.is_current:
+            notes.append(f"gone: {', '.join(version.gone)}")
+        if version.accepted:
+            notes.append(f"accepted: {version.accepted}")
         rows.append(
             (
                 version.number,
                 ago(version.at, now) if version.at else None,
                 ", ".join(f"{table} {count:,}" for table, count in version.rows.items()),
                 ", ".join(version.changed) or "metadata",
-                "now" if version.is_current else note,
+                "; ".join(notes),
             )
         )
     return columns((">VERSION", "WHEN", "ROWS", "CHANGED", ""), rows)

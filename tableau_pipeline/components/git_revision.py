@@ -216,7 +216,9 @@ def previews_of_changes(
             if old_file == file or (former.name, former.project) == place
         ]
         preview = look(datasource)
-        yield replace(preview, notes=(Note("added", file), *former_keys, *preview.notes))
+        is_new = preview.is_new or preview.kind is Status.UNKNOWN
+        notes = (Note("added", file), *former_keys, *preview.notes)
+        yield replace(preview, is_new=is_new, notes=notes)
     for key, (file, removed) in gone.items() if every else ():
         notes = (Note("removed", file),)
         yield Preview(key, removed.name, Status.REMOVED, Status.REMOVED, _STAYS, notes=notes)

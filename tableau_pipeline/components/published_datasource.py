@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isclass
 from pathlib import Path
@@ -41,14 +41,17 @@ from tableau_pipeline.core.declaration import Declaration, in_environment
 from tableau_pipeline.core.hold import Hold
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
-from tableau_pipeline.dagster_internals import AssetGraph, ComponentLoaderDecl
+from tableau_pipeline.dagster_internals import USER_TAG, AssetGraph, ComponentLoaderDecl
 from tableau_pipeline.errors import HeldError, RefreshError
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.outcome import Accept
+from tableau_pipeline.refresh.approval import Approval
 from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.plan_file import read_entry
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.refresh import build, plan, refresh, rollback
 from tableau_pipeline.refresh.report import Built, Done, Refreshed
+from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -121,10 +124,27 @@ class RefreshConfig(dg.Config):
         "source there: refreshes skip it until somebody releases it.",
     )
     why: str = Field(default="", description="Why it is rolled back, for all who see it held.")
-    by: str = Field(default="", description="Who rolls it back; by default this run.")
+    by: str = Field(
+        default="",
+        description="Who asks for it, to record who accepted what, or rolled it back. Default: "
+        "who launched the run, if Dagster knows, or the run itself.",
+    )
     accept: list[str] = Field(
         default_factory=list,
         description=f"What to accept once instead of refusing: {', '.join(Accept)}.",
+    )
+    approval: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Refuse what this approval of the data source does not cover: an entry of the "
+        "file that `tableau-pipeline plan --base REV --out FILE` writes.",
+    )
+    plan: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Carry out exactly this plan, or refuse: an entry of the file that "
+        "`tableau-pipeline plan --out FILE` writes.",
+    )
+    samples: bool = Field(
+        default=False, description="Show some values of rows in the message of a refusal."
     )
 
     @field_validator("accept")
@@ -140,13 +160,24 @@ class RefreshConfig(dg.Config):
         """Whether the run may change anything on the server."""
         return not (self.dry_run or self.build_only)
 
-    def carry_out(self, setup: Setup) -> Done:
-        """Refresh, or only plan the refresh, or only build the file."""
-        accept = frozenset(map(Accept, self.accept))
-        options = Options(full=self.full, metadata_only=self.metadata_only, accept=accept)
+    def carry_out(self, setup: Setup, *, user: str | None = None) -> Done:
+        """Refresh, or only plan the refresh, or only build the file.
+
+        Args:
+            user: who launched the run; None if that is not known.
+        """
+        by = self.by or user or setup.journal.owner.label
+        setup = replace(setup, samples=self.samples)
+        options = Options(
+            full=self.full,
+            metadata_only=self.metadata_only,
+            accept=frozenset(map(Accept, self.accept)),
+            by=by,
+            approval=read_entry(Approval, self.approval) if self.approval else None,
+            saved=read_entry(SavedPlan, self.plan) if self.plan else None,
+        )
         if self.rollback:
-            label = setup.journal.owner.label
-            hold = Hold(by=self.by or label, why=self.why, version=self.rollback)
+            hold = Hold(by=by, why=self.why, version=self.rollback)
             return rollback(setup, hold, dry_run=self.dry_run)
         if self.dry_run:
             return plan(setup, options)
@@ -182,7 +213,7 @@ def refresh_assets(
                 keep_files=config.build_only,
             )
             try:
-                done = config.carry_out(setup)
+                done = config.carry_out(setup, user=context.run.tags.get(USER_TAG))
             except RefreshError as error:
                 yield from _stopped(context, declaration, error)
                 if not isinstance(error, HeldError):

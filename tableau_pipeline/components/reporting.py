@@ -335,6 +335,7 @@ def published_result(
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **{name: dg.MetadataValue.timestamp(moment) for name, moment in times.items() if moment},
         "comparison": comparison(done),
+        **({"accepted": str(checkpoint.accepted)} if checkpoint.accepted else {}),
         **({"warnings": "\n".join(done.warnings)} if done.warnings else {}),
         **_field_table(done),
         **_column_metadata(declaration, done),

@@ -9,7 +9,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column
-from tableau_pipeline.outcome import Distrust
+from tableau_pipeline.outcome import Accept, Distrust
 
 
 class PublishMode(StrEnum):
@@ -120,6 +120,24 @@ class SavedEdits(Frozen):
     file: str
 
 
+class Accepted(Frozen):
+    """What a refresh was told to do although it would have been refused.
+
+    Attributes:
+        what: by the name of what was accepted, who accepted it.
+        approved_by: who approved its plan; None if it had no approval.
+    """
+
+    what: dict[Accept, str]
+    approved_by: str | None = None
+
+    def __str__(self) -> str:
+        parts = [f"{what} by {who}" for what, who in self.what.items()]
+        return "; ".join(
+            [*parts, *([f"approved by {self.approved_by}"] if self.approved_by else [])]
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """The time window in which a change of ours took effect, by the server's clock."""
@@ -163,6 +181,7 @@ class Checkpoint(Frozen):
         compared_at: when the published rows were last found equal to those of the models.
         no_updates: why the next change is published in full; None if an update may suffice.
         unreconciled: why the published rows were not compared with those of the models.
+        accepted: what was accepted for the refresh that recorded it; None for nothing.
         distrust: why the contents must be compared before an update builds on this; None if an
             update may build on it.
     """
@@ -192,6 +211,7 @@ class Checkpoint(Frozen):
     compared_at: datetime | None = None
     no_updates: NoUpdates | None = None
     unreconciled: str | None = "the comparison was interrupted"
+    accepted: Accepted | None = None
     distrust: Distrust | None = None
 
     @property

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, fields, replace
+from dataclasses import KW_ONLY, fields, is_dataclass, replace
 from itertools import starmap
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -164,6 +164,12 @@ class Guard:
         le=1,
         description="The refresh is refused if it would remove this share of the "
         "published rows, or more. 0: no row may go. 1: all may.",
+    )
+    max_change: float | None = Field(
+        default=None,
+        ge=0,
+        description="The refresh is refused if more rows than this share of the published ones "
+        "would come, go or change. Default: no limit.",
     )
 
 
@@ -523,12 +529,26 @@ class Declaration(Properties):
         """Return a table's name in the file: "Extract" for an only table, as in Tableau's files."""
         return EXTRACT_SCHEMA if len(self.tables) == 1 else table
 
+    def whole_digest(self) -> str:
+        """Return a digest of all that is declared."""
+        # A component has more fields.
+        values = {field.name: getattr(self, field.name) for field in fields(Declaration)}
+        text = json.dumps(values, default=_plain, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     def digest(self) -> str:
         """Return a digest of the structure of the published file: its tables and relationships."""
         # Sort them, because reordering a YAML file must not cause an overwrite.
         edges = sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships)
         shape = [sorted(table.name for table in self.tables), edges]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON lacks as one that it has; equal sets become equal lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 
 def project_path(project: Project) -> str:

@@ -15,11 +15,11 @@ from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.affected_rows import TableChange, TableVersion
 from tableau_pipeline.extracts.checks import check_rows, damage
 from tableau_pipeline.extracts.content import Models, desired_table, table_source
-from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
+from tableau_pipeline.extracts.delta import Delta, build_delta, differing_rows, split_delta
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.messages import is_out_of_memory
 from tableau_pipeline.hyper.parquet import TableSource
-from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.rendering import megabytes
 
@@ -29,6 +29,9 @@ class Builder:
     """Builds files in one folder; the newest ones stay there until the next refresh.
 
     Methods that read the rows of a model raise a RefusedError if the rows cannot be published.
+
+    Attributes:
+        samples: whether these errors may show values of rows.
     """
 
     declaration: Declaration
@@ -38,6 +41,7 @@ class Builder:
     folder: Path
     now: Callable[[], datetime]
     log: logging.Logger
+    samples: bool = False
     # The reason why a version cannot be read; each key is a model and the number of a version.
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
@@ -51,18 +55,17 @@ class Builder:
             for table in self.declaration.tables
         }
 
-    def pinned(
-        self, checkpoint: Checkpoint | None, *, doing: str, remedy: str
-    ) -> tuple["Builder", Mapping[str, TableContent]]:
-        """Return a builder of the rows that a checkpoint records as published, and their content.
+    def pinned(self, tables: Mapping[str, TableContent], *, doing: str, remedy: str) -> "Builder":
+        """Return a builder of the rows that a record names.
 
         Args:
+            tables: the recorded content of each table; {} if there is no record.
             doing: what is impossible without these rows, in words; and the remedy, as a sentence.
 
         Raises:
-            RefusedError: the published rows are not known, or no longer exist.
+            RefusedError: these rows are not known, or no longer exist.
         """
-        tables, models = checkpoint.tables if checkpoint else {}, {**self.models}
+        models = {**self.models}
         for table in self.declaration.tables:
             recorded = tables.get(table.name)
             snapshot = self.snapshots.version(table.model, recorded.version) if recorded else None
@@ -74,7 +77,7 @@ class Builder:
                     code=Code.PUBLISHED_VERSION,
                 )
             models[table.model] = snapshot
-        return replace(self, models=models), tables
+        return replace(self, models=models)
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """Build the whole data source."""
@@ -94,7 +97,7 @@ class Builder:
 
     def check(self, desired: Mapping[str, TableContent]) -> None:
         """Check the rows without building anything."""
-        check_rows(self.hyper(), self.declaration, self._sources(desired, desired))
+        self._check_rows(self._sources(desired, desired))
 
     def check_unchanged(
         self,
@@ -110,7 +113,25 @@ class Builder:
             if name not in changed and not _is_checked(table, checkpoint.tables[name])
         }
         if tables:
-            check_rows(self.hyper(), self.declaration, self._sources(desired, tables))
+            self._check_rows(self._sources(desired, tables))
+
+    def _check_rows(
+        self, tables: Mapping[str, TableSource], known: Mapping[str, TableChange] | None = None
+    ) -> None:
+        check_rows(self.hyper(), self.declaration, tables, known=known, samples=self.samples)
+
+    def changed_rows(self, name: str, now: TableContent, before: TableContent) -> int | None:
+        """Return how many rows of a table come, go or change, by the columns of both versions.
+
+        Returns:
+            The greater one of the numbers of rows that only one version has, so that a changed row
+            counts once; None if the rows of `before` are no longer stored.
+        """
+        change = self._change(name, now, before)
+        if change.old is None:
+            return None
+        with connect(self.hyper()) as connection:
+            return max(differing_rows(connection, change, before.columns))
 
     def delta(
         self, tables: Collection[str], desired: Mapping[str, TableContent], checkpoint: Checkpoint
@@ -136,7 +157,7 @@ class Builder:
             for name, change in changes.items()
             if _is_checked(desired[name], checkpoint.tables[name])
         }
-        check_rows(hyper, declaration, self._sources(desired, tables), known=checked)
+        self._check_rows(self._sources(desired, tables), known=checked)
         delta = build_delta(
             hyper,
             self._new_path(),
@@ -155,7 +176,7 @@ class Builder:
         if unidentified := {
             name for name in checked if name not in identified and desired[name].key
         }:
-            check_rows(hyper, declaration, self._sources(desired, unidentified))
+            self._check_rows(self._sources(desired, unidentified))
         payload = delta.extract
         self.log.info("Built the payload %s (%s)", payload.path, megabytes(payload.size))
         return delta

@@ -329,6 +329,7 @@ def check_rows(
     tables: Mapping[str, TableSource],
     *,
     known: Mapping[str, TableChange] | None = None,
+    samples: bool = False,
 ) -> None:
     """Refuse NULL or repeated keys, and NULL cursors, in these tables.
 
@@ -339,14 +340,17 @@ def check_rows(
         tables: the desired rows of each table.
         known: the changes of tables whose published rows were checked for their key or cursor. The
             keys of a `diff` in these tables are not checked: the update finds out which are new.
+        samples: whether the error may show values of rows.
 
     Raises:
-        RefusedError: names the tables, the columns and sample values.
+        RefusedError: names the tables and the columns.
     """
     known, problems = known or {}, []
     for edge in declaration.relationships:
         # Check only the one side: the many side may repeat its values.
-        if edge.one in tables and (problem := key_problem(hyper, tables[edge.one], edge.key)):
+        if edge.one in tables and (
+            problem := key_problem(hyper, tables[edge.one], edge.key, samples=samples)
+        ):
             problems.append(
                 f"Relationship {edge}: {problem}. The key of the one side may be neither NULL "
                 "nor repeated: fix the model; if only its other side is unique, turn the "
@@ -355,18 +359,23 @@ def check_rows(
     for table in declaration.tables:
         if table.name in tables:
             problems += _policy_key_problems(
-                hyper, table, tables[table.name], known.get(table.name)
+                hyper, table, tables[table.name], known.get(table.name), samples=samples
             )
     if problems:
         raise RefusedError(*(Refusal(text, Code.KEYS, check=Check.KEYS) for text in problems))
 
 
 def _policy_key_problems(
-    hyper: HyperProcess, table: Table, rows: TableSource, known: TableChange | None
+    hyper: HyperProcess,
+    table: Table,
+    rows: TableSource,
+    known: TableChange | None,
+    *,
+    samples: bool,
 ) -> Iterator[str]:
     match table.policy:
         case Diff(key):
-            if not known and (problem := key_problem(hyper, rows, key)):
+            if not known and (problem := key_problem(hyper, rows, key, samples=samples)):
                 yield (
                     f"refresh: diff: {problem}. The key must identify every row: fix the model, or "
                     "name more columns in the key"
@@ -374,7 +383,7 @@ def _policy_key_problems(
         case Append(cursor):
             if known and known.old:
                 rows = known.desired(known.unshared(known.new))
-            if problem := null_problem(hyper, rows, [cursor]):
+            if problem := null_problem(hyper, rows, [cursor], samples=samples):
                 yield (
                     f"refresh: append: {problem}. Every row needs a cursor: fix the model, or "
                     "choose another refresh policy"

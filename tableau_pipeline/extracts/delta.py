@@ -24,9 +24,9 @@ from tableau_pipeline.extracts.affected_rows import (
 )
 from tableau_pipeline.extracts.content import Models, fingerprint, row_count
 from tableau_pipeline.hyper.build import Extract, create_table, new_file, rows_in
-from tableau_pipeline.hyper.parquet import names
+from tableau_pipeline.hyper.parquet import names, row_text
 from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.hyper.types import file_version
+from tableau_pipeline.hyper.types import ROW_HASH, Column, file_version
 
 # The schema of the payload with the rows to insert.
 ROWS = "rows"
@@ -208,6 +208,40 @@ def prove(
     else:
         return deleted, inserted, shared.rows
     raise NotProvedError(f"rows changed beyond those that its refresh policy affects: {problem}")
+
+
+def differing_rows(
+    connection: Connection, change: TableChange, columns_before: Sequence[Column]
+) -> tuple[int, int]:
+    """Return how many rows only the desired, and only the published version of a table has.
+
+    Rows are compared in the columns that both versions have.
+    """
+    new, old = change.new, change.published
+    common = [column for column in change.columns if column in columns_before]
+    if (*common,) == (*change.columns,) == (*columns_before,):
+        hash_ = escape_name(ROW_HASH)
+    else:
+        hash_ = f"sha256({row_text(common)})" if common else "0"
+    # Both versions have the same rows in shared files, if both keep the same ones of them.
+    is_shared = new.cutoff == old.cutoff and len(common) == len(change.columns)
+    sides = (
+        version.select_sql(change.unshared(version) if is_shared else None)
+        for version in (new, old)
+    )
+    now, before = (
+        f"(SELECT h, COUNT(*) AS n FROM (SELECT {hash_} AS h FROM {side} source) hashed GROUP BY h)"  # noqa: S608
+        for side in sides
+    )
+    more, fewer = "COALESCE(a.n, 0) - COALESCE(b.n, 0)", "COALESCE(b.n, 0) - COALESCE(a.n, 0)"
+    (counts,) = connection.execute_list_query(
+        f"SELECT SUM(CASE WHEN {more} > 0 THEN {more} ELSE 0 END), "  # noqa: S608
+        f"SUM(CASE WHEN {fewer} > 0 THEN {fewer} ELSE 0 END) "
+        f"FROM {now} a FULL JOIN {before} b ON a.h = b.h"
+    )
+    # The sum over no rows is NULL.
+    only_new, only_old = (int(str(count or 0)) for count in counts)
+    return only_new, only_old
 
 
 def _insert(

@@ -215,31 +215,54 @@ def build_extract(
 
 # The number of repeated keys that a message shows.
 _SAMPLES = 3
+_MORE = "to see some, plan with --samples, or run with samples: true"
 
 
-def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> str | None:
-    """Return why `key` does not identify the rows of `table`, with samples; None if it does."""
-    if problem := null_problem(hyper, table, key):
+def key_problem(
+    hyper: HyperProcess, table: TableSource, key: Sequence[str], *, samples: bool
+) -> str | None:
+    """Return why `key` does not identify the rows of `table`; None if it does.
+
+    Args:
+        samples: whether to show values of some rows.
+    """
+    if problem := null_problem(hyper, table, key, samples=samples):
         return problem
+    grouped = (
+        f"SELECT {names(key)}, COUNT(*) AS n FROM {select_sql(table)} source "  # noqa: S608
+        f"GROUP BY {names(key)} HAVING COUNT(*) > 1"
+    )
     with connect(hyper) as connection:
-        repeated = connection.execute_list_query(
-            f"SELECT {names(key)}, COUNT(*) FROM {select_sql(table)} source GROUP BY {names(key)} "  # noqa: S608
-            f"HAVING COUNT(*) > 1 ORDER BY {names(key)} LIMIT {_SAMPLES}"
+        count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({grouped}) repeated")  # noqa: S608
+        if not count:
+            return None
+        repeated = (
+            connection.execute_list_query(f"{grouped} ORDER BY {names(key)} LIMIT {_SAMPLES}")
+            if samples
+            else []
         )
-    if not repeated:
-        return None
-    samples = ", ".join(f"{_quoted(values)} ({count} times)" for *values, count in repeated)
-    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {samples}'
+    shown = ", ".join(f"{_quoted(values)} ({times} times)" for *values, times in repeated)
+    instances = f"for instance {shown}" if samples else _MORE
+    return (
+        f'table "{table.name}": {", ".join(key)} is not unique: {count:,} '
+        f"value{'s' * (count > 1)} of it repeat{'s' * (count == 1)} ({instances})"
+    )
 
 
-def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]) -> str | None:
-    """Return which columns contain NULL, with a sample row; None if none does."""
+def null_problem(
+    hyper: HyperProcess, table: TableSource, columns: Sequence[str], *, samples: bool
+) -> str | None:
+    """Return which columns contain NULL, with a sample row if asked for; None if none does."""
     missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
     where = f"FROM {select_sql(table)} source WHERE {missing}"
     with connect(hyper) as connection:
         count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")
         if not count:
             return None
+        rows = f'table "{table.name}": {" or ".join(columns)} is NULL in {count:,} row'
+        rows += "s" * (count > 1)
+        if not samples:
+            return f"{rows} ({_MORE})"
         # Ordered, so that a refresh names the same row as the plan before it.
         order = names([column.name for column in table.columns])
         (sample,) = connection.execute_list_query(f"SELECT * {where} ORDER BY {order} LIMIT 1")
@@ -248,10 +271,7 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
         for column, value in zip(table.columns, sample, strict=True)
         if value is not None
     )
-    return (
-        f'table "{table.name}": {" or ".join(columns)} is NULL in {count:,} '
-        f"row{'s' * (count > 1)}, for instance in the one with {values or 'nothing else'!s:.200}"
-    )
+    return f"{rows}, for instance in the one with {values or 'nothing else'!s:.200}"
 
 
 def _quoted(values: Sequence[Any]) -> str:

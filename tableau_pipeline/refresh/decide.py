@@ -18,7 +18,9 @@ from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.document import edits_phrase
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_words
+from tableau_pipeline.refresh.approval import Approval
 from tableau_pipeline.refresh.observe import Base
+from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.rendering import megabytes
 
 _HOW_TO_OVERWRITE = (
@@ -35,13 +37,19 @@ class Options:
         full: publish everything, even if nothing changed.
         metadata_only: bring the metadata up to date, and keep the rows of the last refresh.
         accept: what to accept once instead of refusing it.
+        by: who asks for it, to record who accepted what; "" for the run or script itself.
         to: publish the rows and metadata of this checkpoint again; None to publish the models.
+        approval: refuse what lies outside of it; None for no approval.
+        saved: carry out this plan, or refuse; None to plan anew.
     """
 
     full: bool = False
     metadata_only: bool = False
     accept: frozenset[Accept] = field(default_factory=frozenset)
+    by: str = ""
     to: Checkpoint | None = None
+    approval: Approval | None = None
+    saved: SavedPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Delivery:
             saved=planned.metadata.still_lost(before.saved if before else ()),
             # An update that succeeds clears the record that updates were refused.
             no_updates=before.no_updates if before and not is_update else None,
-            taken_at=planned.pinned.taken_at if planned.pinned else self.now(),
+            taken_at=planned.taken_at or self.now(),
             **history,
         )
 

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 
-from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates, TableContent
+from tableau_pipeline.core.checkpoint import NoUpdates, TableContent
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.identity import tags_of
 from tableau_pipeline.core.journal import Recovered
@@ -54,8 +55,8 @@ class Planned:
         metadata: the declared metadata, and what becomes of the metadata on the server.
         builder: builds files from the planned versions of the models.
         deltas: the parts of an update, in the order in which they are sent.
-        pinned: the checkpoint whose rows are published again, whatever the models have by now;
-            None to publish the models.
+        taken_at: when the rows to publish were the newest of the models, if they are pinned; None
+            if they are the newest now.
         seconds: the seconds that each phase took, and those of the whole plan under "total"; empty
             if the plan is to be carried out.
     """
@@ -66,7 +67,7 @@ class Planned:
     metadata: DeclaredMetadata
     builder: Builder
     deltas: Sequence[Delta] = ()
-    pinned: Checkpoint | None = None
+    taken_at: datetime | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -153,6 +154,14 @@ def work_of(
             size = megabytes(extract.size) if extract else ""
             return f"{moved}update, -{deleted:,} +{inserted:,} rows, {size}"
     return f"{moved}{plan.decision}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    """The recorded content of each table, and when it was the newest of the models."""
+
+    tables: Mapping[str, TableContent]
+    taken_at: datetime | None
 
 
 @dataclass
@@ -272,10 +281,11 @@ class Planner:
         builder, deltas = self.builder, ()
         with phase(self.seconds, "plan"):
             pinned = self._pinned(base)
-            if pinned or self.options.metadata_only:
-                builder, desired = builder.pinned(pinned, **self._without_rows())
-            else:
+            if pinned is None:
                 desired = builder.desired(base.checkpoint)
+            else:
+                desired = pinned.tables
+                builder = builder.pinned(desired, **self._without_rows())
             metadata = self._declared_metadata(builder, desired, base)
             facts = Facts(
                 declaration=self.setup.declaration,
@@ -297,19 +307,26 @@ class Planner:
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self.seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
-        return Planned(plan, base, desired, metadata, builder, deltas, pinned)
+        taken_at = pinned.taken_at if pinned else None
+        return Planned(plan, base, desired, metadata, builder, deltas, taken_at)
 
-    def _pinned(self, base: Base) -> Checkpoint | None:
-        """Return the checkpoint whose rows are to be published again; None if there is none."""
-        if self.options.to or not self.options.metadata_only:
-            return self.options.to
-        return base.checkpoint if base.exists else None
+    def _pinned(self, base: Base) -> "_Pinned | None":
+        """Return the rows to publish whatever the models have by now; None for the newest ones."""
+        options = self.options
+        if options.saved:
+            return _Pinned(options.saved.tables, options.saved.at)
+        if not (options.to or options.metadata_only):
+            return None
+        checkpoint = options.to or (base.checkpoint if base.exists else None)
+        return _Pinned(checkpoint.tables, checkpoint.taken_at) if checkpoint else _Pinned({}, None)
 
     def _without_rows(self) -> dict[str, str]:
         name = self.setup.declaration.name
         if to := self.options.to:
             doing = f'"{name}" cannot go back to version {to.refresh}'
             return {"doing": doing, "remedy": "Choose a version that `rollback --list` shows"}
+        if self.options.saved:
+            return {"doing": f'"{name}" cannot be refreshed as planned', "remedy": "Plan again"}
         doing = f'The metadata of "{name}" cannot be published alone'
         return {"doing": doing, "remedy": "Refresh without metadata_only"}
 

@@ -9,6 +9,7 @@ from tableau_pipeline.core.checkpoint import PublishMode, columns_of
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import NoJob
 from tableau_pipeline.errors import RefreshError, RefusedError, describe_error
+from tableau_pipeline.extracts.checks import spark_name
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.merge import (
@@ -21,11 +22,16 @@ from tableau_pipeline.metadata.merge import (
 )
 from tableau_pipeline.outcome import Code, Refusal, Status, accepts_of, in_words
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.decide import NoChange, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.approval import MetadataChange, metadata_changes
+from tableau_pipeline.refresh.decide import NoChange, Options, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.limits import kind_of, saved_plan
 from tableau_pipeline.refresh.observe import moves
 from tableau_pipeline.refresh.planning import Planned, decision_of, reason_of
 from tableau_pipeline.refresh.refresh import plan
+from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.refresh.setup import Setup
+
+_DEFAULT_OPTIONS = Options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,9 @@ class Preview:
         notes: what else a reader should know.
         refusals: why the refresh would be refused; empty if it would not be refused.
         is_new: whether the data source would be created.
+        columns: the columns that each table would have; None if they are not known.
+        metadata: the values of metadata that would be set.
+        saved: the plan, to carry out exactly that later; None if it cannot be saved.
     """
 
     key: str
@@ -65,6 +74,10 @@ class Preview:
     notes: tuple[Note, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     is_new: bool = False
+    moves: tuple[str, ...] = ()
+    columns: Mapping[str, Sequence[Column]] | None = None
+    metadata: tuple[MetadataChange, ...] = ()
+    saved: SavedPlan | None = None
 
     @property
     def accepts(self) -> Sequence[str]:
@@ -72,7 +85,7 @@ class Preview:
         return accepts_of(self.refusals)
 
 
-def preview(setup: Setup, site: TableauSite | None) -> Preview:
+def preview(setup: Setup, site: TableauSite | None, options: Options = _DEFAULT_OPTIONS) -> Preview:
     """Plan the next refresh of a data source, and describe the plan.
 
     Args:
@@ -82,7 +95,7 @@ def preview(setup: Setup, site: TableauSite | None) -> Preview:
     nothing = Preview(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
     try:
         waits = tuple(_open_requests(setup, site))
-        planned = plan(setup, offline=site is None)
+        planned = plan(setup, options, offline=site is None)
     except RefusedError as error:
         # If the store of the snapshots cannot be reached, report the refusal itself.
         with suppress(RefreshError):
@@ -100,7 +113,11 @@ def preview(setup: Setup, site: TableauSite | None) -> Preview:
     result = preview_of(declaration, planned)
     possible = (site.payload_limit if site else None, declaration.payload_limit)
     limit = min(filter(None, possible), default=None) if result.kind is Status.UPDATE else None
-    return replace(result, limit=limit, notes=(*waits, *result.notes))
+    saved = None
+    if site and not waits and result.kind is not Status.REFUSED:
+        digest, at = setup.declared, setup.now()
+        saved = saved_plan(planned, options, key=declaration.key, digest=digest, at=at)
+    return replace(result, limit=limit, notes=(*waits, *result.notes), saved=saved)
 
 
 def preview_declared(before: Declaration, now: Declaration) -> Preview:
@@ -126,6 +143,9 @@ def preview_declared(before: Declaration, now: Declaration) -> Preview:
             Note("metadata", phrase) for phrase in (change_phrases(merged) if merged else ())
         ),
         refusals=refusals,
+        moves=tuple(moved),
+        columns=_known_columns(now),
+        metadata=metadata_changes(merged),
     )
     if refusals:
         return result
@@ -138,6 +158,19 @@ def preview_declared(before: Declaration, now: Declaration) -> Preview:
         reason=reason_of(plan, moved),
         size=0 if is_still else None,
     )
+
+
+def _known_columns(declaration: Declaration) -> Mapping[str, Sequence[Column]] | None:
+    """Return the columns of each table by its contract; None if a table has none."""
+    if not all(table.contract for table in declaration.tables):
+        return None
+    return {
+        table.name: [
+            declaration.types.apply(replace(column, type=spark_name(column.type)))
+            for column in table.contract
+        ]
+        for table in declaration.tables
+    }
 
 
 def _plan_by_declarations(
@@ -209,9 +242,7 @@ def preview_of(declaration: Declaration, planned: Planned) -> Preview:
     kind, size = Status.PUBLISH, before.size if before else None
     match planned.plan:
         case NoChange():
-            changes = planned.merged.changes if planned.merged else ()
-            others = Status.METADATA if any(map(is_property, changes)) else Status.UNCHANGED
-            kind, size = Status.MOVE if planned.moves else others, 0
+            kind, size = Status.MOVE if planned.moves else kind_of(planned), 0
         case UpdateTables():
             kind, size = Status.UPDATE, extract.size if extract else None
         case Refuse():
@@ -230,6 +261,9 @@ def preview_of(declaration: Declaration, planned: Planned) -> Preview:
         size=size,
         notes=tuple(_notes(planned)),
         refusals=planned.plan.refusals if isinstance(planned.plan, Refuse) else (),
+        moves=tuple(planned.moves),
+        columns=columns_of(planned.desired),
+        metadata=metadata_changes(planned.merged),
     )
 
 

@@ -25,7 +25,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from tableau_pipeline.core.checkpoint import Checkpoint, NoUpdates, ServerTds
+from tableau_pipeline.core.checkpoint import Accepted, Checkpoint, NoUpdates, ServerTds
 from tableau_pipeline.core.hold import Hold, check_not_held, end_hold, hold_of, put_hold
 from tableau_pipeline.core.journal import Recovered
 from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
@@ -46,6 +46,7 @@ from tableau_pipeline.refresh.decide import (
 )
 from tableau_pipeline.refresh.declared_metadata import PropertiesSet
 from tableau_pipeline.refresh.deliver import Delivery
+from tableau_pipeline.refresh.limits import within_limits
 from tableau_pipeline.refresh.planning import Planned, Planner
 from tableau_pipeline.refresh.reconcile import Reconciliation, ReconciliationError
 from tableau_pipeline.refresh.recover import recover
@@ -58,7 +59,9 @@ from tableau_pipeline.refresh.timing import phase
 DECISION = "Decision: %s. Reason: %s"
 _DEFAULT_OPTIONS = Options()
 # A rollback takes back rows and columns on purpose, and publishes versions that were accepted once.
-_ROLLBACK_ACCEPTS = frozenset({Accept.SHRINK, Accept.SCHEMA, Accept.CHECKS, Accept.METADATA})
+_ROLLBACK_ACCEPTS = frozenset(
+    {Accept.SHRINK, Accept.CHANGE, Accept.SCHEMA, Accept.CHECKS, Accept.METADATA}
+)
 
 
 def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = False) -> Planned:
@@ -84,7 +87,7 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
         started = time.monotonic()
         with phase(planner.seconds, "recover"):
             recovered = recover(history, None, planner.effects if site else None)
-        planned = planner.plan(recovered)
+        planned = _within_limits(setup, planner, recovered)
         _log_decision(setup, planned)
         if isinstance(planned.plan, Publish):
             # A refresh checks the rows while it builds the file. A plan builds no file: check here.
@@ -126,7 +129,8 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         RefreshError: as `refresh`.
     """
     place, key = setup.journal.place, setup.journal.key
-    options = Options(accept=_ROLLBACK_ACCEPTS, to=_version(setup, hold.version or 0))
+    to = _version(setup, hold.version or 0)
+    options = Options(accept=_ROLLBACK_ACCEPTS, by=hold.by, to=to)
     if dry_run:
         return plan(setup, options)
     with _claimed_phases(setup, options) as phases:
@@ -237,9 +241,42 @@ def build(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Built:
     return built
 
 
+def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Planned:
+    return within_limits(
+        planner.plan(recovered),
+        planner.options,
+        declaration=setup.declaration,
+        digest=setup.declared,
+    )
+
+
 def _effective_options(setup: Setup, options: Options) -> Options:
+    """Return the options with what the deployment, an approval or a saved plan says."""
     takeover = {Accept.TAKEOVER} if setup.takeover else set()
-    return replace(options, accept=options.accept | takeover)
+    approved = options.approval.accept if options.approval else ()
+    options = replace(options, accept=options.accept | takeover | {*approved})
+    if saved := options.saved:
+        return replace(
+            options,
+            full=saved.full,
+            metadata_only=saved.metadata_only,
+            accept=options.accept | {*saved.accept},
+        )
+    return options
+
+
+def _accepted(setup: Setup, options: Options) -> Accepted | None:
+    """Return what is accepted, and by whom, as it is recorded; None if nothing is."""
+    if options.to:
+        # A rollback accepts by itself whatever takes it back.
+        return None
+    by, approval = options.by or setup.journal.owner.label, options.approval
+    approved = dict.fromkeys(approval.accept, approval.by) if approval else {}
+    planned = options.saved.accept if options.saved else ()
+    what = approved | dict.fromkeys(sorted({*options.accept, *planned}), by)
+    if not (what or approval):
+        return None
+    return Accepted(what=what, approved_by=approval.by if approval else None)
 
 
 def _with_total(seconds: dict[str, float], started: float) -> dict[str, float]:
@@ -266,6 +303,7 @@ class _Phases:
         warnings: the warnings of all attempts.
         refused_others: whether the server refused an update because another user owns the data
             source.
+        accepted: what was accepted for this refresh.
     """
 
     setup: Setup
@@ -276,6 +314,7 @@ class _Phases:
     moves: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     refused_others: bool = False
+    accepted: Accepted | None = None
 
     def recover(self) -> Recovered:
         """Find out what became of the requests of earlier refreshes."""
@@ -284,7 +323,7 @@ class _Phases:
 
     def plan(self, recovered: Recovered) -> Planned:
         """Observe the data source, read the models, and decide."""
-        planned = self.planner.plan(recovered)
+        planned = _within_limits(self.setup, self.planner, recovered)
         self.sender.late = planned.base.late
         _log_decision(self.setup, planned)
         return planned
@@ -388,6 +427,7 @@ class _Phases:
             "adopted": None,
             "owner": None,
             "held": self._known_metadata(planned, sent, distrust),
+            "accepted": self.accepted,
         }
         if properties:
             fields["written"] = properties.written
@@ -473,4 +513,5 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
         sender = Sender(claim, jobs, planner.tags, planner.record, planner.effects, planner.seconds)
         planner.reads_jobs = sender.reads_jobs
         # Start the clock only after the waits for the claim, the models and a session.
-        yield _Phases(setup, claim, planner, sender, started=time.monotonic())
+        started, accepted = time.monotonic(), _accepted(setup, options)
+        yield _Phases(setup, claim, planner, sender, started=started, accepted=accepted)

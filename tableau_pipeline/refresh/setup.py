@@ -38,6 +38,9 @@ class Setup:
         link: the address of the asset in Dagster's web UI; None if that is not known.
         inherited: metadata of the models' columns from other sources; the keys are pairs of a model
             and a column.
+        digest: of everything that is declared, the same in every environment; "" for a declaration
+            without an environment.
+        samples: whether refusals may show values of rows.
         rejected: returns, for each model, the names of the checks that rejected its newest rows.
             Call it only once the claim is held, because the rows are read only then.
     """
@@ -56,6 +59,8 @@ class Setup:
     takeover: bool = False
     link: str | None = None
     inherited: Inherited = field(default_factory=dict)
+    digest: str = ""
+    samples: bool = False
     rejected: Callable[[], Mapping[str, Sequence[str]]] = dict
 
     @property
@@ -78,7 +83,13 @@ class Setup:
             folder=self.folder / "extracts" / file_name(self.declaration.key),
             now=self.now,
             log=self.log,
+            samples=self.samples,
         )
+
+    @property
+    def declared(self) -> str:
+        """The digest of everything that is declared, the same in every environment."""
+        return self.digest or self.declaration.whole_digest()
 
 
 def sites_folder(backups: Path | str) -> Path | str:

@@ -35,7 +35,7 @@ def test_null_in_any_part_of_a_key_is_counted(
 ) -> None:
     """Prevents keys that match no row of the server, not even their own."""
     table = source(tmp_path, "trips", {"id": ids, "part": parts})
-    problem = key_problem(hyper, table, ["id", "part"])
+    problem = key_problem(hyper, table, ["id", "part"], samples=True)
     assert problem is not None
     assert problem.startswith(f'table "trips": id or part is NULL in {count}, for instance in ')
 

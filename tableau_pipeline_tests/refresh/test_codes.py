@@ -21,10 +21,12 @@ from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline.ingest.options import matching_files
-from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
+from tableau_pipeline.outcome import Accept, Code, Refusal, Status, accepts_of
 from tableau_pipeline.publishing.errors import update_refused
 from tableau_pipeline.publishing.rest import block_size
+from tableau_pipeline.refresh.approval import Approval
 from tableau_pipeline.refresh.ownership import Ownership
+from tableau_pipeline.refresh.preview import preview
 from tableau_pipeline.refresh.refresh import rollback
 from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline.rendering import Face, rendered
@@ -72,6 +74,25 @@ def _(case: Case) -> None:
 def _(case: Case) -> None:
     case.published().model("flights", flights(2))
     case.pipeline.run()
+
+
+@of(Code.ROWS_CHANGED)
+def _(case: Case) -> None:
+    case.pipeline.policy(Diff(("flight_id",)), guard=Guard(max_change=0.5))
+    case.published().model("flights", flights(delay=1))
+    case.pipeline.run()
+
+
+@of(Code.NOT_APPROVED)
+def _(case: Case) -> None:
+    approval = Approval(key="flights", declaration="another", kind=Status.UPDATE, by="ann")
+    case.pipeline.run(approval=approval)
+
+
+@of(Code.PLAN_MOVED)
+def _(case: Case) -> None:
+    saved = preview(case.pipeline.refresh(), case.pipeline.eyes).saved
+    case.published().run(saved=saved)
 
 
 @of(Code.ROWS_NOT_KNOWN)

@@ -152,12 +152,12 @@ def test_feed_whose_keys_are_of_another_type(
 
 
 NULL, TWICE = [*ROWS, (None, "lost")], [*ROWS, (2, "x"), (3, "y")]
-NOT_UNIQUE = "id is not unique, for instance 2 (2 times), 3 (2 times)"
+NOT_UNIQUE = "id is not unique: 2 values of it repeat"
 UNFIT = [
     (BY_ID, TWICE, ("refresh: diff", 'table "flights"', NOT_UNIQUE, "more columns in the key")),
-    (BY_ID, [*ROWS, ROWS[0]], ("id is not unique, for instance 2 (2 times)",)),
+    (BY_ID, [*ROWS, ROWS[0]], ("id is not unique: 1 value of it repeats",)),
     (BY_ID, NULL, ("refresh: diff", "id is NULL in 1 row", "more columns in the key")),
-    (FROM_ID, NULL, ("refresh: append", "id is NULL in 1 row", "word = lost", "needs a cursor")),
+    (FROM_ID, NULL, ("refresh: append", "id is NULL in 1 row", "needs a cursor")),
 ]
 
 

@@ -410,7 +410,7 @@ ONE_SIDE = ("flights -> airlines", 'table "airlines"', "fix the model")
         pytest.param(
             {},
             {"airlines": airlines("AA", "UA", "AA")},
-            [*ONE_SIDE, "carrier is not unique, for instance AA (2 times)"],
+            [*ONE_SIDE, "carrier is not unique: 1 value of it repeats"],
             id="repeated key",
         ),
         pytest.param(

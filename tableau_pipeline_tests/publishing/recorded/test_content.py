@@ -64,12 +64,14 @@ def test_name_of_a_download(server: Server, tmp_path: Path, name: str):
 )
 def test_type_of_a_download(server: Server, tmp_path: Path, kind: str):
     """Prevents: a file that is called a text is read into memory, and found damaged."""
-    answer = raw(package(), Content_Disposition='filename="a.tdsx"', Content_Type=kind)
+    # A package states the time at which it was packed.
+    content = package()
+    answer = raw(content, Content_Disposition='filename="a.tdsx"', Content_Type=kind)
     with server.saying("GET", CONTENT, answer):
         file = server.site.download(LUID, tmp_path, limit=10**7)
         with packages.open_content(server.site.tsc, LUID, limit=10**7) as opened:
             assert not opened._content_consumed
-    assert file.read_bytes() == package()
+    assert file.read_bytes() == content
 
 
 def test_content_without_a_package(server: Server, tmp_path: Path):

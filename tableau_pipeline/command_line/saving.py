@@ -1,0 +1,97 @@
+"""What `plan --out` writes: approvals of changed declarations, or plans to be carried out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from tableau_pipeline.command_line import current_user
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.outcome import Accept, Status
+from tableau_pipeline.refresh.approval import Approval
+from tableau_pipeline.refresh.plan_file import write_plan_file
+from tableau_pipeline.refresh.preview import Preview
+from tableau_pipeline.refresh.saved_plan import SavedPlan
+
+# Of these, a refresh is not foreseen.
+_NOT_PLANNED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a user wants to be saved of a plan.
+
+    Attributes:
+        out: the file; None to save nothing.
+        is_approval: whether to write approvals instead of plans.
+        max_change: a bound of approvals, in percent, as is `max_shrink`.
+        accept: what is approved, too.
+    """
+
+    out: Path | None
+    is_approval: bool
+    max_change: float | None = None
+    max_shrink: float | None = None
+    accept: tuple[Accept, ...] = ()
+
+    def check(self, *, offline: bool) -> None:
+        """Raise a UsageError for options that do not go together."""
+        if not (self.out and self.is_approval) and (self.max_change, self.max_shrink) != (
+            None,
+            None,
+        ):
+            raise click.UsageError(
+                "--max-change and --max-shrink are bounds of an approval: give --base and --out, "
+                "too; a declaration has its own, `guard`"
+            )
+        if self.out and not self.is_approval and offline:
+            raise click.UsageError(
+                "--out saves what is on the server, too: leave out --offline; or give --base, for "
+                "an approval"
+            )
+
+    def save(
+        self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
+    ) -> tuple[list[Text], bool]:
+        """Write the file; return what to show of it, and whether it has all of the previews."""
+        if self.out is None:
+            return [], True
+        previews = [preview for preview in previews if preview.kind is not Status.REMOVED]
+        if self.is_approval:
+            approvals = [*self._approvals(previews, declared)]
+            keys = {approval.key for approval in approvals}
+            write_plan_file(self.out, approvals, Approval)
+        else:
+            plans = [preview.saved for preview in previews if preview.saved]
+            keys = {plan.key for plan in plans}
+            write_plan_file(self.out, plans, SavedPlan)
+        option = "--approval" if self.is_approval else "--plan"
+        missing = [preview.name for preview in previews if preview.key not in keys]
+        lines = [f"Not in {self.out}: {name} cannot be refreshed as it is" for name in missing]
+        if keys:
+            lines.append(f"Saved: tableau-pipeline refresh {option} {self.out}")
+        return [*map(Text, lines)], not missing
+
+    def _approvals(
+        self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
+    ) -> Iterator[Approval]:
+        for preview in previews:
+            # What a new data source will hold is not known before its models have run.
+            kind = Status.PUBLISH if preview.is_new else preview.kind
+            if kind in _NOT_PLANNED:
+                continue
+            columns = preview.columns
+            yield Approval(
+                key=preview.key,
+                declaration=declared[preview.key].whole_digest(),
+                kind=kind,
+                moves=preview.moves,
+                columns=columns and {table: tuple(names) for table, names in columns.items()},
+                metadata=preview.metadata,
+                max_change=self.max_change,
+                max_shrink=self.max_shrink,
+                accept=self.accept,
+                by=current_user(),
+            )

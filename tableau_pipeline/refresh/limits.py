@@ -1,0 +1,228 @@
+"""Limits of a plan: how many rows may change, an approval, and a plan that was saved before.
+
+They are checked once it is known what the refresh would do; `decide` checks everything before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from tableau_pipeline.core.checkpoint import columns_of
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.extracts.delta import remove
+from tableau_pipeline.metadata.merge import is_property, shown
+from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status
+from tableau_pipeline.refresh.approval import Approval, metadata_changes, unapproved_columns
+from tableau_pipeline.refresh.decide import NoChange, Options, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.saved_plan import PlannedRows, Published, SavedPlan
+
+
+def within_limits(
+    planned: Planned, options: Options, *, declaration: Declaration, digest: str
+) -> Planned:
+    """Return a plan as it is, or as a refusal if it lies outside of its limits.
+
+    Args:
+        digest: of everything that is declared, the same in every environment.
+    """
+    if isinstance(planned.plan, Refuse):
+        return planned
+    changes = _Changes(planned)
+    refusals = [*_guard_problems(declaration, changes, options)]
+    if options.approval:
+        refusals += _outside(options.approval, planned, changes, digest=digest)
+    if saved := options.saved:
+        now = saved_plan(planned, options, key=saved.key, digest=digest, at=saved.at)
+        if moved := [*saved.moved(now)]:
+            then = f"{saved.at:%Y-%m-%d %H:%M} UTC"
+            text = (
+                f"{declaration.name} is not as it was planned at {then}: {'; '.join(moved)}. "
+                "Nothing was changed. Plan again"
+            )
+            refusals.append(Refusal(text, Code.PLAN_MOVED))
+    if not refusals:
+        return planned
+    # The files of an update were built only to decide.
+    remove(planned.deltas)
+    return replace(planned, plan=Refuse(tuple(refusals)), deltas=())
+
+
+def saved_plan(
+    planned: Planned, options: Options, *, key: str, digest: str, at: datetime
+) -> SavedPlan:
+    """Return a plan in the form in which it is saved.
+
+    Args:
+        key: the asset key, without the environment.
+        digest: as in `within_limits`.
+        at: when it was planned.
+    """
+    base, plan, published = planned.base, planned.plan, None
+    if base.exists:
+        remote, checkpoint = base.remote, base.checkpoint
+        published = Published(
+            luid=remote.luid if remote else None,
+            updated_at=remote.updated_at if remote else None,
+            revision=remote.revision if remote else None,
+            tables=dict(checkpoint.tables) if checkpoint and not base.distrust else None,
+        )
+    return SavedPlan(
+        key=key,
+        declaration=digest,
+        at=at,
+        kind=kind_of(planned),
+        mode=plan.mode if isinstance(plan, Publish) else None,
+        moves=tuple(planned.moves),
+        rows={
+            name: PlannedRows(deleted=counts.deleted, inserted=counts.inserted)
+            for name, counts in planned.tables.items()
+        },
+        tables=dict(planned.desired),
+        base=published,
+        full=options.full,
+        metadata_only=options.metadata_only,
+        accept=tuple(sorted(options.accept)),
+    )
+
+
+def kind_of(planned: Planned) -> Status:
+    """Return what a refresh does to a data source, apart from its name and project."""
+    match planned.plan:
+        case UpdateTables():
+            return Status.UPDATE
+        case Publish():
+            return Status.PUBLISH
+        case Refuse():
+            return Status.REFUSED
+    changes = planned.merged.changes if planned.merged else ()
+    return Status.METADATA if any(map(is_property, changes)) else Status.UNCHANGED
+
+
+class _Changes:
+    """How many rows of each table a plan changes; counted only where somebody asks."""
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
+        self._counted: dict[str, int | None] = {}
+
+    def published(self, table: str) -> int | None:
+        """Return how many rows are published; None if that is not known; 0 for a new table."""
+        base = self._planned.base
+        if not base.exists:
+            return 0
+        return None if base.rows is None else base.rows.get(table, 0)
+
+    def desired(self, table: str) -> int:
+        return self._planned.desired[table].content.rows
+
+    def of(self, table: str) -> int | None:
+        """Return how many rows come, go or change; None if the published ones are not stored."""
+        if table not in self._counted:
+            self._counted[table] = self._count(table)
+        return self._counted[table]
+
+    def _count(self, table: str) -> int | None:
+        planned = self._planned
+        counts = planned.tables.get(table)
+        if isinstance(planned.plan, NoChange) or (planned.deltas and counts is None):
+            return 0
+        if counts and not counts.whole:
+            return max(counts.deleted, counts.inserted)
+        checkpoint = planned.base.checkpoint
+        before = checkpoint.tables.get(table) if checkpoint else None
+        if before is None:
+            return None
+        now = planned.desired[table]
+        return 0 if now.same_content(before) else planned.builder.changed_rows(table, now, before)
+
+
+def _guard_problems(
+    declaration: Declaration, changes: _Changes, options: Options
+) -> Iterator[Refusal]:
+    """Yield a refusal for each table of which more rows change than its guard allows."""
+    if Accept.CHANGE in options.accept:
+        return
+    for table in declaration.tables:
+        if table.guard.max_change is None:
+            continue
+        limit = f"guard.max_change is {table.guard.max_change:.0%}"
+        if problem := _too_many(changes, table.name, 100 * table.guard.max_change):
+            text = (
+                f'Table "{table.name}": {problem}, and {limit}. If that is right, run again with '
+                "accept: [change]"
+            )
+            yield Refusal(text, Code.ROWS_CHANGED, Accept.CHANGE, Check.GUARD, table.name)
+
+
+def _too_many(changes: _Changes, table: str, percent: float) -> str | None:
+    """Return, in words, that more rows change than a percentage of the published ones."""
+    before = changes.published(table)
+    if before == 0:
+        return None
+    changed = changes.of(table) if before else None
+    if before is None or changed is None:
+        return "how many of its rows would change is not known"
+    # Whole numbers: as floats, a tenth of 30 rows is more than 3.
+    if changed * 100 <= round(percent * before, 6):
+        return None
+    return f"{changed:,} of {before:,} rows would come, go or change, {changed / before:.1%}"
+
+
+def _outside(
+    approval: Approval, planned: Planned, changes: _Changes, *, digest: str
+) -> Iterator[Refusal]:
+    """Yield a refusal that names all that lies outside of an approval, if anything does."""
+    problems = []
+    if approval.declaration != digest:
+        problems.append("its declaration is not the approved one")
+    else:
+        problems += _beyond(approval, planned, changes)
+    if problems:
+        text = (
+            f"The approval of {planned.metadata.declaration.name} by {approval.by} does not cover "
+            f"this refresh: {'; '.join(problems)}. Nothing was changed. Plan again with --base, "
+            "and let the plan be approved; or refresh without the approval"
+        )
+        yield Refusal(text, Code.NOT_APPROVED)
+
+
+def _beyond(approval: Approval, planned: Planned, changes: _Changes) -> Iterator[str]:
+    """Yield a phrase for each change that is not approved."""
+    if isinstance(planned.plan, Publish) and approval.kind is not Status.PUBLISH:
+        yield f"it would be a {planned.reason}; approved: {approval.kind}"
+    yield from (text for move, text in planned.moves.items() if move not in approval.moves)
+    checkpoint = planned.base.checkpoint
+    if planned.base.exists and checkpoint and Accept.SCHEMA not in approval.accept:
+        published, desired = columns_of(checkpoint.tables), columns_of(planned.desired)
+        for table in unapproved_columns(approval.columns, published, desired):
+            yield f'the columns of table "{table}" would change otherwise than approved'
+    for change in metadata_changes(planned.merged):
+        if change not in approval.metadata:
+            yield (
+                f"the {shown(change.path)} would change from {_value(change.before)} to "
+                f"{_value(change.after)}"
+            )
+    for table in planned.desired:
+        yield from _out_of_bounds(approval, changes, table)
+
+
+def _out_of_bounds(approval: Approval, changes: _Changes, table: str) -> Iterator[str]:
+    if approval.max_change is not None and (
+        problem := _too_many(changes, table, approval.max_change)
+    ):
+        yield f'table "{table}": {problem}; approved: {approval.max_change:g} %'
+    if approval.max_shrink is None:
+        return
+    before, now = changes.published(table), changes.desired(table)
+    if before is None:
+        yield f'table "{table}": how many rows it would lose is not known'
+    elif (before - now) * 100 > round(approval.max_shrink * before, 6):
+        yield (
+            f'table "{table}": {now:,} rows where {before:,} are published, '
+            f"{(before - now) / before:.1%} fewer; approved: {approval.max_shrink:g} %"
+        )
+
+
+def _value(text: str | None) -> str:
+    return "nothing" if text is None else f'"{text}"'

@@ -1,0 +1,105 @@
+"""Saved plans: exactly what a person has seen, to be carried out as it is or not at all."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from tableau_pipeline.core.checkpoint import PublishMode, TableContent
+from tableau_pipeline.core.snapshot import Frozen
+from tableau_pipeline.outcome import Accept, Status
+
+
+class PlannedRows(Frozen):
+    """What an update does to a table; see `extracts.delta.RowCounts`."""
+
+    deleted: int
+    inserted: int
+
+
+class Published(Frozen):
+    """What a plan builds on: the data source on the server, and what we know of its rows.
+
+    Attributes:
+        updated_at: the server's time stamp; None if the server was not asked, as is `revision`.
+        tables: the published content of each table; None if it is not known.
+    """
+
+    luid: str | None = None
+    updated_at: datetime | None = None
+    revision: int | None = None
+    tables: dict[str, TableContent] | None = None
+
+
+class SavedPlan(Frozen):
+    """One refresh, with everything that it depends on. It holds no values of rows.
+
+    Attributes:
+        key: the asset key.
+        declaration: the digest of everything that is declared.
+        at: when it was planned.
+        kind: what the refresh does; `mode` says how it publishes, if it does.
+        moves: "rename" or "move", if the refresh does so.
+        rows: what an update does to each table.
+        tables: the versions and cutoffs to publish.
+        base: what is published; None if nothing is.
+        full, metadata_only, accept: as in `Options`.
+    """
+
+    listed_as: ClassVar = "plans"
+    written_by: ClassVar = "tableau-pipeline plan --out FILE"
+    format: Literal[1] = 1
+    key: str
+    declaration: str
+    at: datetime
+    kind: Status
+    mode: PublishMode | None = None
+    moves: tuple[str, ...]
+    rows: dict[str, PlannedRows]
+    tables: dict[str, TableContent]
+    base: Published | None = None
+    full: bool
+    metadata_only: bool
+    accept: tuple[Accept, ...]
+
+    def moved(self, now: "SavedPlan") -> Iterator[str]:
+        """Yield a phrase for each fact that is not as planned.
+
+        Args:
+            now: the plan that follows from the facts as they are now.
+        """
+        if self.declaration != now.declaration:
+            yield "its declaration has changed"
+        before, base = self.base, now.base
+        if before is None or base is None:
+            if before or base:
+                yield "it is gone from the server" if before else "it is published by now"
+            return
+        if before.luid != base.luid:
+            yield "another data source has taken its place on the server"
+        if (before.updated_at, before.revision) != (base.updated_at, base.revision):
+            was, is_ = _stamp(before), _stamp(base)
+            yield f"it was changed on the server: {was} then, {is_} now"
+        for name in _other_rows(before, base):
+            yield f'the published rows of table "{name}" are others'
+        if (self.kind, self.mode, self.moves) != (now.kind, now.mode, now.moves):
+            yield f"a refresh would be: {now.decision}, and not: {self.decision}"
+        elif self.rows != now.rows:
+            yield "an update would carry other rows"
+
+    @property
+    def decision(self) -> str:
+        """What the refresh does, in a few words."""
+        return ", ".join([*self.moves, f"{self.kind} ({self.mode})" if self.mode else self.kind])
+
+
+def _stamp(published: Published) -> str:
+    at = f"{published.updated_at:%Y-%m-%d %H:%M:%S} UTC" if published.updated_at else "not known"
+    return at if published.revision is None else f"{at}, revision {published.revision}"
+
+
+def _other_rows(before: Published, now: Published) -> Iterator[str]:
+    names = {**(before.tables or {}), **(now.tables or {})}
+    for name in names:
+        then, by_now = ((side.tables or {}).get(name) for side in (before, now))
+        if not (then and by_now and then.same_content(by_now)):
+            yield name

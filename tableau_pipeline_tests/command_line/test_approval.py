@@ -1,0 +1,128 @@
+"""A pull request is planned, approved, merged and refreshed; a plan is saved and carried out."""
+
+import json
+import subprocess
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline_tests.command_line.conftest import World, documented, masked
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+
+KEY, GUIDE = "arrivals", "how-to/pull-requests.md"
+FIELDS = {
+    "flights": {
+        "model": "model_arrivals",
+        "refresh": {"diff": {"key": "flight_id"}},
+        "fields": {"delay": {"caption": "Minutes late"}},
+    }
+}
+
+
+def git(world: World, *args: str) -> None:
+    """Let git do something in the project."""
+    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    subprocess.run(["git", *who, *args], cwd=world.root, check=True, capture_output=True)
+
+
+@pytest.fixture
+def published(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A project in git, whose one data source is published as `main` declares it."""
+    monkeypatch.setenv("LOGNAME", "ann")
+    world.declare(KEY)
+    world.model(KEY, flights(40))
+    assert world.run("refresh", KEY).code == 0
+    git(world, "init", "--quiet", "--initial-branch", "main")
+    (world.root / ".gitignore").write_text("/*\n!/daily/\n__pycache__/\n", "utf-8")
+    git(world, "add", ".")
+    git(world, "commit", "--quiet", "--message", "Declare what is published", "--allow-empty")
+    return world
+
+
+def late(count: int, *, first: int = 0) -> pa.Table:
+    """Rows of flights, the first of them late."""
+    rows = flights(count)
+    delays = [n + 1000 * (at < first) for at, n in enumerate(rows["delay"].to_pylist())]
+    at = rows.schema.get_field_index("delay")
+    return rows.set_column(at, "delay", pa.array(delays, rows["delay"].type))
+
+
+def rows(world: World) -> pa.Table:
+    with session(world.sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name=KEY.title())
+        return published_rows(site, str(item.id)).sort_by("flight_id")
+
+
+def test_from_a_pull_request_to_a_refresh(published: World):
+    """Prevents: a merge of which the reviewers have seen one thing and the dashboards show another;
+    a yes that an hourly model makes void; a second yes for what was approved already."""
+    git(published, "checkout", "--quiet", "-b", "captions")
+    published.declare(KEY, tables=FIELDS)
+    git(published, "commit", "--quiet", "--all", "--message", "Say what delay is")
+    command = "plan --base main --out approval.json --max-change 10 --max-shrink 5"
+    planned = published.run(*command.split())
+    assert planned.code == 2
+    assert masked(planned.text) == documented(f"tableau-pipeline {command}", GUIDE)
+    # The models run on.
+    published.model(KEY, late(41, first=2))
+    git(published, "checkout", "--quiet", "main")
+    early = published.run("refresh", "--approval", "approval.json")
+    assert early.code == 1
+    assert "its declaration is not the approved one" in early.text
+    git(published, "merge", "--quiet", "captions")
+    # One more run of a model, which is wrong.
+    published.model(KEY, late(41, first=9))
+    wrong = published.run("refresh", "--approval", "approval.json")
+    assert wrong.code == 1
+    published.model(KEY, late(41, first=2))
+    before = rows(published)
+    assert before.num_rows == 40
+    done = published.run("refresh", "--approval", "approval.json")
+    assert done.code == 0
+    assert rows(published).num_rows == 41
+    (beyond,) = documented("tableau-pipeline refresh --approval approval.json", GUIDE)
+    assert masked(wrong.text) == [beyond]
+    listed = published.run("rollback", KEY, "--list")
+    assert "accepted: approved by ann" in listed.text
+    with dg.DagsterInstance.get() as instance:
+        event = instance.get_latest_materialization_event(dg.AssetKey(KEY))
+        assert event
+        assert event.asset_materialization
+        assert event.asset_materialization.metadata["accepted"].value == "approved by ann"
+
+
+def test_a_plan_of_an_operator(published: World):
+    """Prevents: an operator who looks at one plan and runs another."""
+    published.model(KEY, late(42, first=3))
+    planned = published.run("plan", KEY, "--out", "plan.json")
+    assert planned.code == 2
+    assert masked(planned.text) == documented(f"tableau-pipeline plan {KEY} --out plan.json", GUIDE)
+    saved = json.loads((published.root / "plan.json").read_text("utf-8"))
+    assert str(saved["plans"][0]["rows"]["flights"]) == "{'deleted': 3, 'inserted': 5}"
+    published.model(KEY, late(42, first=42))
+    done = published.run("refresh", "--plan", "plan.json")
+    assert done.code == 0
+    assert rows(published)["delay"].to_pylist() == late(42, first=3)["delay"].to_pylist()
+    again = published.run("refresh", "--plan", "plan.json")
+    assert again.code == 1
+    command = "tableau-pipeline refresh --plan plan.json"
+    assert masked(again.text) == documented(command, GUIDE)
+
+
+def test_wrong_usage(published: World):
+    """Prevents: a bound that nothing heeds; a file that is taken for another one; a refresh of
+    everything because a name was left out."""
+    for args in (
+        ("plan", "--max-change", "10"),
+        ("plan", "--offline", "--out", "plan.json"),
+        ("refresh",),
+    ):
+        assert published.run(*args).code == 64, args
+    published.run("plan", "--out", "plan.json")
+    told = published.run("refresh", "--approval", "plan.json")
+    assert told.code == 1
+    assert "has no approvals" in told.errors + told.text
+    other = published.run("refresh", KEY, "--plan", "plan.json", "--approval", "plan.json")
+    assert other.code == 64
