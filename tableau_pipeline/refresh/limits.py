@@ -9,11 +9,13 @@ from datetime import datetime
 
 from tableau_pipeline.core.checkpoint import columns_of
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.drift import Change
 from tableau_pipeline.extracts.delta import remove
 from tableau_pipeline.metadata.merge import is_property, shown
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status
 from tableau_pipeline.refresh.approval import Approval, metadata_changes, unapproved_columns
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.saved_plan import PlannedRows, Published, SavedPlan
 
@@ -34,7 +36,7 @@ def within_limits(
         refusals += _outside(options.approval, planned, changes, digest=digest)
     if saved := options.saved:
         now = saved_plan(planned, options, key=saved.key, digest=digest, at=saved.at)
-        if moved := [*saved.moved(now)]:
+        if moved := [*saved.moved(now, is_touched=_is_touched(saved, planned.base))]:
             then = f"{saved.at:%Y-%m-%d %H:%M} UTC"
             text = (
                 f"{declaration.name} is not as it was planned at {then}: {'; '.join(moved)}. "
@@ -84,6 +86,16 @@ def saved_plan(
         metadata_only=options.metadata_only,
         accept=tuple(sorted(options.accept)),
     )
+
+
+def _is_touched(saved: SavedPlan, base: Base) -> bool:
+    """Whether the server shows a change since a plan, but for late time stamps of our updates."""
+    before = saved.base
+    if before is None or before.updated_at is None or base.remote is None:
+        return False
+    late = (*base.late, *(base.checkpoint.late if base.checkpoint else ()))
+    stamp = before.updated_at, before.revision
+    return Change.since(stamp, base.remote, late=late).unexplained is not None
 
 
 def kind_of(planned: Planned) -> Status:

@@ -61,11 +61,12 @@ class SavedPlan(Frozen):
     metadata_only: bool
     accept: tuple[Accept, ...]
 
-    def moved(self, now: "SavedPlan") -> Iterator[str]:
+    def moved(self, now: "SavedPlan", *, is_touched: bool) -> Iterator[str]:
         """Yield a phrase for each fact that is not as planned.
 
         Args:
             now: the plan that follows from the facts as they are now.
+            is_touched: whether somebody may have changed the data source on the server.
         """
         if self.declaration != now.declaration:
             yield "its declaration has changed"
@@ -76,7 +77,7 @@ class SavedPlan(Frozen):
             return
         if before.luid != base.luid:
             yield "another data source has taken its place on the server"
-        if (before.updated_at, before.revision) != (base.updated_at, base.revision):
+        if is_touched:
             was, is_ = _stamp(before), _stamp(base)
             yield f"it was changed on the server: {was} then, {is_} now"
         for name in _other_rows(before, base):

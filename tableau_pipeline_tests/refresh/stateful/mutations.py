@@ -26,6 +26,7 @@ from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.refresh import _Phases, plan
+from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline_tests.refresh.stateful import history
@@ -155,6 +156,8 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "claim": lambda: mock.patch(f"{_REFRESH}.claim.live_claim", return_value=None),
     "fence": lambda: _without(HeldClaim, "check_fence"),
     "hold": lambda: mock.patch(f"{_REFRESH}.refresh.check_not_held"),
+    "limits of a saved plan": lambda: _without(SavedPlan, "moved", ()),
+    "limits of an approval": lambda: mock.patch(f"{_REFRESH}.limits._outside", return_value=()),
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),

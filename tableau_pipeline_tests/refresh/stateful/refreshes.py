@@ -160,8 +160,8 @@ class Refresh:
         return self.store.newest(asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model. With `metadata_only` or a rollback, it is published again."""
-        if self.options.metadata_only or self.options.rollback:
+        """A version of a model. With a saved plan and the like, it is published again."""
+        if self.options.is_pinned:
             self.versions[asset_key] = number
         return self.store.version(asset_key, number)
 

@@ -13,6 +13,7 @@ from tableau_pipeline.core.fields import MetadataPolicy
 from tableau_pipeline.core.journal_store import owner_here
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.report import Refreshed
+from tableau_pipeline_tests.refresh.stateful.checks.agreement import Agreement
 from tableau_pipeline_tests.refresh.stateful.checks.dry_run import DryRun
 from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed
 from tableau_pipeline_tests.refresh.stateful.checks.undisturbed import check_undisturbed
@@ -25,6 +26,7 @@ from tableau_pipeline_tests.refresh.stateful.steps import (
     first_step,
     next_step,
     undisturbed_step,
+    with_agreement,
     with_rollback,
 )
 from tableau_pipeline_tests.refresh.support.asked import Asked
@@ -52,7 +54,10 @@ class Case:
         """Draw it. Each step has a generator of its own, so that one can be left out."""
         steps = [first_step(Random(f"{seed}/0"))]
         steps += [
-            with_rollback(next_step(Random(f"{seed}/{n}")), Random(f"{seed}/hold {n}"))
+            with_agreement(
+                with_rollback(next_step(Random(f"{seed}/{n}")), Random(f"{seed}/hold {n}")),
+                Random(f"{seed}/agreement {n}"),
+            )
             for n in range(1, _STEPS)
         ]
         last = undisturbed_step(Random(f"{seed}/quiet"), (seed + seed // 4) % 4)
@@ -101,6 +106,7 @@ def play(case: Case, tally: Counter[str] | None = None) -> Failure | None:
 
 
 def _play_step(history: History, step: Step) -> None:
+    agreement = Agreement.of(history, step) if step.agreed else None
     for event in step.before:
         history.note(f"{event}")
         history.happen(event)
@@ -113,13 +119,18 @@ def _play_step(history: History, step: Step) -> None:
         # The checks follow no unfinished requests of several deployments.
         history.tableau.come_to_rest()
     history.note(f"{step}{''.join(f'; {event}' for event in step.during)}")
-    options = step.options
+    options = agreement.options if agreement else step.options
     if options.metadata_only and _has_window(history, step.publisher):
         # The rows of a window depend on the day when they were published.
         options = replace(options, metadata_only=False)
     dry_run = DryRun.of(history, step.publisher, options) if step.after_dry_run else None
     refresh = history.new_refresh(publisher=step.publisher, events=step.during)
+    if agreement and options.saved:
+        refresh.day = agreement.day
     outcome = history.run(refresh, options)
+    if agreement:
+        is_quiet = not (step.before or step.during or step.release or step.rollback is not None)
+        agreement.check(history, refresh, outcome, is_quiet=is_quiet)
     if dry_run:
         dry_run.check(history, refresh, outcome)
     history.upgrade()

@@ -55,6 +55,9 @@ class Step:
         rollback: which version somebody rolls back to before it, counted from the newest; None if
             nobody does.
         release: somebody ends a hold before it.
+        agreed: somebody plans before the events, and the refresh is to do just that, or to stay
+            within an approval of it: "plan" or "approval"; None to refresh anew.
+        bound: of the approval, in percent of the rows.
     """
 
     before: tuple[Any, ...] = ()
@@ -64,6 +67,8 @@ class Step:
     after_dry_run: bool = False
     rollback: int | None = None
     release: bool = False
+    agreed: str | None = None
+    bound: float | None = None
 
     def __str__(self) -> str:
         asked = [
@@ -116,6 +121,16 @@ def with_rollback(step: Step, chance: Random) -> Step:
     if chance.random() < 0.12:
         return replace(step, rollback=chance.randrange(3))
     return replace(step, release=chance.random() < 0.5)
+
+
+def with_agreement(step: Step, chance: Random) -> Step:
+    """Perhaps a plan before a step, which is then carried out, or approved."""
+    if step.publisher != "ours" or step.after_dry_run or chance.random() > 0.12:
+        return step
+    options = Asked(full=chance.random() < 0.1)
+    agreed, bound = chance.choice(["plan", "approval"]), chance.choice([None, 30, 100])
+    before = step.before if chance.random() < 0.7 else ()
+    return replace(step, options=options, agreed=agreed, bound=bound, before=before)
 
 
 def undisturbed_step(chance: Random, kind: int) -> Step:

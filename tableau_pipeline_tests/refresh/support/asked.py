@@ -21,6 +21,11 @@ class Asked(Options):
     build_only: bool = False
     rollback: int | None = None
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it publishes recorded versions of the models, whatever they have by now."""
+        return bool(self.metadata_only or self.rollback or self.saved)
+
     def carry_out(self, setup: Setup) -> Done:
         """Do it, as a run of Dagster does."""
         if self.rollback is not None:

@@ -149,9 +149,8 @@ def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed
     contents = {}
     for name, table in checkpoint.tables.items():
         newest = start.versions[table.model]
-        may_be_old = refresh.options.metadata_only or refresh.options.rollback
         require(
-            may_be_old or table.version >= newest,
+            refresh.options.is_pinned or table.version >= newest,
             f"{name}: version {table.version}, {newest} was there",
         )
         contents[table.model] = history.store.contents[table.model, table.version]

@@ -54,6 +54,8 @@ class _Refusal:
             "sent": lambda: (
                 self._declaration.metadata.on_conflict == "refuse" and self._may_have_edits
             ),
+            "is not as it was planned at|does not cover this refresh": lambda: True,
+            r'cannot be refreshed as planned: the rows of table "(\w+)"': self._is_collected,
             "cannot be published alone: the rows": lambda: self._refresh.options.metadata_only,
             r'cannot go back to version (\d+): the rows of table "(\w+)"': self._is_gone,
             r'"t1\.(\w+)" is neither a column nor': lambda c: c not in self._content("t1").schema,
@@ -71,7 +73,7 @@ class _Refusal:
                 and (self._datasource.name, self._datasource.project_name)
                 != (self._declaration.name, self._declaration.project)
             ),
-            # Another data source had the name at that time. It may be gone now.
+            # Another had the name at that time. It may be gone now.
             r"is to be (?:renamed|moved) .* has a data source \"([^\"]+)\" already": lambda name: (
                 self._declaration.name.casefold() == name.casefold()
             ),
@@ -157,6 +159,13 @@ class _Refusal:
         found = next((c.tables[table] for c in checkpoints if c.refresh == int(version)), None)
         # Few records are kept in some scenarios.
         return found is None or self._history.store.version(found.model, found.version) is None
+
+    def _is_collected(self, table: str) -> bool:
+        """Whether the version of a table that was planned was removed."""
+        saved = self._refresh.options.saved
+        planned = saved.tables.get(table) if saved else None
+        store = self._history.store
+        return not planned or store.version(planned.model, planned.version) is None
 
     def _later_release(self) -> bool:
         return self._journal.later_at is not None

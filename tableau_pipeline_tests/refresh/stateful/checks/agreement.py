@@ -1,0 +1,128 @@
+"""The check of saved plans and approvals: a refresh does what was agreed, or says what moved."""
+
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.outcome import Code, Status
+from tableau_pipeline.refresh.approval import Approval, metadata_changes
+from tableau_pipeline.refresh.decide import Publish, Refuse
+from tableau_pipeline.refresh.limits import kind_of, saved_plan
+from tableau_pipeline.refresh.planning import Planned
+from tableau_pipeline.refresh.report import Refreshed
+from tableau_pipeline_tests.refresh.stateful.checks.outcome import Outcome
+from tableau_pipeline_tests.refresh.stateful.checks.require import require
+from tableau_pipeline_tests.refresh.stateful.refreshes import Refresh
+from tableau_pipeline_tests.refresh.stateful.server.contents import Rows
+from tableau_pipeline_tests.refresh.support.asked import Asked
+
+_CODES = (Code.PLAN_MOVED, Code.NOT_APPROVED)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What somebody has planned, and agreed to.
+
+    Attributes:
+        options: of the refresh that follows.
+        day: when it was planned; None if there was nothing to plan.
+        situation: what the server and the declaration were then.
+        rows: what was published then.
+    """
+
+    options: Asked
+    day: date | None = None
+    situation: object = None
+    rows: Rows | None = None
+
+    @classmethod
+    def of(cls, history: Any, step: Any) -> "Agreement":
+        """Plan a refresh as things are, and agree to it, if it would not be refused."""
+        options, refresh = step.options, history.new_refresh()
+        planned = history.run(refresh, replace(options, dry_run=True))
+        if not isinstance(planned, Planned) or isinstance(planned.plan, Refuse):
+            return cls(options)
+        history.met[f"event: agreed {step.agreed}"] += 1
+        digest, at = refresh.declaration.whole_digest(), refresh.now()
+        if step.agreed == "plan":
+            key = refresh.declaration.key
+            saved = saved_plan(planned, options, key=key, digest=digest, at=at)
+            options = Asked(saved=saved, by="ann")
+        else:
+            columns = {name: table.columns for name, table in planned.desired.items()}
+            approval = Approval(
+                key=refresh.declaration.key,
+                declaration=digest,
+                kind=kind_of(planned),
+                moves=tuple(planned.moves),
+                columns=columns,
+                metadata=metadata_changes(planned.merged),
+                max_change=step.bound,
+                by="ann",
+            )
+            options = replace(options, approval=approval)
+        return cls(options, refresh.day, _situation(history), history.published_rows())
+
+    def check(self, history: Any, refresh: Refresh, outcome: Outcome, *, is_quiet: bool) -> None:
+        """Check that a refresh has kept to it.
+
+        Args:
+            is_quiet: nothing has happened since.
+
+        Raises:
+            CheckFailed: it has done something else, or was refused although nothing has moved.
+        """
+        saved, approval = self.options.saved, self.options.approval
+        if isinstance(outcome, Refreshed) and not outcome.checkpoint.distrust:
+            history.met["agreed, and done"] += bool(saved or approval)
+            if saved:
+                done = outcome.checkpoint.tables
+                require(done == saved.tables, f"planned {saved.tables}, but published {done}")
+                kind = kind_of(outcome.planned)
+                require(kind is saved.kind, f"planned {saved.kind}, but it was {kind}")
+            if approval:
+                is_whole = isinstance(outcome.plan, Publish)
+                may = approval.kind is Status.PUBLISH or not is_whole
+                require(may, f"published in full, and approved was {approval.kind}")
+                made = metadata_changes(outcome.planned.merged)
+                require({*made} <= {*approval.metadata}, f"metadata that nobody approved: {made}")
+                self._check_bound(approval, refresh)
+        if saved or approval:
+            history.met[f"agreed: {type(outcome).__name__}"] += 1
+        if isinstance(outcome, RefusedError) and outcome.refusals[0].code in _CODES:
+            history.met["agreed, and refused"] += 1
+            is_same = is_quiet and self.situation == _situation(history)
+            require(not is_same, f"nothing has happened since it was agreed: {outcome}")
+            require(not refresh.requests or refresh.users_acted, f"refused too late: {outcome}")
+
+    def _check_bound(self, approval: Approval, refresh: Refresh) -> None:
+        """Check that no more rows have changed than approved, if nobody else changed any."""
+        if approval.max_change is None or len(refresh.requests) != 1 or refresh.disturbed:
+            return
+        (request,) = refresh.requests
+        for name, rows in (request.base or {}).items():
+            now = request.expected.get(name)
+            if now is None or rows[0] != now[0] or len(rows) == 1:
+                continue
+            changed = max(_only_in(rows[1:], now[1:]), _only_in(now[1:], rows[1:]))
+            share = 100 * changed / len(rows[1:])
+            require(share <= approval.max_change, f"{share} % of the rows of {name} changed")
+
+
+def _only_in(rows: Any, others: Any) -> int:
+    left = list(others)
+    count = 0
+    for row in rows:
+        if row in left:
+            left.remove(row)
+        else:
+            count += 1
+    return count
+
+
+def _situation(history: Any) -> object:
+    """The data source on the server, and its declaration."""
+    datasource = history.data_source()
+    stamp = (datasource.luid, datasource.updated_at) if datasource else None
+    return history.declaration, stamp
