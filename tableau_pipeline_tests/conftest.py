@@ -132,8 +132,9 @@ class Story(Shipped):
 @pytest.fixture(scope="session")
 def story(shipped: Shipped) -> Story:
     """The demo's refreshes of the real flights, in this process and its one JVM."""
-    from tableau_pipeline.demo.story import CHAPTERS, refresh
+    from tableau_pipeline.demo.story import CHAPTERS, refresh, roll_back_and_release
 
     chapters = [refresh(chapter, shipped.definitions, shipped.instance) for chapter in CHAPTERS]
+    chapters.append([*roll_back_and_release(shipped.definitions, shipped.instance)])
     lines = [line for chapter in chapters for line in chapter]
     return Story(shipped.definitions, shipped.data_dir, shipped.sandbox, shipped.instance, lines)

@@ -6,7 +6,14 @@ import sys
 import dagster as dg
 
 from tableau_pipeline.demo.sandbox_process import local_sandbox
-from tableau_pipeline.demo.story import CHAPTERS, Line, delete_published, refresh, table
+from tableau_pipeline.demo.story import (
+    CHAPTERS,
+    Line,
+    delete_published,
+    refresh,
+    roll_back_and_release,
+    table,
+)
 
 
 def main() -> int:
@@ -28,6 +35,8 @@ def main() -> int:
             for chapter in CHAPTERS:
                 _write(f"As of {chapter.as_of} ({chapter.title})")
                 lines += refresh(chapter, definitions, instance)
+            _write("Rolled back by one version, and released")
+            lines += roll_back_and_release(definitions, instance)
     except RuntimeError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,8 +1,9 @@
-"""The chapters of the demo: four refreshes of the flights, from Spark to a data source."""
+"""The chapters of the demo: four refreshes of the flights, then one is undone and done again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -10,9 +11,12 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.command_line.output import LogLines, Output
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.journal import journal_of, setup_of
 from tableau_pipeline.components.published_datasource import snapshots_of
 from tableau_pipeline.components.status import PastRefresh, statuses
+from tableau_pipeline.core.hold import end_hold
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline.resources import resources_from_env
 
@@ -40,7 +44,7 @@ class Chapter:
     """
 
     title: str
-    as_of: str
+    as_of: str = ""
     corrected: str | None = None
 
     @property
@@ -89,20 +93,7 @@ def refresh(
     Raises:
         RuntimeError: the run failed; the message states why.
     """
-    log_lines = LogLines(Output(as_json=False), lambda _: True)
-    loggers = {"progress": dg.LoggerDefinition(lambda _: log_lines)}
-    with_progress = dg.Definitions.merge(definitions, dg.Definitions(loggers=loggers))
-    result = with_progress.resolve_implicit_global_asset_job_def().execute_in_process(
-        instance=instance,
-        raise_on_error=False,
-        run_config={**chapter.run_config, "loggers": {"progress": {"config": {}}}},
-    )
-    if not result.success:
-        causes = [
-            f"{event.step_key}: {event.step_failure_data.error_display_string}"
-            for event in result.get_step_failure_events()
-        ]
-        raise RuntimeError("\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log")
+    _run(definitions, instance, chapter.run_config)
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
     # A user may have declared a data source since the definitions were loaded: leave it out.
     return lines(
@@ -112,24 +103,100 @@ def refresh(
     )
 
 
+def roll_back_and_release(
+    definitions: dg.Definitions, instance: dg.DagsterInstance
+) -> Iterator[Line]:
+    """Publish again what the largest data source showed before, then release it, and go forward.
+
+    Raises:
+        RuntimeError: a run failed; the message states why.
+    """
+    datasource, *_ = datasources()
+    journal = journal_of(instance, datasource.key)
+    newest, *earlier = journal.checkpoints()
+    # Where nothing was new, the models ran all the same.
+    before = next(version for version in earlier if version.rows != newest.rows)
+    selection, step = asset_keys(datasource.key), step_name(datasource.key)
+    config = {"rollback": before.refresh, "why": "the demo shows it", "by": "make demo"}
+    _run(definitions, instance, {"ops": {step: {"config": config}}}, selection)
+    rolled_back = Chapter("rolled back")
+    yield from lines(rolled_back, [datasource], instance, versions=dict(before.versions))
+    end_hold(journal.place, journal.key)
+    _run(definitions, instance, {}, selection)
+    yield from lines(Chapter("released"), [datasource], instance)
+
+
+def _run(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    run_config: Mapping[str, Any],
+    selection: Sequence[dg.AssetKey] | None = None,
+) -> None:
+    """Materialize everything, or a selection, and show what is logged.
+
+    Raises:
+        RuntimeError: the run failed; the message states why.
+    """
+    log_lines = LogLines(Output(as_json=False), lambda _: True)
+    loggers = {"progress": dg.LoggerDefinition(lambda _: log_lines)}
+    with_progress = dg.Definitions.merge(definitions, dg.Definitions(loggers=loggers))
+    result = with_progress.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        asset_selection=selection,
+        raise_on_error=False,
+        run_config={**run_config, "loggers": {"progress": {"config": {}}}},
+    )
+    if not result.success:
+        causes = [
+            f"{event.step_key}: {event.step_failure_data.error_display_string}"
+            for event in result.get_step_failure_events()
+        ]
+        raise RuntimeError("\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log")
+
+
+@dataclass(frozen=True, slots=True)
+class _AsOf:
+    """Snapshots of which some versions count as the newest, by the keys of their models."""
+
+    snapshots: Snapshots
+    versions: Mapping[str, int]
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        number = self.versions.get(asset_key)
+        return self.version(asset_key, number) if number else self.snapshots.newest(asset_key)
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        return self.snapshots.version(asset_key, number)
+
+
 def lines(
-    chapter: Chapter, published: Sequence[PublishedDatasource], instance: dg.DagsterInstance
+    chapter: Chapter,
+    published: Sequence[PublishedDatasource],
+    instance: dg.DagsterInstance,
+    *,
+    versions: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Line]:
-    """Compare the data on Tableau with the models, after a run that refreshed all of these."""
+    """Compare the data on Tableau with the models, after a run that refreshed all of these.
+
+    Args:
+        versions: of models, where they are not to be the newest.
+    """
     status_of = statuses(instance, published)
     return [
-        Line(chapter, datasource.name, ended, _differences(datasource, instance))
+        Line(chapter, datasource.name, ended, _differences(datasource, instance, versions))
         for datasource in published
         if (ended := status_of[datasource.key].last)
     ]
 
 
-def _differences(datasource: PublishedDatasource, instance: dg.DagsterInstance) -> list[str]:
+def _differences(
+    datasource: PublishedDatasource, instance: dg.DagsterInstance, versions: Mapping[str, int]
+) -> list[str]:
     with dg.build_resources(resources_from_env()) as resources:
         setup = setup_of(
             datasource,
             journal_of(instance, datasource.key),
-            snapshots=snapshots_of(datasource, resources.snapshots, None),
+            snapshots=_AsOf(snapshots_of(datasource, resources.snapshots, None), versions),
             hyper=resources.hyper,
             tableau=resources.tableau,
         )

@@ -21,8 +21,10 @@ def test_each_chapter_decides_and_ends_equal(story: Story):
     """Prevents: the main job shipping wrong rows, or nothing, or everything again."""
     flights = [line for line in story.lines if line.datasource == "NYC Flights"]
     assert all(line.differences == [] for line in story.lines)
-    first, december, late, nothing = (line.ended.bytes_sent for line in flights)
+    first, december, late, nothing, back, again = (line.ended.bytes_sent for line in flights)
     assert first > 5 * december > 10 * late > nothing == 0
+    assert back <= 1.1 * again
+    assert again <= 1.1 * late
 
 
 def test_the_example_is_clean(story: Story):
