@@ -15,7 +15,7 @@ from benchmarks.fresh_process import in_fresh_process, peak_memory
 from benchmarks.peers.process_tree import processor_seconds
 from benchmarks.spread import spread
 from tableau_pipeline.ingest.options import Files
-from tableau_pipeline.ingest.read_files import as_parquet
+from tableau_pipeline.ingest.rows import read_rows
 from tableau_pipeline.snapshots.spark import spark_session
 
 _ROWS = 371_528
@@ -37,8 +37,8 @@ def compare_files(runs: int) -> None:
         ways: dict[str, Callable[[Path], object]] = {
             "Spark": lambda to: _by_spark(spark, path).parquet(to.as_uri()),
             "Spark, writing nothing": lambda _: _by_spark(spark, path).format("noop").save(),
-            "ours": lambda to: as_parquet(Files((path,), "csv", columns=_COLUMNS), to),
-            "ours, types inferred": lambda to: as_parquet(Files((path,), "csv"), to),
+            "ours": lambda to: read_rows(Files((path,), "csv", columns=_COLUMNS), to),
+            "ours, types inferred": lambda to: read_rows(Files((path,), "csv"), to),
         }
         found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
         for run in range(runs + 1):
@@ -48,7 +48,7 @@ def compare_files(runs: int) -> None:
                 seconds = time.perf_counter() - start
                 if run:  # the first one warms the JVM
                     found[way].append((seconds, processor_seconds(os.getpid()) - used))
-        if _hash(spark, folder / "Spark/0") != _hash(spark, folder / "ours/0/0/rows.csv"):
+        if _hash(spark, folder / "Spark/0") != _hash(spark, folder / "ours/0"):
             raise AssertionError("The two read different rows")
         print(f"\n{path.stat().st_size / 1e6:.0f} MB of CSV, {_ROWS:,} rows, {runs} runs")
         print("| way | seconds | ratio | processor seconds | ratio |")
@@ -77,10 +77,8 @@ def _hash(spark: SparkSession, path: Path) -> object:
 
 
 def _peak(folder: Path, rows: int) -> int:
-    # Types in Spark's DDL are parsed by the JVM, whose memory is its own.
-    spark_session(master="local[1]", remote=None, driver_memory="1g", config={})
     path = _generated(folder / f"{rows}.csv", rows)
-    as_parquet(Files((path,), "csv", columns=_COLUMNS), folder / f"{rows}")
+    read_rows(Files((path,), "csv", columns=_COLUMNS), folder / f"{rows}")
     return peak_memory()
 
 

@@ -4,21 +4,17 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import dagster as dg
 
 from tableau_pipeline.core.declaration import Declaration, in_environment
-from tableau_pipeline.core.deployment import MAIN, JournalPlace
+from tableau_pipeline.core.deployment import JournalPlace
 from tableau_pipeline.core.fields import NOT_INHERITED, Inherited
 from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal import History, Owner
-from tableau_pipeline.core.journal_store import StoredJournal, all_histories, owner_here
+from tableau_pipeline.core.journal_store import StoredJournal, owner_here
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.dagster_internals import step_key
-from tableau_pipeline.metadata.written import WrittenValues
-from tableau_pipeline.objects.storage import LocalStorage, ObjectStorage
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -28,8 +24,8 @@ from tableau_pipeline.resources import (
     tableau_project_root,
     work_dir,
 )
-from tableau_pipeline.resources.snapshots import local_copies
-from tableau_pipeline.snapshots.retention import collect, is_first
+from tableau_pipeline.scripting.environment import journal_place
+from tableau_pipeline.scripting.retention import collect_unneeded
 
 _LOG = logging.getLogger(__name__)
 # The asset under which earlier releases kept records in Dagster's event log.
@@ -41,15 +37,6 @@ FORMER_RECORDS = (
 )
 # How many journals to read at the same time.
 _THREADS = 8
-
-
-def journal_place() -> JournalPlace:
-    """Return the store of journals in the data folder, for the deployment of this environment."""
-    place = shared_place("journal")
-    storage = (
-        LocalStorage(place) if isinstance(place, Path) else ObjectStorage(place, local_copies(0))
-    )
-    return JournalPlace(storage, os.environ.get("PIPELINE_DEPLOYMENT") or MAIN)
 
 
 def journal_of(
@@ -182,30 +169,11 @@ def setup_of(
 def collect_snapshots(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
 ) -> None:
-    """Remove expired snapshots and expired files of metadata values; release local copies of files.
-
-    The snapshots of every model in the store are considered, but whatever a data source of any
-    deployment in the store may still need stays. Only the first step of a run removes anything,
-    because the versions that later steps publish expire much later. An error is only logged as a
-    warning: the refresh has succeeded, and the next run tries again.
-    """
-    store = snapshots.store
+    """Remove what no data source needs any longer; release local copies of files."""
     snapshots.copies.release()
-    before = datetime.now(UTC) - timedelta(days=snapshots.keep_days)
-    try:
-        if not is_first(store, context.run.run_id):
-            return
-        known = all_histories(journal_place())
-        versions = {version for history in known for version in history.versions}
-        removed = collect(store, keep_days=snapshots.keep_days, referenced=versions)
-        names = {name for history in known for name in history.written}
-        removed_files = WrittenValues(shared_place("metadata")).collect(names, before)
-    except Exception as error:  # noqa: BLE001 - no error may fail the refresh
-        context.log.warning("Old snapshots were not removed: %s", error)
-    else:
-        if removed or removed_files:
-            context.log.info(
-                "Removed %d old snapshots and unfinished writes, %d old files of metadata",
-                len(removed),
-                removed_files,
-            )
+    collect_unneeded(
+        snapshots.store,
+        run_id=context.run.run_id,
+        log=context.log,
+        keep_days=snapshots.keep_days,
+    )

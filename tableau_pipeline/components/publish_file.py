@@ -1,59 +1,43 @@
 """The job `publish_file`, which publishes files without any code."""
 
-import hashlib
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, cast, get_args
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 import dagster as dg
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from tableau_pipeline.components.journal import (
-    collect_snapshots,
-    journal_of,
-    journal_of_step,
-    setup_of,
-)
+from tableau_pipeline.components.journal import collect_snapshots, journal_of_step, setup_of
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, tag_run
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Diff,
-    Partitions,
-    ReplaceAll,
-    Table,
-    in_environment,
-)
-from tableau_pipeline.core.identity import asset_key_of
-from tableau_pipeline.errors import CredentialsError, FilesError, RefreshError, RefusedError
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
-from tableau_pipeline.ingest.errors import READ_ERRORS, BadRows, Reading, reason
-from tableau_pipeline.ingest.file_store import FileStore
-from tableau_pipeline.ingest.options import Files, Format, check_options, format_of, matching_files
-from tableau_pipeline.ingest.read_files import load
-from tableau_pipeline.outcome import Code
+from tableau_pipeline.ingest.errors import BadRows
+from tableau_pipeline.ingest.options import Format
+from tableau_pipeline.ingest.publication import (
+    BadRowsPolicy,
+    FilePublication,
+    Mode,
+    published_version,
+)
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.report import Done, Refreshed
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
-    SparkResource,
     TableauServerResource,
     tableau_project_root,
-    work_dir,
 )
 from tableau_pipeline.resources.services import as_failure
-from tableau_pipeline.snapshots.spark import runs_here
 
 # How many of the newest runs that publish files are read.
 _MAX_RUNS = 1000
 _CHOICES = {
     "format": get_args(Format),
-    "mode": ("replace", "append"),
-    "bad_rows": ("refuse", "drop"),
+    "mode": get_args(Mode),
+    "bad_rows": get_args(BadRowsPolicy),
     "nested": get_args(Nested),
 }
 
@@ -122,42 +106,30 @@ class PublishFileConfig(RefreshConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> "PublishFileConfig":
-        if self.file_column and self.mode != "append":
-            raise ValueError("file_column needs mode append")
-        # Until the files are found the format may be unknown, so an option of any format passes.
-        formats = (cast("Format", self.format),) if self.format else get_args(Format)
         try:
-            check_options(self.reader, *formats)
+            self.publication()
         except RefusedError as error:
             raise ValueError(str(error)) from error
-        # A declaration checks its name and its project.
-        self.declaration()
         return self
 
+    def publication(self) -> FilePublication:
+        """Return what to publish."""
+        options: dict[str, Any] = {
+            each.name: getattr(self, each.name)
+            for each in fields(FilePublication)
+            if each.name not in ("paths", "key")
+        }
+        return FilePublication(paths=(self.path,), key=tuple(self.key), **options)
+
     def declaration(self) -> Declaration:
-        """Return the declaration of the data source, with a key that no YAML or code declares."""
-        # The hash separates names that differ only in special characters or in the project.
-        place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
-        key, policy = f"{KEY_PREFIX}{asset_key_of(self.name)}_{place}", ReplaceAll()
-        if self.key:
-            policy = Diff(tuple(self.key))
-        elif self.file_column:
-            policy = Partitions(self.file_column)
-        return Declaration(
-            key=key,
-            name=self.name,
-            project=self.project,
-            tables=(Table(self.name, f"{key}/rows", policy=policy),),
-            create_project=self.create_project,
-            adopt=self.adopt,
-            nested=cast("Nested", self.nested),
-        )
+        """Return the declaration of the data source."""
+        return self.publication().declaration()
 
 
 # The tag of the runs that publish files; only their config declares the data source.
 FILES_TAG = {"tableau/from": "files"}
-# The name of the step, and the prefix of the keys of such data sources.
-STEP, KEY_PREFIX = "publish_files", "files/"
+# The name of the step.
+STEP = "publish_files"
 
 
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, tuple[Declaration, dg.RunRecord]]:
@@ -181,28 +153,30 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, tuple[Declarat
 def publish_files(
     context: dg.OpExecutionContext,
     config: PublishFileConfig,
-    spark: SparkResource,
     snapshots: dg.ResourceParam[SnapshotIOManager],
     hyper: HyperResource,
     tableau: TableauServerResource,
 ) -> None:
     """Make a published data source equal to the given files."""
-    declaration = config.declaration()
-    with as_failure(context.log), ExitStack() as scratch:
-        file_store = FileStore(
-            store=snapshots.store,
-            read=lambda: _read_files(context, config, spark, scratch=scratch),
+    publication = config.publication()
+    declaration = publication.declaration()
+    with as_failure(context.log):
+        journal = journal_of_step(context, declaration.key)
+        file_store = publication.store(
+            snapshots.store,
             run_id=context.run.run_id,
             # Called when it is this run's turn: an earlier run may have published another version.
-            built_on=(lambda: _published_version(context, config, tableau))
-            if config.mode == "append"
-            else None,
-            file_column=config.file_column,
-            drop_bad_rows=config.bad_rows == "drop",
+            published=lambda: published_version(
+                declaration,
+                journal,
+                root=tableau_project_root(),
+                server=None if config.build_only else lambda: tableau.session(context.log),
+            ),
+            log=context.log,
         )
         setup = setup_of(
             declaration,
-            journal_of_step(context, declaration.key),
+            journal,
             snapshots=file_store,
             hyper=hyper,
             tableau=tableau,
@@ -222,7 +196,7 @@ def publish_files(
         finally:
             if not config.sends:
                 file_store.forget()
-    bad_rows = file_store.read_rows.bad if file_store.read_rows else None
+    bad_rows = file_store.rows.bad if file_store.rows else None
     _report(context, config, done, bad_rows)
     if isinstance(done, Refreshed):
         collect_snapshots(context, snapshots)
@@ -250,54 +224,3 @@ def _report(
 def publish_file() -> None:
     """Publish CSV, JSON or Parquet files. See the run config for options."""
     publish_files()
-
-
-def _read_files(
-    context: dg.OpExecutionContext,
-    config: PublishFileConfig,
-    spark: SparkResource,
-    *,
-    scratch: ExitStack,
-) -> Reading:
-    session = spark.spark_session
-    try:
-        paths = matching_files(config.path)
-        format_ = cast("Format | None", config.format) or format_of(paths)
-        files = Files(paths, format_, config.reader, config.columns)
-        context.log.info("Reading %s", ", ".join(map(str, files.paths)))
-        # Executors on other hosts can read the data folder if it is a path.
-        parent = work_dir(keep=not runs_here(session))
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = scratch.enter_context(TemporaryDirectory(prefix="files ", dir=parent))
-        return load(session, files, Path(folder))
-    except READ_ERRORS as error:
-        raise FilesError(reason(error)) from error
-
-
-def _published_version(
-    context: dg.OpExecutionContext, config: PublishFileConfig, tableau: TableauServerResource
-) -> int | None:
-    """Return the published version of the rows; None if there is no data source to add to.
-
-    This may not be the newest stored version, which may have been refused.
-
-    Raises:
-        RefusedError: the data source exists, but no record says which version it holds.
-    """
-    declaration = config.declaration()
-    (model,) = declaration.models
-    journal = journal_of(context.instance, declaration.key)
-    version = journal.history().published_version(model)
-    # A build does not sign in to the server, so its file may lack the rows of earlier files.
-    if version is None and not config.build_only:
-        target = in_environment(declaration, tableau_project_root())
-        with tableau.session(context.log) as server:
-            project = server.find_project(target.project)
-            if project and (remote := server.find_by_name(target.name, project_id=project)):
-                raise RefusedError(
-                    f'A data source "{remote.name}" exists in project "{target.project_path}", but '
-                    "no record says which rows it holds, so nothing can be added to them: publish "
-                    "all files with mode replace first",
-                    code=Code.PUBLISHED_VERSION,
-                )
-    return version

@@ -10,7 +10,7 @@ import dagster as dg
 from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.freshness import Freshness
 from tableau_pipeline.components.journal import histories, journal_of, journal_place
-from tableau_pipeline.components.publish_file import KEY_PREFIX, STEP, published_files
+from tableau_pipeline.components.publish_file import STEP, published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.rejected import newest_row_times
 from tableau_pipeline.components.reporting import run_tag
@@ -19,6 +19,7 @@ from tableau_pipeline.core.hold import Hold, holds
 from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal import History
 from tableau_pipeline.dagster_internals import DagsterExecutionInterruptedError
+from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
 from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.rendering import command

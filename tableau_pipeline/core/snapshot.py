@@ -11,13 +11,14 @@ from typing import Annotated, Protocol, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.parquet import Folder, Layout
+from tableau_pipeline.hyper.parquet import Folder, Layout, plain_layout
 from tableau_pipeline.hyper.types import Column, TypePolicy
 from tableau_pipeline.outcome import Code
 
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
-# Names the "algorithm" of a lake table: its fingerprint identifies files and layouts, not rows.
+# Names the "algorithm" of files without hashes of rows, as in a lake: such a fingerprint identifies
+# the files and their layouts, not the rows.
 FILES_DIGEST = "digest of the files"
 
 # Sums of 64-bit hashes exceed 2^53, where JSON parsers in browsers lose digits.
@@ -44,7 +45,12 @@ class Fingerprint(Frozen):
     @property
     def is_additive(self) -> bool:
         """Whether the fingerprints of parts add up to the fingerprint of the whole."""
-        return self.algorithm != FILES_DIGEST
+        # A sum over parts of both kinds has the names of both algorithms.
+        return FILES_DIGEST not in self.algorithm
+
+    def unhashed(self) -> Self:
+        """Return the fingerprint as of rows without stored hashes."""
+        return self.model_copy(update={"algorithm": FILES_DIGEST})
 
     def __add__(self, other: Self) -> Self:
         """Return the fingerprint of both sets of rows together."""
@@ -210,6 +216,22 @@ class Snapshot(Frozen):
             for part in self.parts
         )
         return self.model_copy(update={"columns": declared(self.columns), "parts": parts})
+
+    def unhashed(self) -> Self:
+        """Return this version as if its files had no hashes of rows, so that hyperd computes them.
+
+        Two versions can only be compared if the hashes of both are of one kind.
+        """
+        parts = []
+        for part in self.parts:
+            layout = plain_layout(part.columns or self.columns)
+            files = tuple(
+                file if file.layout else file.model_copy(update={"layout": layout})
+                for file in part.files
+            )
+            update = {"files": files, "fingerprint": part.fingerprint.unhashed()}
+            parts.append(part.model_copy(update=update))
+        return self.model_copy(update={"parts": tuple(parts)})
 
     def only(self, partitions: Collection[str]) -> Self:
         """Return this version with only these partitions."""

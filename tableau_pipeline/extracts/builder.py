@@ -209,11 +209,16 @@ class Builder:
     def _change(self, name: str, now: TableContent, before: TableContent) -> TableChange:
         table = next(table for table in self.declaration.tables if table.name == name)
         old, whole = self._published_snapshot(before)
+        new, contents = self.models[table.model], (now.content, before.content)
+        if old and not (old.fingerprint.is_additive and new.fingerprint.is_additive):
+            # Only hashes of one kind can be compared, so let hyperd compute those of both versions.
+            new, old = new.unhashed(), old.unhashed()
+            contents = (now.content.unhashed(), before.content.unhashed())
         return TableChange(
             table=table,
             columns=now.columns,
-            new=TableVersion(self.models[table.model], now.content, now.cutoff),
-            old=TableVersion(old, before.content, before.cutoff) if old else None,
+            new=TableVersion(new, contents[0], now.cutoff),
+            old=TableVersion(old, contents[1], before.cutoff) if old else None,
             published_rows=before.content.rows,
             whole=whole,
         )

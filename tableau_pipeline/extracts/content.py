@@ -10,7 +10,7 @@ from tableau_pipeline.core.checkpoint import Cutoff, TableContent
 from tableau_pipeline.core.declaration import Append, Diff, Retain, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.build import rows_in
-from tableau_pipeline.hyper.parquet import Layout, TableSource, select_sql
+from tableau_pipeline.hyper.parquet import Layout, TableSource, plain_layout, select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, string_literal
 
@@ -37,9 +37,11 @@ def table_source(
     columns = tuple(column for column in snapshot.columns if only is None or column.name in only)
     files = snapshot.files if files is None else tuple(files)
     layouts: dict[Layout, list[str]] = {}
-    for file in files:
-        if file.layout:
-            layouts.setdefault(file.layout, []).append(file.name)
+    if any(file.layout for file in files):
+        # Spark may have written some of the files, with hashes that nobody needs here.
+        plain = plain_layout(snapshot.columns)
+        for file in files:
+            layouts.setdefault(file.layout or plain, []).append(file.name)
     return TableSource(
         name=name,
         columns=(*columns, Column(ROW_HASH, "bigint")) if hashed else columns,

@@ -16,6 +16,7 @@ from tableau_pipeline.hyper.types import (
     ROW_HASH,
     Column,
     hyper_type,
+    stored_column,
     stored_name,
     stored_type,
     string_literal,
@@ -75,12 +76,17 @@ class StoredColumn:
     """
 
     column: Column
-    name: str | None
+    name: str | None = None
     value: str | None = None
 
 
 # How a file holds all columns of its table, in their order.
 Layout = tuple[StoredColumn, ...]
+
+
+def plain_layout(columns: Sequence[Column]) -> Layout:
+    """Return the layout of files that hold each column under its own name and type."""
+    return tuple(StoredColumn(stored, stored.name) for stored in map(stored_column, columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +197,15 @@ def _in_layouts(table: TableSource) -> str:
 def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
     """Return SQL for all columns of a layout, read from the files that have this layout."""
     values, stored = [], []
-    for stored_column in layout:
-        type_ = stored_type(stored_column.column, hyper_type(stored_column.column, table=""))
-        if stored_column.name:
-            value = escape_name(stored_column.name)
+    for each in layout:
+        type_ = stored_type(each.column, hyper_type(each.column, table=""))
+        if each.name:
+            value = escape_name(each.name)
             stored.append(f"{value} {type_}")
         else:
-            text = "NULL" if stored_column.value is None else string_literal(stored_column.value)
+            text = "NULL" if each.value is None else string_literal(each.value)
             value = f"CAST({text} AS {type_})"
-        values.append(f"{value} AS {escape_name(stored_column.column.name)}")
+        values.append(f"{value} AS {escape_name(each.column.name)}")
     source = _parquet(table, files, columns=stored)
     return f"SELECT {', '.join(values)} FROM {source} stored"  # noqa: S608
 

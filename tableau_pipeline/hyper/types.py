@@ -4,7 +4,8 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -48,6 +49,19 @@ class Column:
 def json_text(column: str) -> str:
     """Return the name of the snapshot's column that holds a nested column as JSON text."""
     return f"_json_of_{column}"
+
+
+def name_problems(names: Sequence[str]) -> list[str]:
+    """Return a phrase for each empty or repeated name; case does not count, as in Spark."""
+    problems = [
+        f"the name of column {at} is empty: name it" for at, name in enumerate(names, 1) if not name
+    ]
+    return problems + [
+        f"columns {', '.join(repr(name) for name in names if name.casefold() == folded)} differ "
+        "only in case, or not at all: rename all but one"
+        for folded, count in Counter(map(str.casefold, names)).items()
+        if count > 1
+    ]
 
 
 # hyperd's default version of the format, which every supported product can open.
@@ -120,6 +134,15 @@ def hyper_type(column: Column, *, table: str) -> str:
 def stored_name(column: Column) -> str:
     """Return the name of a column in the Parquet files of its model."""
     return json_text(column.name) if column.type.startswith("json of ") else column.name
+
+
+def stored_column(column: Column) -> Column:
+    """Return a column as the Parquet files of its model hold it, whatever type is declared."""
+    if column.type.startswith(("json of ", "array<", "map<", "struct<", "variant")):
+        return Column(json_text(column.name), "string")
+    if zone_of(column):
+        return Column(column.name, "timestamp")
+    return Column(column.name, column.type.removesuffix(" as real"))
 
 
 def stored_type(column: Column, type_: str) -> str:

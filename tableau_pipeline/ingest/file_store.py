@@ -1,21 +1,17 @@
 """Store the rows of files as versions of a model that needs no code."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-from pyspark.sql import functions as F
+from pathlib import Path
 
 from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import FilesError, RefusedError
-from tableau_pipeline.ingest.errors import READ_ERRORS, Reading, reason
+from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.ingest.rows import Rows
 from tableau_pipeline.outcome import Code
+from tableau_pipeline.snapshots.from_files import check_columns, commit_parts, new_files, part_of
 from tableau_pipeline.snapshots.version_store import SnapshotStore
-from tableau_pipeline.snapshots.write import (
-    UnstorableError,
-    columns_of,
-    write_partitions,
-    write_snapshot,
-)
 
 # The partition key of rows that were stored before files were added one by one.
 _EARLIER_ROWS = "earlier rows"
@@ -26,37 +22,45 @@ class FileStore:
     """Implements `core.snapshot.Snapshots` for files that are read when a refresh asks for rows.
 
     Attributes:
-        read: reads the rows; called once, when the refresh of the data source needs them.
+        read: reads the files, and writes their rows to a folder; called once, when the refresh of
+            the data source needs the rows.
         built_on: returns the number of the version to which these rows are added, or None if
             nothing is published; a file's new rows replace its old ones. It must not return the
             newest stored version: rows that were refused must not be published with the next file.
             Without `built_on`, the model has only these rows.
         file_column: the name of a column to add, with the name of each row's file.
         drop_bad_rows: leave out bad rows instead of refusing all.
-        read_rows: the result of `read`, once its rows were stored.
+        rows: the rows that were stored; None if none were.
     """
 
     store: SnapshotStore
-    read: Callable[[], Reading]
+    read: Callable[[Path], Rows]
     run_id: str
     built_on: Callable[[], int | None] | None = None
     file_column: str | None = None
     drop_bad_rows: bool = False
-    read_rows: Reading | None = field(default=None, init=False)
+    rows: Rows | None = field(default=None, init=False)
     _written: Snapshot | None = field(default=None, init=False)
 
     def newest(self, asset_key: str) -> Snapshot:
         """Read the files and store their rows, or refuse them; later calls return that version."""
         if self._written is None:
-            reading = self.read()
-            if not self.drop_bad_rows:
-                reading.check_rows()
-            try:
-                self._written = self._write(asset_key, reading)
-            except (UnstorableError, *READ_ERRORS) as error:
-                # Whether Spark or the store rejects the rows, the files are at fault.
-                raise FilesError(reason(error)) from error
-            self.read_rows = reading
+            with new_files(self.store, asset_key) as (folder, path):
+                rows = self.read(path)
+                if not self.drop_bad_rows:
+                    rows.check()
+                check_columns(rows.columns.columns, asset_key)
+                parts, remaining, columns = self._parts(asset_key, rows, folder)
+            self._written = commit_parts(
+                self.store,
+                asset_key,
+                parts,
+                columns=columns,
+                comments=rows.columns.comments,
+                run_id=self.run_id,
+                remaining=remaining,
+            )
+            self.rows = rows
         return self._written
 
     def forget(self) -> None:
@@ -68,16 +72,41 @@ class FileStore:
         """Return a stored version; None if it does not exist."""
         return self.store.version(asset_key, number)
 
-    def _write(self, asset_key: str, reading: Reading) -> Snapshot:
+    def _parts(
+        self, asset_key: str, rows: Rows, folder: str
+    ) -> tuple[Sequence[Part], Sequence[Part], Sequence[Column]]:
+        """Return the new parts, the earlier parts that remain, and the columns of all."""
         if self.built_on is None:
-            return write_snapshot(
-                reading.frame,
-                self.store,
-                asset_key=asset_key,
-                run_id=self.run_id,
-                before_commit=reading.check_unchanged,
+            columns = rows.columns.columns
+            paths = [file.path for file in rows.files]
+            return [part_of(paths, folder, columns)], (), columns
+        columns = self._with_file_column(rows)
+        new = [
+            part_of(
+                [file.path],
+                folder,
+                columns,
+                partition=file.source.name,
+                digest=file.digest,
+                constants={self.file_column: file.source.name} if self.file_column else None,
             )
-        number = self.built_on()
+            for file in rows.files
+        ]
+        base = self._base(asset_key)
+        remaining = [
+            part if part.partition else part.model_copy(update={"partition": _EARLIER_ROWS})
+            for part in (base.parts if base else ())
+            if part.partition not in {file.source.name for file in rows.files}
+        ]
+        for part in remaining:
+            before = part.columns or (base.columns if base else ())
+            if before != tuple(columns):
+                raise _columns_differ(part, before, columns)
+        return new, remaining, columns
+
+    def _base(self, asset_key: str) -> Snapshot | None:
+        """Return the version to which rows are added; None if nothing is published."""
+        number = self.built_on() if self.built_on else None
         base = None if number is None else self.store.version(asset_key, number)
         if number is not None and (base is None or base.missing()):
             raise RefusedError(
@@ -85,53 +114,62 @@ class FileStore:
                 "they were removed from the disk. Publish all files with mode replace first",
                 code=Code.PUBLISHED_VERSION,
             )
-        return self._append(asset_key, reading, base)
+        return base
 
-    def _append(self, asset_key: str, reading: Reading, base: Snapshot | None) -> Snapshot:
-        frame = reading.frame
-        digests = {path.name: digest for path, digest in reading.digests.items()}
-        if len(digests) < len(reading.digests):
+    def _with_file_column(self, rows: Rows) -> Sequence[Column]:
+        """Return the columns, with the one that names the file of a row.
+
+        Raises:
+            FilesError: two files have one name, or the files have a column of that name.
+        """
+        if len({file.source.name for file in rows.files}) < len(rows.files):
             raise FilesError(
                 "Two of the files have the same name, which determines the rows that a file "
-                f"replaces: rename one of {', '.join(map(str, reading.digests))}",
+                "replaces: rename one of "
+                f"{', '.join(str(file.source) for file in rows.files)}",
             )
-        if self.file_column:
-            if self.file_column.casefold() in map(str.casefold, frame.columns):
-                raise FilesError(
-                    f'file_column "{self.file_column}": the files already have such a column. '
-                    "Choose another name",
-                )
-            frame = frame.withColumn(self.file_column, F.expr(reading.file_of_a_row))
-        remaining = [
-            part if part.partition else part.model_copy(update={"partition": _EARLIER_ROWS})
-            for part in (base.parts if base else ())
-            if part.partition not in digests
-        ]
-        for part in remaining:
-            columns, before = columns_of(frame), part.columns or (base.columns if base else ())
-            differing = [column for column in columns if column not in before]
-            differing += [column for column in before if column not in columns]
-            described = ", ".join(f"{column.name} ({column.type})" for column in differing)
-            if before != columns:
-                raise FilesError(
-                    f"The columns differ from those of {part.partition}, to which rows are to "
-                    f"be added: {described or 'their order differs'}. Declare the types in "
-                    "columns, or publish all files again with mode: replace",
-                )
+        if not self.file_column:
+            return rows.columns.columns
+        if self.file_column.casefold() in map(str.casefold, rows.columns.names):
+            raise FilesError(
+                f'file_column "{self.file_column}": the files already have such a column. '
+                "Choose another name",
+            )
+        return (*rows.columns.columns, Column(self.file_column, "string"))
 
-        def parts(written: Sequence[Part], _: Snapshot | None) -> Sequence[Part]:
-            new = [
-                part.model_copy(update={"digest": digests[str(part.partition)]}) for part in written
-            ]
-            return sorted([*remaining, *new], key=lambda part: str(part.partition))
 
-        return write_partitions(
-            frame,
-            self.store,
-            expression=reading.file_of_a_row,
-            partitions=[*digests],
-            asset_key=asset_key,
-            run_id=self.run_id,
-            parts=parts,
-            before_commit=reading.check_unchanged,
-        )
+def store_rows(rows: Rows, store: SnapshotStore, *, asset_key: str, run_id: str) -> Snapshot:
+    """Store the rows that `read_files` has read as the next version of a model.
+
+    Raises:
+        RefusedError: a version cannot have these columns. Nothing was stored.
+    """
+    columns = rows.columns.columns
+    check_columns(columns, asset_key)
+    with new_files(store, asset_key) as (folder, path):
+        path.mkdir(parents=True, exist_ok=True)
+        for file in rows.files:
+            _link_or_copy(file.path, path / file.path.name)
+        part = part_of([path / file.path.name for file in rows.files], folder, columns)
+    return commit_parts(
+        store, asset_key, [part], columns=columns, comments=rows.columns.comments, run_id=run_id
+    )
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        # It is on another disk.
+        shutil.copyfile(source, target)
+
+
+def _columns_differ(part: Part, before: Sequence[Column], columns: Sequence[Column]) -> FilesError:
+    differing = [column for column in columns if column not in before]
+    differing += [column for column in before if column not in columns]
+    described = ", ".join(f"{column.name} ({column.type})" for column in differing)
+    return FilesError(
+        f"The columns differ from those of {part.partition}, to which rows are to be added: "
+        f"{described or 'their order differs'}. Declare the types in columns, or publish all "
+        "files again with mode: replace",
+    )

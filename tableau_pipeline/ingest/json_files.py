@@ -10,12 +10,13 @@ from types import NoneType
 from typing import Any, TextIO
 
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from tableau_pipeline.errors import FilesError
+from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.ingest.columns import Columns, check_names
 from tableau_pipeline.ingest.errors import Chunk, printable
 from tableau_pipeline.ingest.options import ReadOptions, open_text
-from tableau_pipeline.ingest.values import STRINGS, TIMES, Guess, check_names
+from tableau_pipeline.ingest.values import Guess, is_text, is_time
 
 # Objects that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
 _CHUNK = 20_000
@@ -34,7 +35,7 @@ class _Number(str):
     __slots__ = ()
 
 
-def json_schema(paths: Sequence[Path], options: ReadOptions) -> T.StructType:
+def json_columns(paths: Sequence[Path], options: ReadOptions) -> Columns:
     """Return the columns of files, sorted by name; refuse names that differ only in case."""
     guesses: dict[str, Guess] = {}
     problem = ""
@@ -49,23 +50,24 @@ def json_schema(paths: Sequence[Path], options: ReadOptions) -> T.StructType:
     if not guesses:
         raise FilesError(f"{first} has no objects with values: there are no columns{problem}")
     check_names(sorted(guesses), first)
-    return T.StructType([T.StructField(name, guesses[name].type) for name in sorted(guesses)])
+    return Columns(tuple(Column(name, guesses[name].type) for name in sorted(guesses)))
 
 
 def json_chunks(
-    path: Path, options: ReadOptions, schema: T.StructType, seen: set[str]
+    path: Path, options: ReadOptions, columns: Sequence[Column], seen: set[str]
 ) -> Iterator[Chunk]:
     """Yield the values of the columns as text; add the names in the objects to `seen`."""
     for objects, problems in _chunks(path, options):
         seen.update(*(row for _, row in objects))
-        columns = []
-        for field in schema:
+        arrays = []
+        for column in columns:
             # In text and time columns, a text is taken as it is; other values are written as JSON.
-            plain = (str, NoneType) if isinstance(field.dataType, STRINGS + TIMES) else (NoneType,)
-            values = [row.get(field.name) for _, row in objects]
+            takes_texts = is_text(column.type) or is_time(column.type)
+            plain = (str, NoneType) if takes_texts else (NoneType,)
+            values = [row.get(column.name) for _, row in objects]
             texts = [value if type(value) in plain else _json(value) for value in values]
-            columns.append(pa.array(texts, pa.string()))
-        yield Chunk(columns, problems, lambda objects=objects: [place for place, _ in objects])
+            arrays.append(pa.array(texts, pa.string()))
+        yield Chunk(arrays, problems, lambda objects=objects: [place for place, _ in objects])
 
 
 def check_names_seen(seen: set[str], columns: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ import bz2
 import codecs
 import glob
 import gzip
-import hashlib
 import logging
 import re
 import zlib
@@ -196,15 +195,6 @@ def ending(path: Path) -> str:
     if endings and endings[-1] in (".gz", ".bz2"):
         endings.pop()
     return endings[-1] if endings else ""
-
-
-def digests(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return the SHA-256 of each file's bytes, in hexadecimal."""
-    digest_of = {}
-    for path in paths:
-        with path.open("rb") as file:
-            digest_of[path] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digest_of
 
 
 # Byte order marks, with the encodings that may begin with each; the first encoding drops the mark.

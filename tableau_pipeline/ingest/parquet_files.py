@@ -1,7 +1,8 @@
-"""Read Parquet files of any writer: pyarrow rewrites those that Spark cannot read exactly."""
+"""Open Parquet files of any writer: each column gets a type that Spark has, or is refused."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,13 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.errors import FilesError, RefusedError
+from tableau_pipeline.ingest.columns import check_names
 from tableau_pipeline.ingest.options import is_skipped
-from tableau_pipeline.ingest.values import check_names
 
 # The codecs that Spark reads without further libraries.
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
 _PLAIN_TYPES = {
     pa.float16(): pa.float32(),
+    # As in Spark, which has no unsigned numbers.
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.date64(): pa.date32(),
+    # Spark reads a column that never had a value as numbers.
+    pa.null(): pa.int32(),
     **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
     **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
 }
@@ -39,14 +48,34 @@ def copy_if_unreadable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
     Raises:
         RefusedError: the file is damaged, or a value in it would change.
     """
+    with _opened(path) as columns:
+        if columns.is_beyond_spark:
+            _rewrite(path, columns.file, columns.schema, target)
+            return columns.schema, True
+    if is_named_by_us := is_skipped(path.name) or ":" in path.name:
+        target.parent.mkdir(parents=True)
+        shutil.copyfile(path, target)
+    return columns.schema, is_named_by_us
+
+
+@contextmanager
+def opened(path: Path) -> Generator[tuple[pq.ParquetFile, pa.Schema]]:
+    """Open a Parquet file; yield it, and its columns in types that Spark has.
+
+    Raises:
+        RefusedError: the file is damaged, or a column cannot be stored.
+    """
+    with _opened(path) as columns:
+        yield columns.file, columns.schema
+
+
+@contextmanager
+def _opened(path: Path) -> Generator["_Columns"]:
     try:
         with pq.ParquetFile(
             path, coerce_int96_timestamp_unit="us", arrow_extensions_enabled=False
         ) as file:
-            columns = _Columns(path, file)
-            if columns.is_beyond_spark:
-                _rewrite(path, file, columns.schema, target)
-                return columns.schema, True
+            yield _Columns(path, file)
     except pa.ArrowNotImplementedError as error:
         raise FilesError(
             f"{path.name} has what cannot be read here ({error}). Write columns of such a type as "
@@ -54,10 +83,6 @@ def copy_if_unreadable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise FilesError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
-    if is_named_by_us := is_skipped(path.name) or ":" in path.name:
-        target.parent.mkdir(parents=True)
-        shutil.copyfile(path, target)
-    return columns.schema, is_named_by_us
 
 
 class _Columns:
@@ -76,7 +101,7 @@ class _Columns:
         if not schema.names:
             raise FilesError(f"{path.name} has no columns")
         check_names(schema.names, path.name)
-        self._path = path
+        self._path, self.file = path, file
         self.is_beyond_spark = any(
             chunk.compression not in _SPARK_CODECS or "BYTE_STREAM_SPLIT" in chunk.encodings
             for chunk in _chunks(file)
@@ -139,6 +164,8 @@ class _Columns:
             zone = "UTC" if leaf.physical_type == "INT96" else type_.tz
             return pa.timestamp("us", zone)
         self.is_beyond_spark |= pa.types.is_float16(type_)
+        if pa.types.is_fixed_size_binary(type_):
+            return pa.binary()
         return _PLAIN_TYPES.get(type_, type_)
 
     def _refusal(self, leaf: pq.ColumnSchema, why: str) -> RefusedError:
@@ -160,13 +187,18 @@ def _rewrite(source: Path, file: pq.ParquetFile, schema: pa.Schema, target: Path
     with pq.ParquetWriter(target, schema) as writer:
         for batch in file.iter_batches():
             arrays = [
-                _cast(source, field, column)
+                plain_values(source, field, column)
                 for field, column in zip(schema, batch.columns, strict=True)
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def _cast(source: Path, field: pa.Field, column: pa.Array) -> pa.Array:
+def plain_values(source: Path, field: pa.Field, column: pa.Array) -> pa.Array:
+    """Return the values of a column of a Parquet file in the type of a plain field.
+
+    Raises:
+        FilesError: a value would change.
+    """
     try:
         bare = _uuids_as_bytes(field.type, column.type)
         values = column.cast(bare)

@@ -4,33 +4,31 @@ Each type has a pattern, and Arrow converts the texts that match it.
 """
 
 import re
-from collections.abc import Sequence
 from decimal import MAX_PREC, Context, Decimal
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
-from pyspark.sql import types as T
 
 from tableau_pipeline.errors import FilesError
+from tableau_pipeline.ingest.columns import arguments_of, kind_of
 from tableau_pipeline.ingest.options import ReadOptions
-from tableau_pipeline.snapshots.write import name_problems
 
-WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
-STRINGS = (T.StringType, T.CharType, T.VarcharType)
+# Spark's names of types, without their arguments.
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+_STRINGS = ("string", "char", "varchar")
 _LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
-_ARROW: dict[type[T.DataType], pa.DataType] = {
-    **dict(zip(WHOLE, (pa.int8(), pa.int16(), pa.int32(), pa.int64()), strict=True)),
-    **dict(zip(TIMES, (pa.date32(), _UTC, _LOCAL), strict=True)),
-    **dict.fromkeys(STRINGS, pa.string()),
-    T.BooleanType: pa.bool_(),
-    T.FloatType: pa.float32(),
-    T.DoubleType: pa.float64(),
+_ARROW: dict[str, pa.DataType] = {
+    **dict(zip(_WHOLE, (pa.int8(), pa.int16(), pa.int32(), pa.int64()), strict=True)),
+    **dict(zip(_TIMES, (pa.date32(), _UTC, _LOCAL), strict=True)),
+    **dict.fromkeys(_STRINGS, pa.string()),
+    "boolean": pa.bool_(),
+    "float": pa.float32(),
+    "double": pa.float64(),
 }
 # A float or double holds every number of so many digits without an exponent.
-_EXACT_DIGITS: dict[type[T.DataType], int] = {T.DoubleType: 15, T.FloatType: 6}
+_EXACT_DIGITS = {"double": 15, "float": 6}
 # Python has no year 0.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
 _LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
@@ -58,45 +56,27 @@ _EXACT = Context(prec=MAX_PREC)
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|(.)", re.DOTALL)
 
 
-def declared_schema(columns: str) -> T.StructType:
-    """Parse columns such as "id bigint, day date".
-
-    Raises:
-        FilesError: they are not Spark's DDL, or their names are empty or repeated.
-    """
-    try:
-        schema = cast("T.StructType", T.StructType.fromDDL(columns))
-    except PySparkException as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise FilesError(
-            f'columns: "{columns}" cannot be parsed ({reason}): write names and types '
-            'as Spark does, "id bigint, day date", names with blanks in `backticks`',
-        ) from error
-    check_names(schema.names, "columns")
-    return schema
+def is_text(type_: str) -> bool:
+    """Whether a column of a type holds texts as they are."""
+    return kind_of(type_) in _STRINGS
 
 
-def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse column names that are empty, or that Spark cannot distinguish.
-
-    Raises:
-        FilesError: names `where` they are, and the problems.
-    """
-    if problems := name_problems(names):
-        raise FilesError(f"{where}: {'; '.join(problems)}")
+def is_time(type_: str) -> bool:
+    """Whether a type is a date or a timestamp."""
+    return kind_of(type_) in _TIMES
 
 
-def arrow_type(type_: T.DataType) -> pa.DataType | None:
+def arrow_type(type_: str) -> pa.DataType | None:
     """Return the Arrow type with exactly the values of a type; None if text cannot hold them."""
-    if isinstance(type_, T.DecimalType):
-        return pa.decimal128(type_.precision, type_.scale)
-    return _ARROW.get(type(type_))
+    if kind_of(type_) == "decimal":
+        return pa.decimal128(*arguments_of(type_))
+    return _ARROW.get(kind_of(type_))
 
 
-def without_nulls(texts: pa.Array, type_: T.DataType, options: ReadOptions) -> pa.Array:
+def without_nulls(texts: pa.Array, type_: str, options: ReadOptions) -> pa.Array:
     """Return texts from CSV with NULL for the texts that mean NULL."""
     # An empty value in quotes is NULL, too, except in a text column.
-    nulls = [] if isinstance(type_, STRINGS) else [""]
+    nulls = [] if is_text(type_) else [""]
     nulls += [options.null_value] if options.null_value else []
     if not nulls:
         return texts
@@ -106,35 +86,36 @@ def without_nulls(texts: pa.Array, type_: T.DataType, options: ReadOptions) -> p
 
 
 def converted(
-    texts: pa.Array, type_: T.DataType, options: ReadOptions, *, as_written: bool = False
+    texts: pa.Array, type_: str, options: ReadOptions, *, as_written: bool = False
 ) -> pa.Array:
     """Return the values of texts, with NULL for texts that are not exactly a value of the type.
 
     Args:
         as_written: accept only numbers as programs write them, not codes such as 007.
     """
-    match type_:
-        case T.StringType():
+    match kind_of(type_):
+        case "string":
             return texts
-        case T.CharType() | T.VarcharType():
+        case "char" | "varchar":
+            (longest,) = arguments_of(type_)
             return _null_unless(
-                call_arrow("less_equal", call_arrow("utf8_length", texts), type_.length), texts
+                call_arrow("less_equal", call_arrow("utf8_length", texts), longest), texts
             )
-        case T.BooleanType():
+        case "boolean":
             lower = call_arrow("utf8_lower", texts)
             is_true = call_arrow("equal", lower, "true")
             return _null_unless(
                 call_arrow("or_", is_true, call_arrow("equal", lower, "false")), is_true
             )
-        case T.DateType():
+        case "date":
             if options.date_format:
                 midnight = _matching(_as_iso(texts, options.date_format), _DAY + "T00:00:00.0+")
                 texts = call_arrow("utf8_slice_codeunits", midnight, start=0, stop=10)
             return _matching(texts, _DAY).cast(pa.date32())
-        case T.TimestampType() | T.TimestampNTZType():
+        case "timestamp" | "timestamp_ntz" as kind:
             if options.timestamp_format:
                 texts = _as_iso(texts, options.timestamp_format)
-            return _instants(texts) if isinstance(type_, T.TimestampType) else _wall_clock(texts)
+            return _instants(texts) if kind == "timestamp" else _wall_clock(texts)
     return _numbers(texts, type_, options, as_written=as_written)
 
 
@@ -143,11 +124,11 @@ class Guess:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options, self._empty = options, True
-        numbers = [T.IntegerType(), T.LongType(), T.DoubleType()]
+        numbers = ["int", "bigint", "double"]
         # A date format that the user set may consist of digits only, as yyyyMMdd does.
-        times = {T.DateType(): options.date_format, T.TimestampType(): options.timestamp_format}
+        times = {"date": options.date_format, "timestamp": options.timestamp_format}
         formats = [type_ for type_, pattern in times.items() if pattern]
-        self._left = [*formats, *numbers, *times, T.BooleanType(), T.StringType()]
+        self._left = [*formats, *numbers, *times, "boolean", "string"]
 
     def see(self, texts: pa.Array) -> None:
         """Drop the types that do not fit some values; NULL fits every type."""
@@ -161,9 +142,9 @@ class Guess:
             self._left = [type_ for type_, values in tried if values.null_count == some.null_count]
 
     @property
-    def type(self) -> T.DataType:
+    def type(self) -> str:
         """The narrowest type that fits all values; string if all are NULL."""
-        return T.StringType() if self._empty else self._left[0]
+        return "string" if self._empty else self._left[0]
 
 
 def call_arrow(function: str, *arguments: Any, **options: Any) -> Any:
@@ -181,9 +162,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     return _null_unless(call_arrow("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
 
 
-def _numbers(
-    texts: pa.Array, type_: T.DataType, options: ReadOptions, *, as_written: bool
-) -> pa.Array:
+def _numbers(texts: pa.Array, type_: str, options: ReadOptions, *, as_written: bool) -> pa.Array:
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
     # 007, +49 and 12E4 are codes: programs do not write numbers like these.
     sign, first, least = ("-?", "[1-9]", "+") if as_written else ("[+-]?", "[0-9]", "*")
@@ -192,10 +171,10 @@ def _numbers(
     grouped = rf"[1-9][0-9]{{0,2}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
     whole = rf"{grouped}{first}[0-9]*"
     pattern = rf"{sign}(?:{whole})|0"
-    if not isinstance(type_, WHOLE):
+    if kind_of(type_) not in _WHOLE:
         fraction = rf"(?:{whole}|0)(?:{decimal}[0-9]{least})?|{decimal}[0-9]+"
         pattern = rf"{sign}(?:{fraction})(?:{exponent})?|-?[0-9]{decimal}[0-9]+E[0-9]{{1,4}}"
-    if type(type_) in _EXACT_DIGITS and not as_written:
+    if type_ in _EXACT_DIGITS and not as_written:
         pattern += "|[+-]?(?i:nan|inf|infinity)"
     plain = _matching(texts, pattern)
     if options.thousands:
@@ -203,7 +182,7 @@ def _numbers(
     if options.decimal != ".":
         plain = call_arrow("replace_substring", plain, options.decimal, ".")
     plain = call_arrow("utf8_ltrim", plain, "+")
-    if isinstance(type_, T.DecimalType):
+    if kind_of(type_) == "decimal":
         # With an exponent, or with more digits than these, Arrow overflows without an error.
         is_risky = call_arrow("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
         written_out = [
@@ -221,7 +200,7 @@ def _numbers(
     except pa.ArrowInvalid:
         # Arrow does not report which values do not fit the type.
         values = _null_unless(_fit(plain, target), plain).cast(target)
-    if digits := _EXACT_DIGITS.get(type(type_)):
+    if digits := _EXACT_DIGITS.get(type_):
         return _null_unless(_are_exact(plain, values, digits), values)
     return values
 

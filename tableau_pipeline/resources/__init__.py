@@ -6,14 +6,14 @@ from typing import Any
 import dagster as dg
 from pydantic import ValidationError
 
-from tableau_pipeline.core.identity import root_from
 from tableau_pipeline.errors import SettingError
 from tableau_pipeline.resources.services import HyperResource, SparkResource, TableauServerResource
-from tableau_pipeline.resources.snapshots import (
-    SnapshotIOManager,
+from tableau_pipeline.resources.snapshots import SnapshotIOManager
+from tableau_pipeline.scripting.environment import (
     data_dir,
     in_object_store,
     shared_place,
+    tableau_project_root,
     work_dir,
 )
 
@@ -76,12 +76,3 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
             f"{'PIPELINE' if name == 'CACHE_GB' else 'TABLEAU'}_{name} is {details['input']!r}: "
             f"{details['msg']}.",
         ) from None
-
-
-def tableau_project_root() -> str:
-    """Return TABLEAU_PROJECT_ROOT, "" if it is not set.
-
-    Raises:
-        RefusedError: the variable is not the path of a project.
-    """
-    return root_from(os.environ.get("TABLEAU_PROJECT_ROOT", ""))

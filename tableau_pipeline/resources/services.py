@@ -5,6 +5,7 @@ import os
 import traceback
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,10 @@ from tableauhyperapi import Connection, CreateMode
 
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.dagster_internals import DagsterUserCodeProcessError, SerializableErrorInfo
-from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd, connect, hyper_process
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.publishing.session import (
-    ConnectedApp,
-    Credentials,
-    Password,
-    PersonalAccessToken,
-    signed_in,
-)
+from tableau_pipeline.publishing.settings import ServerSettings, variable_of
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.rendering import Face, rendered
 from tableau_pipeline.snapshots.spark import spark_session
@@ -33,22 +28,13 @@ from tableau_pipeline.snapshots.spark import spark_session
 # The launchpad shows this instead of a secret, and sends it back as the value.
 _MASK = "********"
 _SECRETS = ("token_value", "password", "connected_app_secret_value")
-_SETTING_HINT = (
-    "Set it in the environment, or in a .env in the folder where Dagster starts. For a test "
-    "server with credentials, start `tableau-sandbox`."
-)
-
-
-def _variable(field: str) -> str:
-    """Return the environment variable of a setting: TABLEAU_TOKEN_NAME for `token_name`."""
-    return f"TABLEAU_{field.upper()}"
 
 
 def _secret(name: str) -> Any:
     """Return the field of a setting that Dagster never shows."""
     return Field(
         default=None,
-        description=_variable(name),
+        description=variable_of(name),
         repr=False,
         json_schema_extra={"dagster__is_secret": True},
     )
@@ -88,62 +74,29 @@ class TableauServerResource(dg.ConfigurableResource):
     @classmethod
     def _unmasked(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value == _MASK:
-            return os.environ.get(_variable(str(info.field_name)))
+            return os.environ.get(variable_of(str(info.field_name)))
         return value
 
     @property
     def timeouts(self) -> Timeouts:
         """The time limits of a refresh with this server."""
-        return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
+        return self._settings.timeouts
 
     def session(
         self, log: logging.Logger | None = None, *, counts: bool = False, people: bool = False
     ) -> AbstractContextManager[TableauSite]:
         """Open a session on the site for a `with` block; the session's `.tsc` is the TSC client.
 
-        Args:
-            counts: whether a connected app requests the right to let the server count rows; with
-                other credentials, the user has that right anyway.
-            people: whether a connected app requests the rights to look up groups and users, and
-                to change permissions.
-
-        Raises:
-            RefusedError: a setting is missing, or the server rejects the credentials.
-            RefreshError: no Tableau Server answers.
+        Arguments and errors are as in `ServerSettings.session`.
         """
-        return signed_in(
-            self._needed("server_url"),
-            site=self.site,
-            credentials=self._credentials(counts=counts, people=people),
-            ca_bundle=Path(self.ca_bundle) if self.ca_bundle else None,
-            log=log or logging.getLogger(__name__),
-        )
+        log = log or logging.getLogger(__name__)
+        return self._settings.session(log, counts=counts, people=people)
 
-    def _credentials(self, *, counts: bool, people: bool) -> Credentials:
-        if self.token_name or self.token_value:
-            return PersonalAccessToken(self._needed("token_name"), self._needed("token_value"))
-        # Check this before the password, because a connected app needs a user name as well.
-        if self.connected_app_client_id:
-            return ConnectedApp(
-                username=self._needed("username"),
-                client_id=self.connected_app_client_id,
-                secret_id=self._needed("connected_app_secret_id"),
-                secret_value=self._needed("connected_app_secret_value"),
-                counts=counts,
-                people=people,
-            )
-        if self.username or self.password:
-            return Password(self._needed("username"), self._needed("password"))
-        raise SettingError(
-            "No credentials for Tableau: set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, or "
-            "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_USERNAME and "
-            "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _SETTING_HINT,
+    @property
+    def _settings(self) -> ServerSettings:
+        return ServerSettings(
+            **{each.name: getattr(self, each.name) for each in fields(ServerSettings)}
         )
-
-    def _needed(self, field: str) -> str:
-        if value := getattr(self, field):
-            return value
-        raise SettingError(f"{_variable(field)} is not set. {_SETTING_HINT}")
 
 
 class SparkResource(LazyPySparkResource):

@@ -1,14 +1,11 @@
-"""The data folders of a deployment, and the IO manager that stores and loads snapshots.
+"""The IO manager that stores and loads snapshots.
 
 Assets return DataFrames, and load DataFrames or Snapshots.
 """
 
-import hashlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -20,78 +17,17 @@ from pyspark.sql import DataFrame
 from tableau_pipeline.core.snapshot import Part, Snapshot, Span
 from tableau_pipeline.dagster_internals import is_hourly, is_left_out
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary_folder
+from tableau_pipeline.ingest.file_store import store_rows
+from tableau_pipeline.ingest.frames import rows_of
+from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.objects.stores import is_url
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.resources.services import as_failure
+from tableau_pipeline.scripting.environment import local_copies
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
-
-_VARIABLE = "PIPELINE_DATA_DIR"
-
-
-def data_dir() -> Path:
-    """Return the data folder, for snapshots, journals and extracts: PIPELINE_DATA_DIR, if a path.
-
-    If PIPELINE_DATA_DIR is a URL, that place holds the snapshots and journals, and the folder
-    returned here is in the temporary directory. If the variable is not set, the folder is `data/`
-    in this checkout while the checkout itself runs. For other projects it is `data/` in
-    DAGSTER_HOME; without DAGSTER_HOME, it is `data/` in the working directory.
-
-    Raises:
-        RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
-    """
-    if value := os.environ.get(_VARIABLE):
-        if not in_object_store():
-            return Path(value).absolute()
-        return temporary_folder() / hashlib.sha256(value.encode()).hexdigest()[:12]
-    checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
-    places = [Path(home or ".").absolute(), Path.cwd()]
-    in_checkout = any(place.is_relative_to(checkout) for place in places)
-    if in_checkout and (checkout / "workspace.yaml").exists():
-        return checkout / "data"
-    return places[0] / "data"
-
-
-def in_object_store() -> bool:
-    """Whether PIPELINE_DATA_DIR is the URL of an object store.
-
-    Raises:
-        RefusedError: it is the URL of something else.
-    """
-    return is_url(os.environ.get(_VARIABLE) or "", setting=_VARIABLE)
-
-
-def shared_place(name: str) -> Path | str:
-    """Return the path or URL of a folder that all hosts share, such as `snapshots` or `kept`.
-
-    `kept` has the data sources that were saved before they were replaced.
-
-    Raises:
-        RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
-    """
-    if in_object_store():
-        return f"{os.environ[_VARIABLE].rstrip('/')}/{name}"
-    return data_dir() / name
-
-
-def work_dir(*, keep: bool) -> Path:
-    """Return the folder for the files that a refresh builds.
-
-    It is on the disk of this host. With `keep`, it is the data folder. Otherwise it is a folder
-    that this process removes at its end; if this process is killed, the next one removes it.
-    """
-    return data_dir() if keep else scratch()
-
-
-@cache
-def local_copies(limit: int) -> LocalCopies:
-    """Return the copies of objects on the local disk; `limit` is in bytes."""
-    # One object serves the whole process: hyperd reads files by path while a refresh holds them.
-    return LocalCopies(temporary_folder() / "copies", limit)
-
 
 # List partitions as of this time. As of now, Dagster lists only partitions that have ended, so if
 # the clock of this worker is late, the list could lack one that another worker has just stored.
@@ -248,6 +184,9 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         """Store rows as a new version, and return it with only the partitions of this step."""
         asset_key, run_id = context.asset_key.to_user_string(), context.run_id
         if not context.has_asset_partitions:
+            if files := rows_of(rows):
+                # The model has not changed what Arrow has read exactly: store that, without Spark.
+                return store_rows(files, self.store, asset_key=asset_key, run_id=run_id)
             return write_snapshot(rows, self.store, asset_key=asset_key, run_id=run_id)
         if problem := unsupported(context.asset_partitions_def):
             raise RefusedError(f'Model "{asset_key}": {problem}', code=Code.MODEL)

@@ -28,6 +28,8 @@ from tableau_pipeline.outcome import Code
 
 # Quoting removes every @ from the names of models, so no model can be named "sales/@data".
 _VERSIONS, _DATA = "@versions", "@data"
+# The column with the partition key of each row; it decides to which folder Spark writes the row.
+PARTITION = "_partition"
 _KEY = re.compile(
     rf"(?P<model>.+?)/({_VERSIONS}/(?P<number>\d+)\.json|(?P<write>{_DATA}/[^/]+)/.*)", re.DOTALL
 )
@@ -218,3 +220,22 @@ def merged_parts(
                     part if is_same else part.model_copy(update={"columns": own})
                 )
     return tuple(sorted(parts.values(), key=lambda part: part.partition or ""))
+
+
+@contextmanager
+def new_write(store: SnapshotStore, asset_key: str) -> Generator[str]:
+    """Yield a new folder for the files of a write; remove it if the write fails."""
+    folder = store.new_folder()
+    try:
+        yield folder
+    except StoreError:
+        # Keep the files, as the commit may have taken effect. If not, the retention removes them.
+        raise
+    except BaseException:
+        # A further error of the store, or a damaged version, must not hide why the write failed.
+        with suppress(StoreError, DamagedSnapshotError):
+            # Do not remove files that a version names: the run may have been interrupted just after
+            # the commit.
+            if not any(file.startswith(folder) for file in store.files(asset_key)):
+                store.discard(asset_key, folder)
+        raise

@@ -1,18 +1,15 @@
 """Write the versions of models: one Spark job stores the rows with their hashes."""
 
 import re
-from collections import Counter
 from collections.abc import (
     Callable,
     Collection,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
     Set,
 )
-from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, time, timedelta
 from math import gcd
 from operator import attrgetter
@@ -28,11 +25,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
-from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
-from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text
+from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text, name_problems
 from tableau_pipeline.objects.arrow_files import REPORT, Writer
-from tableau_pipeline.objects.stores import ObjectFolder, StoreError
+from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.snapshots.spark import (
     plainly_named,
     runs_here,
@@ -40,7 +36,12 @@ from tableau_pipeline.snapshots.spark import (
     task_errors,
 )
 from tableau_pipeline.snapshots.spark_internals import ESCAPED, NULL_KEY
-from tableau_pipeline.snapshots.version_store import SnapshotStore, merged_parts
+from tableau_pipeline.snapshots.version_store import (
+    PARTITION,
+    SnapshotStore,
+    merged_parts,
+    new_write,
+)
 
 # Characters to escape, because Spark reads paths as glob patterns.
 _GLOB = re.compile(r"[\\{}\[\]*?]")
@@ -122,10 +123,6 @@ def _hash_input(field: T.StructField) -> SparkColumn | str:
 
 def _json(name: str) -> SparkColumn:
     return F.to_json(column(name), _JSON)
-
-
-# The column with the partition key of each row; it decides to which folder Spark writes the row.
-PARTITION = "_partition"
 
 
 class PartitionError(Exception):
@@ -230,19 +227,6 @@ def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection
         )
     if problems:
         raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
-
-
-def name_problems(names: Sequence[str]) -> list[str]:
-    """Return a phrase for each empty or repeated name; case does not count, as in Spark."""
-    problems = [
-        f"the name of column {at} is empty: name it" for at, name in enumerate(names, 1) if not name
-    ]
-    return problems + [
-        f"columns {', '.join(repr(name) for name in names if name.casefold() == folded)} differ "
-        "only in case, or not at all: rename all but one"
-        for folded, count in Counter(map(str.casefold, names)).items()
-        if count > 1
-    ]
 
 
 def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
@@ -406,7 +390,7 @@ def write_snapshot(
         UnstorableError: names the model, the column and the remedy. Nothing was written.
     """
     _check_storable(frame.schema, asset_key)
-    with _new_folder(store, asset_key) as folder:
+    with new_write(store, asset_key) as folder:
         model = store.folder(asset_key)
         written, _ = write_rows(_hashed(frame), model, folder, asset_key=asset_key)
         before_commit()
@@ -447,7 +431,7 @@ def write_partitions(
         return merged_parts(before, new, columns=columns_of(frame), keeps=keeps)
 
     placed, model = _add_partition(_hashed(frame), expression, partitions), store.folder(asset_key)
-    with _new_folder(store, asset_key) as folder:
+    with new_write(store, asset_key) as folder:
         written, strays = write_rows(placed, model, folder, asset_key=asset_key, keys=[*partitions])
         if strays:
             ((stray,),) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
@@ -499,25 +483,6 @@ def _commit(
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
     """Return the columns of a model with their types, as a snapshot stores them."""
     return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
-
-
-@contextmanager
-def _new_folder(store: SnapshotStore, asset_key: str) -> Generator[str]:
-    """Yield a new folder for the files of a write; remove it if the write fails."""
-    folder = store.new_folder()
-    try:
-        yield folder
-    except StoreError:
-        # Keep the files, as the commit may have taken effect. If not, the retention removes them.
-        raise
-    except BaseException:
-        # A further error of the store, or a damaged version, must not hide why the write failed.
-        with suppress(StoreError, DamagedSnapshotError):
-            # Do not remove files that a version names: the run may have been interrupted just after
-            # the commit.
-            if not any(file.startswith(folder) for file in store.files(asset_key)):
-                store.discard(asset_key, folder)
-        raise
 
 
 def _hashed(frame: DataFrame) -> DataFrame:

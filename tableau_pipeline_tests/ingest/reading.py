@@ -1,4 +1,4 @@
-"""Reads files as a refresh does, up to where Spark would take over: fast enough for many."""
+"""Reads files as a refresh does."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.errors import BadRows
 from tableau_pipeline.ingest.options import Files, format_of
-from tableau_pipeline.ingest.read_files import as_parquet
+from tableau_pipeline.ingest.rows import read_rows
 
 
 def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
@@ -18,8 +18,9 @@ def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
     format_ = settings.pop("format", None) or format_of([path])
     files = Files((path,), format_, **settings)
     with TemporaryDirectory() as folder:
-        written, bad = as_parquet(files, Path(folder))
-        return pa.concat_tables([pq.read_table(each) for each in written.values()]), bad
+        rows = read_rows(files, Path(folder))
+        tables = [pq.read_table(each.path) for each in rows.files]
+        return pa.concat_tables(tables), rows.bad or BadRows(files, rows.columns)
 
 
 def read_unless(path: Path, *reasons: str, **settings: Any) -> list[tuple] | None:

@@ -1,10 +1,12 @@
 """Files beside those read before, and Parquet that Spark cannot read."""
 
+import hashlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest.errors import Reading
+from tableau_pipeline.extracts.content import table_source
+from tableau_pipeline.hyper.parquet import select_sql
+from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.ingest.frames import read_files
 from tableau_pipeline.ingest.options import Files, matching_files
-from tableau_pipeline.ingest.read_files import load, read_files
+from tableau_pipeline.ingest.rows import Rows, read_rows
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
@@ -25,15 +30,15 @@ __all__ = ["store"]
 
 
 @pytest.fixture
-def files(spark: SparkSession, store: SnapshotStore, tmp_path: Path):
+def files(store: SnapshotStore, tmp_path: Path):
     """A file store for a file of these lines."""
 
     def files(name: str, *lines: str, **settings: Any) -> FileStore:
         path = tmp_path / name
         path.write_text("\n".join(lines) + "\n", "utf-8")
 
-        def read() -> Reading:
-            return load(spark, Files((path,), "csv"), tmp_path / uuid4().hex)
+        def read(folder: Path) -> Rows:
+            return read_rows(Files((path,), "csv"), folder)
 
         built_on, mode = settings.pop("built_on", None), settings.pop("mode", "replace")
         add_to = (lambda: built_on) if mode == "append" else None
@@ -66,21 +71,38 @@ def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     assert len(list((store.folder("model").path / "@data").iterdir())) == 1
 
 
-@pytest.mark.few_variants(1)
-@pytest.mark.parametrize("mode", ["append", "replace"])
-def test_a_file_that_changes_while_it_is_read(files, tmp_path: Path, mode: str):
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path):
     """Prevents: half of the old file and half of the new one, by the name of both."""
-    source = files("a.csv", "id,v", "1,a", mode=mode)
-    read = source.read
+    pipe = tmp_path / "a.csv"
+    os.mkfifo(pipe)
 
-    def read_and_change() -> Reading:
-        reading = read()
-        (tmp_path / "a.csv").write_text("id,v\n1,b\n", "utf-8")
-        return reading
+    def write_and_replace() -> None:
+        with pipe.open("w", encoding="utf-8") as file:
+            file.write("id,v\n1,a\n")
+            # While the reader waits for more, another file takes the name.
+            (tmp_path / "b.csv").write_text("id,v\n1,b\n", "utf-8")
+            (tmp_path / "b.csv").replace(pipe)
 
-    source.read = read_and_change
+    writer = Thread(target=write_and_replace)
+    writer.start()
     with pytest.raises(RefusedError, match="changed while it was read"):
-        source.newest("model")
+        read_rows(Files((pipe,), "csv"), tmp_path / "rows")
+    writer.join()
+
+
+def test_the_digest_is_of_what_was_read(store: SnapshotStore, tmp_path: Path):
+    """Prevents: a digest of bytes that nobody has read, under which other rows are found later."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"id,v\n1,a\n")
+
+    def read(folder: Path) -> Rows:
+        rows = read_rows(Files((path,), "csv"), folder)
+        path.write_bytes(b"id,v\n1,b\n")
+        return rows
+
+    (part,) = FileStore(store, read, "run", lambda: None).newest("model").parts
+    assert part.digest == hashlib.sha256(b"id,v\n1,a\n").hexdigest()
+    assert part.fingerprint.rows == 1
 
 
 @pytest.fixture
@@ -92,7 +114,7 @@ def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
         FILES[name](path)
         store = FileStore(
             SnapshotStore(tmp_path / "snapshots"),
-            lambda: load(spark, Files((path,), "parquet"), tmp_path / "waiting"),
+            lambda folder: read_rows(Files((path,), "parquet"), folder),
             "run",
         )
         return [tuple(row) for row in read_frame(spark, store.newest("model")).collect()]
@@ -184,12 +206,16 @@ def test_files_of_any_name(spark: SparkSession, store: SnapshotStore, tmp_path: 
     frames = [read_files(spark, path, format=format_) for path in paths]
     assert [[row.id for row in frame.collect()] for frame in frames] == [[n] for n in range(8)]
 
-    def read() -> Reading:
-        return load(spark, Files(tuple(paths), format_), tmp_path / "copies")
+    def read(folder: Path) -> Rows:
+        return read_rows(Files(tuple(paths), format_), folder)
 
     file_store = FileStore(store, read, "run", lambda: None, file_column="file")
     newest = file_store.newest("model")
-    rows = {row.file: row.id for row in read_frame(spark, newest).collect()}
+    with connect(hyper_process()) as connection:
+        found = connection.execute_list_query(
+            f"SELECT file, id FROM {select_sql(table_source('', newest))} rows"
+        )
+    rows = {str(name): number for name, number in found}
     assert rows == {path.name: number for number, path in enumerate(paths)}
     assert {part.partition: part.fingerprint.rows for part in newest.parts} == dict.fromkeys(
         rows, 1

@@ -1,0 +1,113 @@
+"""The folders and stores of a deployment, as environment variables name them."""
+
+import hashlib
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+from tableau_pipeline.core.deployment import MAIN, JournalPlace
+from tableau_pipeline.core.identity import root_from
+from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary_folder
+from tableau_pipeline.objects.storage import LocalStorage, ObjectStorage
+from tableau_pipeline.objects.stores import is_url
+
+_VARIABLE = "PIPELINE_DATA_DIR"
+_PACKAGE = "tableau-pipeline"
+
+
+def data_dir() -> Path:
+    """Return the data folder, for snapshots, journals and extracts: PIPELINE_DATA_DIR, if a path.
+
+    If PIPELINE_DATA_DIR is a URL, that place holds the snapshots and journals, and the folder
+    returned here is in the temporary directory. If the variable is not set, the folder is `data/`
+    in this checkout while the checkout itself runs. For other projects it is `data/` in
+    DAGSTER_HOME; without DAGSTER_HOME, it is `data/` in the working directory.
+
+    Raises:
+        RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
+    """
+    if value := os.environ.get(_VARIABLE):
+        if not in_object_store():
+            return Path(value).absolute()
+        return temporary_folder() / hashlib.sha256(value.encode()).hexdigest()[:12]
+    if in_checkout():
+        return _checkout() / "data"
+    return Path(os.environ.get("DAGSTER_HOME") or ".").absolute() / "data"
+
+
+def user_data_dir() -> Path:
+    """Return the folder in which programs keep this user's data, on this platform."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / _PACKAGE
+    given = os.environ.get("XDG_DATA_HOME", "")
+    # By the standard, a relative path is to be ignored.
+    parent = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "share"
+    return parent / _PACKAGE
+
+
+def in_checkout() -> bool:
+    """Whether the checkout of this package itself runs, and not another project."""
+    places = [Path(os.environ.get("DAGSTER_HOME") or ".").absolute(), Path.cwd()]
+    is_below = any(place.is_relative_to(_checkout()) for place in places)
+    return is_below and (_checkout() / "workspace.yaml").exists()
+
+
+def _checkout() -> Path:
+    return Path(__file__).parents[2]
+
+
+def in_object_store() -> bool:
+    """Whether PIPELINE_DATA_DIR is the URL of an object store.
+
+    Raises:
+        RefusedError: it is the URL of something else.
+    """
+    return is_url(os.environ.get(_VARIABLE) or "", setting=_VARIABLE)
+
+
+def shared_place(name: str) -> Path | str:
+    """Return the path or URL of a folder that all hosts share, such as `snapshots` or `kept`.
+
+    `kept` has the data sources that were saved before they were replaced.
+
+    Raises:
+        RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
+    """
+    if in_object_store():
+        return f"{os.environ[_VARIABLE].rstrip('/')}/{name}"
+    return data_dir() / name
+
+
+def work_dir(*, keep: bool) -> Path:
+    """Return the folder for the files that a refresh builds.
+
+    It is on the disk of this host. With `keep`, it is the data folder. Otherwise it is a folder
+    that this process removes at its end; if this process is killed, the next one removes it.
+    """
+    return data_dir() if keep else scratch()
+
+
+@cache
+def local_copies(limit: int) -> LocalCopies:
+    """Return the copies of objects on the local disk; `limit` is in bytes."""
+    # One object serves the whole process: hyperd reads files by path while a refresh holds them.
+    return LocalCopies(temporary_folder() / "copies", limit)
+
+
+def journal_place() -> JournalPlace:
+    """Return the store of journals in the data folder, for the deployment of this environment."""
+    place = shared_place("journal")
+    storage = (
+        LocalStorage(place) if isinstance(place, Path) else ObjectStorage(place, local_copies(0))
+    )
+    return JournalPlace(storage, os.environ.get("PIPELINE_DEPLOYMENT") or MAIN)
+
+
+def tableau_project_root() -> str:
+    """Return TABLEAU_PROJECT_ROOT, "" if it is not set.
+
+    Raises:
+        RefusedError: the variable is not the path of a project.
+    """
+    return root_from(os.environ.get("TABLEAU_PROJECT_ROOT", ""))

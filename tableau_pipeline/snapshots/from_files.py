@@ -1,0 +1,143 @@
+"""Make versions of models from Parquet files that this process has written; Spark takes no part.
+
+Such a version has no hashes of rows: as with tables of lakes, hyperd computes them when it compares
+two versions. Its fingerprint is a digest of the files.
+"""
+
+import hashlib
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import obstore
+import pyarrow.parquet as pq
+
+from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.parquet import LocalFolder, StoredColumn, plain_layout
+from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text
+from tableau_pipeline.objects.local_files import scratch
+from tableau_pipeline.objects.stores import ObjectFolder, store_at, store_errors
+from tableau_pipeline.outcome import Code
+from tableau_pipeline.snapshots.version_store import PARTITION, SnapshotStore, new_write
+
+
+@contextmanager
+def new_files(store: SnapshotStore, asset_key: str) -> Generator[tuple[str, Path]]:
+    """Yield the name of a new folder in a model's, and the path at which to write its files.
+
+    In an object store, the files are stored at the end of the block. If the block fails, nothing
+    is kept.
+    """
+    model = store.folder(asset_key)
+    with new_write(store, asset_key) as folder:
+        if isinstance(model, LocalFolder):
+            yield folder, model.path / folder
+            return
+        if not isinstance(model, ObjectFolder):
+            raise TypeError(f"{model} is not written to")
+        with TemporaryDirectory(prefix="files ", dir=scratch()) as name:
+            yield folder, Path(name)
+            for path in Path(name).iterdir():
+                key = f"{model.key}/{folder}/{path.name}"
+                with store_errors("Writing", f"{model.url}/{key}"):
+                    obstore.put(store_at(model.url), key, path)
+
+
+def part_of(
+    paths: Sequence[Path],
+    folder: str,
+    columns: Sequence[Column],
+    *,
+    partition: str | None = None,
+    digest: str | None = None,
+    constants: Mapping[str, str] | None = None,
+) -> Part:
+    """Return the part of a version that has the rows of these files; its number must still be set.
+
+    Args:
+        folder: the name of the folder of the files.
+        columns: all columns of the version.
+        digest: see `Part`.
+        constants: the columns that the files lack, each with its value in all rows.
+    """
+    values = constants or {}
+    layout = tuple(
+        StoredColumn(each.column, None, values[each.column.name])
+        if each.column.name in values
+        else each
+        for each in plain_layout(columns)
+    )
+    files, digests = [], hashlib.sha256(repr(layout).encode())
+    for path in paths:
+        rows = pq.read_metadata(path).num_rows
+        name = f"{folder}/{path.name}"
+        files.append(DataFile(name=name, rows=rows, size=path.stat().st_size, layout=layout))
+        with path.open("rb") as file:
+            digests.update(hashlib.file_digest(file, "sha256").digest())
+    fingerprint = Fingerprint(
+        rows=sum(file.rows for file in files),
+        hash_sum=int(digests.hexdigest()[:16], 16),
+        algorithm=FILES_DIGEST,
+    )
+    return Part(
+        partition=partition, version=0, fingerprint=fingerprint, files=tuple(files), digest=digest
+    )
+
+
+def commit_parts(
+    store: SnapshotStore,
+    asset_key: str,
+    parts: Sequence[Part],
+    *,
+    columns: Sequence[Column],
+    comments: Mapping[str, str],
+    run_id: str,
+    remaining: Sequence[Part] = (),
+) -> Snapshot:
+    """Commit the next version of a model.
+
+    Args:
+        parts: the new parts; they get the number of the version.
+        remaining: parts of earlier versions that belong to this one, too.
+    """
+
+    def make(number: int, _: Snapshot | None) -> Snapshot:
+        new = [part.model_copy(update={"version": number}) for part in parts]
+        return Snapshot(
+            folder=store.folder(asset_key),
+            asset_key=asset_key,
+            number=number,
+            created_at=datetime.now(UTC),
+            run_id=run_id,
+            columns=tuple(columns),
+            comments=dict(comments),
+            parts=tuple(sorted([*remaining, *new], key=lambda part: part.partition or "")),
+        )
+
+    return store.commit(asset_key, make)
+
+
+def check_columns(columns: Sequence[Column], asset_key: str) -> None:
+    """Refuse columns that a version cannot have.
+
+    Raises:
+        RefusedError: names the model, the columns and the remedies.
+    """
+    reserved = {ROW_HASH, PARTITION} | {json_text(each.name).casefold() for each in columns}
+    problems = [
+        f"the column name {each.name!r} is reserved: rename it"
+        for each in columns
+        if each.name.casefold() in reserved
+    ]
+    problems += [
+        f"column {each.name!r} has no type (void): cast it to the intended type"
+        for each in columns
+        if each.type == "void"
+    ]
+    if problems:
+        raise RefusedError(
+            f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.', code=Code.MODEL
+        )
