@@ -6,7 +6,6 @@ private module of Dagster: `make check` finds it.
 """
 
 import dataclasses
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,6 @@ __all__ = [
     "is_valid_cron_schedule",
     "loading_alone",
     "location_of",
-    "message_of",
     "name_of_storage",
     "newest_by_partition",
     "newest_results",
@@ -240,12 +238,6 @@ def location_of(
 def run_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
     """Return the assets that the run of a step knows."""
     return context.job_def.asset_layer.asset_graph
-
-
-def message_of(record: logging.LogRecord) -> str:
-    """Return what was logged, without the run and the step that Dagster puts before it."""
-    meta = getattr(record, "dagster_meta", {})
-    return str(meta.get("orig_message") or record.getMessage())
 
 
 # The instance.

@@ -1,5 +1,6 @@
 """Render refusals for a log, Dagster's launchpad, the command line, and Markdown."""
 
+import logging
 import re
 from collections.abc import Sequence
 from enum import StrEnum
@@ -62,3 +63,9 @@ def rendered(
 def megabytes(size: int) -> str:
     """Format a number of bytes in megabytes of 10^6 bytes: "0.13 MB", "1,204.5 MB"."""
     return f"{size / 1e6:,.2f} MB" if size < 1e8 else f"{size / 1e6:,.1f} MB"
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Return what was logged, without the run and the step that Dagster puts before it."""
+    meta = getattr(record, "dagster_meta", {})
+    return str(meta.get("orig_message") or record.getMessage())

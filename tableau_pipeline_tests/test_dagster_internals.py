@@ -16,6 +16,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from tableau_pipeline import dagster_internals as internals
+from tableau_pipeline.rendering import message_of
 from tableau_pipeline.resources.services import SparkResource
 
 KEY = dg.AssetKey("made")
@@ -153,7 +154,7 @@ def test_messages(instance: dg.DagsterInstance):
     )
     config = {"loggers": {"keeping": {}}}
     logged.resolve_job_def("logged").execute_in_process(config, instance=instance)
-    assert "at work" in map(internals.message_of, records)
+    assert "at work" in map(message_of, records)
     assert "at work" not in [record.getMessage() for record in records]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.output import Output, columns, reports, signed
+from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.adoption import Proposal, proposals
 
 _TASKS = "Tasks go on until they are deleted: on the page of their data source in Tableau, or by"

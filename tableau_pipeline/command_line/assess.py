@@ -14,7 +14,6 @@ import dagster as dg
 from rich.console import RenderableType
 from rich.text import Text
 
-from tableau_pipeline.command_line import prepare
 from tableau_pipeline.command_line.output import (
     Output,
     columns,
@@ -22,6 +21,7 @@ from tableau_pipeline.command_line.output import (
     reports,
     signed,
 )
+from tableau_pipeline.command_line.project import prepare
 from tableau_pipeline.components.assessing import JOB_DAYS, Limits
 from tableau_pipeline.components.assessing import assess as look
 from tableau_pipeline.components.assessment import AssessedDatasource, Assessment, DatasourceKind

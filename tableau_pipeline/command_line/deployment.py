@@ -3,8 +3,8 @@
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import prepare
 from tableau_pipeline.command_line.output import Output, reports
+from tableau_pipeline.command_line.project import prepare
 from tableau_pipeline.components.journal import journal_place
 
 

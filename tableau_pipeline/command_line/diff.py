@@ -7,8 +7,8 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.output import Output, columns, reports, signed
+from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.refresh.row_differences import Differences
 from tableau_pipeline.refresh.row_differences import diff as compared
 from tableau_pipeline.rendering import command

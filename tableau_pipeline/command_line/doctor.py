@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from rich.text import Text
 from tableauhyperapi import CreateMode
 
-from tableau_pipeline.command_line import CodeLocation, open_project, prepare
 from tableau_pipeline.command_line.output import Output, columns, reports
+from tableau_pipeline.command_line.project import CodeLocation, open_project, prepare
 from tableau_pipeline.command_line.trial import run_trial
 from tableau_pipeline.components.journal import (
     FORMER_RECORDS,

@@ -3,21 +3,11 @@
 import logging
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
-from tableau_pipeline.command_line.adopt import adopt
-from tableau_pipeline.command_line.assess import assess
-from tableau_pipeline.command_line.deployment import deployment
-from tableau_pipeline.command_line.diff import diff
-from tableau_pipeline.command_line.doctor import doctor
 from tableau_pipeline.command_line.output import Output
-from tableau_pipeline.command_line.plan import plan
-from tableau_pipeline.command_line.refresh import refresh
-from tableau_pipeline.command_line.remove import remove
-from tableau_pipeline.command_line.rollback import hold, release, rollback
-from tableau_pipeline.command_line.status import status
-from tableau_pipeline.command_line.unlock import unlock
 from tableau_pipeline.errors import RefreshError
 
 # Not 2, which means "could not look" for `status`, and "something would change" for `plan`.
@@ -25,8 +15,34 @@ WRONG_USAGE = 64
 # The exit code if a command cannot be carried out; commands that are not listed return 1.
 _FAILED = {"status": 2, "diff": 2}
 
+# The commands, each with its module. Only the module of the given command is imported: `publish`
+# needs neither Dagster nor Spark, which take seconds to import.
+_COMMANDS = {
+    "publish": "publish",
+    **{name: name for name in ("status", "plan", "diff", "refresh")},
+    **dict.fromkeys(("rollback", "hold", "release"), "rollback"),
+    **{name: name for name in ("unlock", "doctor", "assess", "adopt", "remove", "deployment")},
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    """Imports a command when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; None if there is none of this name."""
+        if (module := _COMMANDS.get(cmd_name)) is None:
+            return None
+        return getattr(import_module(f"tableau_pipeline.command_line.{module}"), cmd_name)
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("--module", metavar="MODULE", help="Module of the definitions.")
 @click.option("--debug", is_flag=True, help="Show all that is logged, and where errors come from.")
 @click.version_option(package_name="tableau_pipeline", message="%(version)s")
@@ -43,20 +59,10 @@ def tableau_pipeline(context: click.Context, module: str | None, *, debug: bool)
         logging.basicConfig()
 
 
-_COMMANDS = (
-    *(status, plan, diff, refresh, rollback, hold, release),
-    *(unlock, doctor, assess, adopt, remove, deployment),
-)
-for subcommand in _COMMANDS:
-    tableau_pipeline.add_command(subcommand)
-
-
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
     arguments = list(sys.argv[1:] if args is None else args)
-    command = next(
-        (argument for argument in arguments if argument in tableau_pipeline.commands), ""
-    )
+    command = next((argument for argument in arguments if argument in _COMMANDS), "")
     output = Output(as_json="--json" in arguments)
     try:
         code = tableau_pipeline.main(arguments, "tableau-pipeline", standalone_mode=False)

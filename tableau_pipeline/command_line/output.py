@@ -20,8 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from tableau_pipeline.dagster_internals import message_of
-from tableau_pipeline.rendering import markdown_text
+from tableau_pipeline.rendering import markdown_text, message_of
 
 # The width if the output is no terminal but, for example, a CI log, whose lines may be long.
 _WIDE = 200
@@ -119,11 +118,21 @@ def reports(command: Callable[..., int]) -> Callable[..., int]:
 
 
 class LogLines(logging.Logger):
-    """Shows the log records that `shows` selects, and the rows of each materialized asset."""
+    """Shows the log records that `shows` selects, and the rows of each materialized asset.
 
-    def __init__(self, output: Output, shows: Callable[[logging.LogRecord], bool]) -> None:
+    Args:
+        tell: also gets each message, for a bar.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        shows: Callable[[logging.LogRecord], bool],
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
         super().__init__("command line")
         self._output, self._shows, self._started = output, shows, time.monotonic()
+        self._tell = tell
 
     def handle(self, record: logging.LogRecord) -> None:
         """Show a message with the elapsed seconds, without run and step."""
@@ -137,6 +146,7 @@ class LogLines(logging.Logger):
             )
         elif event or record.levelno < logging.INFO or not self._shows(record):
             return
+        self._tell(text)
         self._output.progress(f"{time.monotonic() - self._started:6.1f} s  {text}")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, reports, signed
+from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.command_line.saving import Saving
 from tableau_pipeline.components.git_revision import PreviewOf, previews_of_changes, revision
 from tableau_pipeline.components.journal import journal_place

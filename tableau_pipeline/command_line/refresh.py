@@ -12,8 +12,8 @@ import dagster as dg
 import requests
 from rich.text import Text
 
-from tableau_pipeline.command_line import CodeLocation, current_user, open_project
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
+from tableau_pipeline.command_line.project import CodeLocation, current_user, open_project
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.status import failure_of

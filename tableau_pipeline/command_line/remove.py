@@ -2,8 +2,8 @@
 
 import click
 
-from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.output import Output, reports, signed
+from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.removal import (
     delete,
     nothing_below,

@@ -8,8 +8,8 @@ from typing import Any
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import CodeLocation, current_user, open_project
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
+from tableau_pipeline.command_line.project import CodeLocation, current_user, open_project
 from tableau_pipeline.command_line.refresh import run_refresh
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.publish_file import published_files

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line import current_user
+from tableau_pipeline.command_line.project import current_user
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.outcome import Accept, Status
 from tableau_pipeline.refresh.approval import Approval

@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tableau_pipeline.command_line import CodeLocation, open_project
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
+from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import describe_next_refresh
 from tableau_pipeline.components.journal import journal_of

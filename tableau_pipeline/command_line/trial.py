@@ -7,8 +7,8 @@ import dagster as dg
 from rich.console import RenderableType
 from rich.text import Text
 
-from tableau_pipeline.command_line import prepare
 from tableau_pipeline.command_line.output import Output, columns, signed
+from tableau_pipeline.command_line.project import prepare
 from tableau_pipeline.resources import data_dir, resources_from_env, shared_place
 from tableau_pipeline.trial.facts import FACTS, Answer, Verdict
 from tableau_pipeline.trial.trial import Trial, try_out

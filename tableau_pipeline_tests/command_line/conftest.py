@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from tableau_pipeline.command_line import open_project
 from tableau_pipeline.command_line.main import run
+from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline_tests.components.support.projects import OUR_DEFINITIONS, PIPELINE, PYPROJECT
 from tableau_pipeline_tests.conftest import ROOT

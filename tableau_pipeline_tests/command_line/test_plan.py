@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import dagster as dg
 import pytest
 import yaml
@@ -139,9 +140,11 @@ def test_the_workflow_of_the_page():
     (text,) = page(PAGE).whole.blocks("yml")
     steps = yaml.safe_load(text)["jobs"]["plan"]["steps"]
     lines = [line.strip() for each in steps for line in each.get("run", "").splitlines()]
-    (command,) = [each for each in lines if each.startswith("tableau-pipeline")]
-    args = shlex.split(command.partition(">")[0])[1:]
-    given = tableau_pipeline.commands[args[0]].make_context(args[0], args[1:]).params
+    (line,) = [each for each in lines if each.startswith("tableau-pipeline")]
+    args = shlex.split(line.partition(">")[0])[1:]
+    command = tableau_pipeline.get_command(click.Context(tableau_pipeline), args[0])
+    assert command
+    given = command.make_context(args[0], args[1:]).params
     assert given["offline"]
     assert given["form"] == "markdown"
     scripts = "\n".join(each.get("run", "") for each in steps)

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from tableau_pipeline.command_line import open_project
+from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.notifications import incidents
 from tableau_pipeline.components.quality_warnings import _warning_texts
 from tableau_pipeline_tests.command_line.conftest import World, documented, masked

@@ -10,7 +10,7 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.actions.batch import all_of
-from tableau_pipeline.command_line import open_project
+from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.git_revision import _git
 from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
 from tableau_pipeline.core.drift import RemoteDatasource

@@ -1,0 +1,123 @@
+"""Publish files from any process, in the deployment that environment variables name.
+
+Neither Dagster nor Spark is needed.
+"""
+
+import logging
+import os
+import platform
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from tableau_pipeline.core.declaration import in_environment
+from tableau_pipeline.core.identity import key_below
+from tableau_pipeline.core.journal_store import StoredJournal, owner_here
+from tableau_pipeline.hyper.process import Hyperd, hyper_process
+from tableau_pipeline.ingest.errors import BadRows
+from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.ingest.publication import FilePublication, published_version
+from tableau_pipeline.objects.storage import ObjectStorage
+from tableau_pipeline.publishing.settings import ServerSettings
+from tableau_pipeline.refresh import refresh as refreshes
+from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.report import Done
+from tableau_pipeline.refresh.setup import Setup
+from tableau_pipeline.scripting.environment import (
+    journal_place,
+    local_copies,
+    shared_place,
+    tableau_project_root,
+    work_dir,
+)
+from tableau_pipeline.scripting.retention import collect_unneeded
+from tableau_pipeline.snapshots.version_store import SnapshotStore
+
+_LOG = logging.getLogger(__name__)
+_OPTIONS = Options()
+_CACHE_GB = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFiles:
+    """The result of `publish_files`; `bad` has the rows that were left out, None if none were."""
+
+    done: Done
+    bad: BadRows | None = None
+
+
+def publish_files(
+    publication: FilePublication,
+    *,
+    options: Options = _OPTIONS,
+    dry_run: bool = False,
+    build_only: bool = False,
+    log: logging.Logger = _LOG,
+) -> PublishedFiles:
+    """Make a published data source equal to files, or refuse.
+
+    With the same data folder, it shares the history of the job `publish_file`.
+
+    Args:
+        dry_run: plan and report, but change nothing.
+        build_only: build the whole `.hyper` file in the data folder, and stop.
+
+    Raises:
+        RefusedError: the files cannot be read exactly, or the refresh would be unsafe.
+        RefreshError: as `scripting.refresh`.
+    """
+    run_id = f"script {uuid4()}"
+    server, root, store = ServerSettings.from_environment(), tableau_project_root(), _store()
+    declaration, session = publication.declaration(), partial(server.session, log)
+    journal = _journal(key_below(declaration.key, root), run_id)
+    files = publication.store(
+        store,
+        run_id=run_id,
+        published=lambda: published_version(
+            declaration, journal, root=root, server=None if build_only else session
+        ),
+        log=log,
+    )
+    setup = Setup(
+        declaration=in_environment(declaration, root),
+        snapshots=files,
+        journal=journal,
+        server=partial(session, counts=declaration.needs_counts),
+        hyper=_hyper,
+        folder=work_dir(keep=build_only),
+        backups=shared_place("kept"),
+        log=log,
+        timeouts=server.timeouts,
+        takeover=server.takeover,
+    )
+    if dry_run or build_only:
+        done = _tried(setup, files, options, dry_run=dry_run)
+    else:
+        done = refreshes.refresh(setup, options)
+        collect_unneeded(store, run_id=run_id, log=log)
+    return PublishedFiles(done, files.rows.bad if files.rows else None)
+
+
+def _tried(setup: Setup, files: FileStore, options: Options, *, dry_run: bool) -> Done:
+    try:
+        return refreshes.plan(setup, options) if dry_run else refreshes.build(setup, options)
+    finally:
+        files.forget()
+
+
+def _journal(key: str, run_id: str) -> StoredJournal:
+    label = f"process {os.getpid()} on {platform.node()}"
+    return StoredJournal(journal_place(), key, owner_here(run_id, label=label))
+
+
+def _hyper() -> Hyperd:
+    return hyper_process(memory_limit=os.environ.get("HYPER_MEMORY_LIMIT") or "50%")
+
+
+def _store() -> SnapshotStore:
+    place = shared_place("snapshots")
+    if isinstance(place, Path):
+        return SnapshotStore(place)
+    limit = float(os.environ.get("PIPELINE_CACHE_GB") or _CACHE_GB)
+    return SnapshotStore(ObjectStorage(place, local_copies(int(limit * 1e9))))

@@ -1,0 +1,141 @@
+"""The command `publish`: a file becomes a data source, in any folder."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tableau_pipeline.command_line.main import run
+from tableau_pipeline_tests.command_line.conftest import Told
+from tableau_pipeline_tests.components.support.location import rows_on
+from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.testing import Sandbox, running_sandbox
+
+Publish = Callable[..., Told]
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def elsewhere(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of somebody who has installed the package, and set three variables."""
+    for variable in ("DAGSTER_HOME", "PIPELINE_DATA_DIR", "TABLEAU_PROJECT_ROOT", "XDG_DATA_HOME"):
+        # Set it first, so that what the command sets is undone at the end.
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
+    monkeypatch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+    folder = tmp_path / "anywhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def publish(elsewhere: Path) -> Publish:
+    def publish(*args: str) -> Told:
+        # Each command is a process of its own, to which only the three variables are given.
+        os.environ.pop("PIPELINE_DATA_DIR", None)
+        told, errors = StringIO(), StringIO()
+        with redirect_stdout(told), redirect_stderr(errors):
+            code = run(["publish", *args])
+        return Told(code, told.getvalue(), errors.getvalue())
+
+    return publish
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a data source that nobody published yet."""
+    return f"Sales {uuid4().hex[:8]}"
+
+
+def test_a_file_in_any_folder(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
+    """Prevents: a file that takes a project to publish, or records in the folder of a cron job."""
+    (elsewhere / "a.csv").write_text("id,v\n1,a\n2,\n", "utf-8")
+    first = publish("a.csv", "--name", name, "--key", "id")
+    assert first.code == 0, first.text + first.errors
+    assert "publish (create), 2 rows" in first.text
+    kept = elsewhere.parent / "home" / ".local" / "share" / "tableau-pipeline"
+    assert f"are kept in {kept}. If this machine keeps no files" in first.errors
+    assert rows_on(sandbox, name).to_pylist() == [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
+    again = publish("a.csv", "--name", name, "--key", "id")
+    assert "no change" in again.text
+    assert "are kept in" not in again.errors
+    (elsewhere / "a.csv").write_text("id,v\n1,a\n2,b\n3,c\n", "utf-8")
+    changed = publish("a.csv", "--name", name, "--key", "id", "--json")
+    assert (changed.code, changed.data["decision"], changed.errors) == (0, "update", "")
+    assert "-1 +2 rows" in changed.data["summary"]
+    assert rows_on(sandbox, name)["v"].to_pylist() == ["a", "b", "c"]
+    assert [path.name for path in elsewhere.iterdir()] == ["a.csv"]
+
+
+def test_what_is_refused(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
+    """Prevents: a refusal that a program takes for a success, or that names no remedy."""
+    (elsewhere / "a.csv").write_text("id,v\n1,a\n2,b\n3,c\n", "utf-8")
+    bad = publish("a.csv", "--name", name, "--columns", "id int, v date", "--json")
+    assert (bad.code, bad.data["success"]) == (1, False)
+    assert 'a.csv, line 2: column "v": "a" is not a valid date' in bad.data["reason"]
+    assert publish("a.csv", "--name", name).code == 0
+    (elsewhere / "a.csv").write_text("id,v\n1,a\n", "utf-8")
+    shrunk = publish("a.csv", "--name", name)
+    assert shrunk.code == 1
+    assert "a loss of 67%" in shrunk.text
+    assert "-> the same command with --accept shrink" in shrunk.text
+    assert publish("a.csv", "--name", name, "--json").data["accepts"] == ["shrink"]
+    assert publish("a.csv", "--name", name, "--accept", "shrink").code == 0
+    assert rows_on(sandbox, name).num_rows == 1
+    assert "matches no file" in publish("b.csv", "--name", name).text
+    assert publish("a.csv", "--name", name, "--reader", "sep").code == 64
+    assert publish("a.csv").code == 64
+
+
+def test_what_is_only_tried(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
+    """Prevents: a rehearsal that publishes."""
+    (elsewhere / "a.csv").write_text("id,v\n1,a\n", "utf-8")
+    for option in ("--dry-run", "--build-only"):
+        assert publish("a.csv", "--name", name, option).code == 0
+    with session(sandbox) as site:
+        assert not list(site.tsc.datasources.filter(name=name))
+
+
+@pytest.mark.slow
+def test_files_are_added(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
+    """Prevents: rows of earlier files that go, or a file that is left out of several."""
+    for month, row in (("may", "1,a"), ("june", "2,b"), ("july", "3,c")):
+        (elsewhere / f"{month}.csv").write_text(f"id,v\n{row}\n", "utf-8")
+    add = ("--name", name, "--mode", "append", "--file-column", "file")
+    assert publish("ma*.csv", *add).code == 0
+    found = publish("june.csv", "july.csv", *add, "--json")
+    assert found.data["decision"] == "update"
+    assert rows_on(sandbox, name)["file"].to_pylist() == ["may.csv", "june.csv", "july.csv"]
+
+
+def test_without_dagster_and_spark(elsewhere: Path, name: str):
+    """Prevents: seconds to import what no file needs, and a Java that must be installed."""
+    (elsewhere / "a.csv").write_text("id,v\n1,a\n", "utf-8")
+    code = (
+        "import json, sys; from tableau_pipeline.command_line.main import run; "
+        f"code = run(['publish', 'a.csv', '--name', {name!r}, '--json']); "
+        "print(json.dumps([code, *{m.partition('.')[0] for m in sys.modules}]), file=sys.stderr)"
+    )
+    environment = {**os.environ, "JAVA_HOME": "/nowhere", "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    exit_code, *modules = json.loads(done.stderr.splitlines()[-1])
+    assert exit_code == 0, done.stdout
+    assert not {"dagster", "pyspark"} & {*modules}
