@@ -18,6 +18,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.hold import Hold, holds
 from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal import History
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.dagster_internals import DagsterExecutionInterruptedError
 from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
@@ -122,7 +123,7 @@ class DatasourceStatus:
         accepts: the values of `accept` with which a refresh would not be refused.
         models_first: whether the refresh did not begin because a step before it failed.
         run_id: the run that failed or was refused, or that is refreshing the data source now.
-        of_files: whether the job `publish_file` publishes it; then no component declares it.
+        of_files: whether it is published from files; then no component declares it.
     """
 
     key: str
@@ -266,7 +267,7 @@ def statuses_of_files(
 
     Arguments and errors are as in `statuses`.
     """
-    published = published_files(instance)
+    published = published_files(instance, reads_journal=reads_journal)
     needed = {key for key, (_, run) in published.items() if reads_journal or _is_unfinished(run)}
     recorded, held = histories(instance, needed), holds(journal_place())
     status_by_key = {}
@@ -275,10 +276,44 @@ def statuses_of_files(
         known = recorded.get(key, History())
         checkpoint = _certain_checkpoint(known)
         status = DatasourceStatus(key, declaration.name, last, checkpoint, of_files=True)
-        if not (last and run.dagster_run.run_id == last.run_id):
+        taken_at = checkpoint.taken_at if checkpoint else None
+        is_older = taken_at and run and run.create_timestamp < taken_at
+        if run is None or (is_older and not (last and taken_at and taken_at <= last.at)):
+            status = _by_command(status, known, journal_of(instance, key))
+        elif not (last and run.dagster_run.run_id == last.run_id):
             status = _with_newest_run(instance, status, run, known)
         status_by_key[key] = _if_held(status, held)
     return status_by_key
+
+
+def _by_command(
+    status: DatasourceStatus, known: History, journal: StoredJournal
+) -> DatasourceStatus:
+    """Return the status of files that the command `publish` published last, by the journal."""
+    checkpoint = known.checkpoint
+    if checkpoint and checkpoint.taken_at:
+        # The journal does not say how it was decided.
+        compared = "" if checkpoint.unreconciled or checkpoint.distrust else "equal"
+        (table,) = checkpoint.tables.values()
+        last = PastRefresh(
+            at=checkpoint.taken_at,
+            run_id="",
+            decision="publish" if checkpoint.updates == 0 else "update",
+            reason="",
+            rows=table.content.rows,
+            compared=compared,
+            taken_at=checkpoint.taken_at,
+        )
+        status = replace(status, last=last)
+    if known.claim:
+        if not journal.has_ended(known.claim):
+            return replace(status, state=Status.RUNNING)
+        why = "the process of its publish is gone, and has left no result"
+        return replace(status, state=Status.FAILED, why=why)
+    if checkpoint is None or known.refresh > checkpoint.refresh:
+        why = "its last publish was refused or failed: that command said why"
+        return replace(status, state=Status.FAILED, why=why)
+    return status
 
 
 def _is_unfinished(run: dg.RunRecord | None) -> bool:

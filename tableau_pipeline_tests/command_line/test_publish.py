@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from tableau_pipeline.command_line.main import run
-from tableau_pipeline_tests.command_line.conftest import Told
+from tableau_pipeline_tests.command_line.conftest import Told, World
 from tableau_pipeline_tests.components.support.location import rows_on
 from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import Sandbox, running_sandbox
@@ -139,3 +140,35 @@ def test_without_dagster_and_spark(elsewhere: Path, name: str):
     exit_code, *modules = json.loads(done.stderr.splitlines()[-1])
     assert exit_code == 0, done.stdout
     assert not {"dagster", "pyspark"} & {*modules}
+
+
+@pytest.mark.slow
+def test_it_is_shown_like_others(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a data source that only its own journal knows; a failed publish that passes for
+    fresh."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(world.root / "data"))
+    path = world.root / "shown.csv"
+    path.write_text("id,v\n1,a\n2,b\n3,c\n", "utf-8")
+    assert world.run("publish", str(path), "--name", "Shown").code == 0
+
+    def shown() -> dict[str, Any]:
+        told = world.run("status", "--json")
+        (line,) = [each for each in told.data["datasources"] if each["name"] == "Shown"]
+        assert "Shown" not in str(told.data["undeclared"])
+        return line
+
+    line = shown()
+    assert (line["state"], line["last"]["rows"], line["last"]["decision"]) == (
+        "fresh",
+        3,
+        "publish",
+    )
+    path.write_text("id,v\n1,a\n", "utf-8")
+    assert world.run("publish", str(path), "--name", "Shown").code == 1
+    assert (shown()["state"], shown()["remedy"]) == ("failed", "publish the file again")
+    assert world.run("hold", line["key"]).code == 0
+    assert shown()["state"] == "held"
+    assert world.run("publish", str(path), "--name", "Shown", "--accept", "shrink").code == 1
+    assert world.run("release", line["key"]).code == 0
+    assert world.run("publish", str(path), "--name", "Shown", "--accept", "shrink").code == 0
+    assert (shown()["state"], shown()["last"]["rows"]) == ("fresh", 1)
