@@ -1,6 +1,5 @@
 """Open the code location and the Dagster instance of the current folder for a command."""
 
-import getpass
 import os
 import sys
 import warnings
@@ -190,12 +189,3 @@ def _instance() -> dg.DagsterInstance:
             code=Code.PROJECT,
         )
     return dg.DagsterInstance.get()
-
-
-def current_user() -> str:
-    """Return the name of the user of this process."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # The user of a container may have no name.
-        return f"user {os.getuid()}"

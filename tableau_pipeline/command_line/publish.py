@@ -17,7 +17,12 @@ from tableau_pipeline.ingest.options import Format
 from tableau_pipeline.ingest.publication import BadRowsPolicy, FilePublication, Mode
 from tableau_pipeline.outcome import Accept, accepts_of
 from tableau_pipeline.refresh.decide import Options
-from tableau_pipeline.scripting.environment import in_checkout, shared_place, user_data_dir
+from tableau_pipeline.scripting.environment import (
+    current_user,
+    in_checkout,
+    shared_place,
+    user_data_dir,
+)
 from tableau_pipeline.scripting.files import publish_files
 
 
@@ -48,6 +53,7 @@ from tableau_pipeline.scripting.files import publish_files
     type=click.Choice([str(accept) for accept in Accept]),
     help="What to accept once instead of refusing it.",
 )
+@click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")
 @reports
@@ -59,6 +65,7 @@ def publish(
     key: Sequence[str],
     full: bool,
     accept: Sequence[str],
+    samples: bool,
     dry_run: bool,
     build_only: bool,
     output: Output,
@@ -75,7 +82,7 @@ def publish(
     if note:
         output.progress(note)
     data: dict[str, Any] = {"data_folder": str(shared_place("")), "note": note}
-    options = Options(full=full, accept=frozenset(map(Accept, accept)))
+    options = Options(full=full, accept=frozenset(map(Accept, accept)), by=current_user())
     try:
         publication = FilePublication(
             paths=tuple(paths), key=tuple(key), reader=_reader(reader), **given
@@ -84,7 +91,12 @@ def publish(
         with output.bar() as tell:
             log = LogLines(output, lambda record: not hasattr(record, "closes"), tell)
             published = publish_files(
-                publication, options=options, dry_run=dry_run, build_only=build_only, log=log
+                publication,
+                options=options,
+                samples=samples,
+                dry_run=dry_run,
+                build_only=build_only,
+                log=log,
             )
     except RefreshError as error:
         _report_error(error, data, output)

@@ -13,7 +13,7 @@ import requests
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
-from tableau_pipeline.command_line.project import CodeLocation, current_user, open_project
+from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.status import failure_of
@@ -25,6 +25,7 @@ from tableau_pipeline.refresh.plan_file import entry_values, read_plan_file
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.rendering import command
 from tableau_pipeline.resources.services import REFUSALS
+from tableau_pipeline.scripting.environment import current_user
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POLL_SECONDS, _TIMEOUT = 2.0, 60

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
-from tableau_pipeline.command_line.project import CodeLocation, current_user, open_project
+from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.command_line.refresh import run_refresh
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.publish_file import published_files
@@ -20,6 +20,7 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.refresh.claim import live_claim, name_of
+from tableau_pipeline.scripting.environment import current_user
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 # How many versions the list shows.

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line.project import current_user
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.outcome import Accept, Status
 from tableau_pipeline.refresh.approval import Approval
 from tableau_pipeline.refresh.plan_file import write_plan_file
 from tableau_pipeline.refresh.preview import Preview
 from tableau_pipeline.refresh.saved_plan import SavedPlan
+from tableau_pipeline.scripting.environment import current_user
 
 # Of these, a refresh is not foreseen.
 _NOT_PLANNED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)

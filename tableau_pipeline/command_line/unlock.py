@@ -6,11 +6,12 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, ago, reports
-from tableau_pipeline.command_line.project import current_user, open_project
+from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History
 from tableau_pipeline.refresh.claim import name_of
+from tableau_pipeline.scripting.environment import current_user
 
 
 @click.command()

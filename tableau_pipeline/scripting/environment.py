@@ -1,5 +1,6 @@
-"""The folders and stores of a deployment, as environment variables name them."""
+"""The folders and stores of a deployment, as environment variables name them, and its user."""
 
+import getpass
 import hashlib
 import os
 import sys
@@ -111,3 +112,12 @@ def tableau_project_root() -> str:
         RefusedError: the variable is not the path of a project.
     """
     return root_from(os.environ.get("TABLEAU_PROJECT_ROOT", ""))
+
+
+def current_user() -> str:
+    """Return the name of the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # The user of a container may have no name.
+        return f"user {os.getuid()}"

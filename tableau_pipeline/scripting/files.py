@@ -16,7 +16,6 @@ from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.ingest.errors import BadRows
-from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.publication import FilePublication, published_version
 from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.publishing.settings import ServerSettings
@@ -51,15 +50,15 @@ def publish_files(
     publication: FilePublication,
     *,
     options: Options = _OPTIONS,
+    samples: bool = False,
     dry_run: bool = False,
     build_only: bool = False,
     log: logging.Logger = _LOG,
 ) -> PublishedFiles:
-    """Make a published data source equal to files, or refuse.
-
-    With the same data folder, it shares the history of the job `publish_file`.
+    """Make a published data source equal to files, or refuse; see the job `publish_file`.
 
     Args:
+        samples: whether refusals may show values of rows.
         dry_run: plan and report, but change nothing.
         build_only: build the whole `.hyper` file in the data folder, and stop.
 
@@ -70,7 +69,7 @@ def publish_files(
     run_id = f"script {uuid4()}"
     server, root, store = ServerSettings.from_environment(), tableau_project_root(), _store()
     declaration, session = publication.declaration(), partial(server.session, log)
-    journal = _journal(key_below(declaration.key, root), run_id)
+    placed, journal = in_environment(declaration, root), _journal(declaration.key, root, run_id)
     files = publication.store(
         store,
         run_id=run_id,
@@ -80,7 +79,7 @@ def publish_files(
         log=log,
     )
     setup = Setup(
-        declaration=in_environment(declaration, root),
+        declaration=placed,
         snapshots=files,
         journal=journal,
         server=partial(session, counts=declaration.needs_counts),
@@ -90,6 +89,7 @@ def publish_files(
         log=log,
         timeouts=server.timeouts,
         takeover=server.takeover,
+        samples=samples,
     )
     if dry_run or build_only:
         done = _tried(setup, files, options, dry_run=dry_run)
@@ -106,9 +106,9 @@ def _tried(setup: Setup, files: FileStore, options: Options, *, dry_run: bool) -
         files.forget()
 
 
-def _journal(key: str, run_id: str) -> StoredJournal:
+def _journal(key: str, root: str, run_id: str) -> StoredJournal:
     label = f"process {os.getpid()} on {platform.node()}"
-    return StoredJournal(journal_place(), key, owner_here(run_id, label=label))
+    return StoredJournal(journal_place(), key_below(key, root), owner_here(run_id, label=label))
 
 
 def _hyper() -> Hyperd:
