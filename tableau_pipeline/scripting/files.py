@@ -16,6 +16,7 @@ from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.ingest.errors import BadRows
+from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.publication import FilePublication, published_version
 from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.publishing.settings import ServerSettings
@@ -70,14 +71,9 @@ def publish_files(
     server, root, store = ServerSettings.from_environment(), tableau_project_root(), _store()
     declaration, session = publication.declaration(), partial(server.session, log)
     placed, journal = in_environment(declaration, root), _journal(declaration.key, root, run_id)
-    files = publication.store(
-        store,
-        run_id=run_id,
-        published=lambda: published_version(
-            declaration, journal, root=root, server=None if build_only else session
-        ),
-        log=log,
-    )
+    asked = None if build_only else session
+    published = partial(published_version, declaration, journal, root=root, server=asked)
+    files = publication.store(store, run_id=run_id, published=published, log=log)
     setup = Setup(
         declaration=placed,
         snapshots=files,
