@@ -1,5 +1,6 @@
 """Mutations of the product: each removes one safeguard of a refresh, and histories must notice."""
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -30,10 +31,12 @@ from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline_tests.refresh.stateful import history
+from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed
 from tableau_pipeline_tests.refresh.stateful.journals import MemoryStore
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 from tableau_pipeline_tests.refresh.support import asked
 
+LOG = logging.getLogger(__name__)
 _REFRESH = "tableau_pipeline.refresh"
 
 
@@ -213,6 +216,13 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
 
 
 def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
-    """The first history that fails without this safeguard; None if none does."""
+    """The first history in which a check fails without this safeguard; None if there is none.
+
+    Other errors do not count: they may be those of the mutation itself.
+    """
     with MUTATIONS[name]():
-        return next(filter(None, (play(Case.of(seed)) for seed in seeds)), None)
+        for failure in filter(None, (play(Case.of(seed)) for seed in seeds)):
+            if isinstance(failure.error, CheckFailed):
+                return failure
+            LOG.warning("%s", failure)
+    return None

@@ -11,9 +11,11 @@ from itertools import islice
 
 import pytest
 
+from tableau_pipeline_tests.refresh.stateful import mutations
+from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed
 from tableau_pipeline_tests.refresh.stateful.fresh import commit, fresh_seeds
 from tableau_pipeline_tests.refresh.stateful.mutations import MUTATIONS, first_failure
-from tableau_pipeline_tests.refresh.stateful.replay import Case, play
+from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
@@ -86,6 +88,22 @@ def test_safeguards_exist():
     for mutation in MUTATIONS.values():
         with mutation():
             pass
+
+
+@not_alone
+def test_only_a_check_misses_a_safeguard(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a mutation with an error of its own that passes for one that histories notice."""
+    errors = [TypeError("an argument is missing"), None, CheckFailed("green, but it is wrong")]
+
+    def play(case: Case) -> Failure | None:
+        error = errors[case.seed]
+        return Failure(case, error, []) if error else None
+
+    monkeypatch.setattr(mutations, "play", play)
+    assert first_failure("claim", [0, 1]) is None
+    failure = first_failure("claim", [0, 1, 2])
+    assert failure
+    assert failure.case.seed == 2
 
 
 @not_alone
