@@ -27,6 +27,7 @@ from tableau_pipeline_tests.refresh.stateful.steps import (
     next_step,
     undisturbed_step,
     with_agreement,
+    with_interruption,
     with_rollback,
 )
 from tableau_pipeline_tests.refresh.support.asked import Asked
@@ -60,8 +61,9 @@ class Case:
             )
             for n in range(1, _STEPS)
         ]
+        played = with_interruption(steps, Random(f"{seed}/interruption"))
         last = undisturbed_step(Random(f"{seed}/quiet"), (seed + seed // 4) % 4)
-        return cls(seed, scenario(Random(f"{seed}/world")), tuple(steps), last)
+        return cls(seed, scenario(Random(f"{seed}/world")), tuple(played), last)
 
 
 @dataclass(frozen=True)

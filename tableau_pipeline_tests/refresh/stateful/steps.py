@@ -42,6 +42,9 @@ _PLANNED = ("before upload", "after upload", "append intent", "appended intent")
 _JOB_POINTS = ("job queued", "job started", "job done", "job done", "after ask for a job", "sleep")
 _WIRE_POINTS = ("before send*", "after send*", "after send*", "before look", "before *", "after *")
 
+# The share of histories with an interruption, see `with_interruption`.
+_INTERRUPTED = 0.12
+
 
 @dataclass(frozen=True)
 class Step:
@@ -131,6 +134,25 @@ def with_agreement(step: Step, chance: Random) -> Step:
     agreed, bound = chance.choice(["plan", "approval"]), chance.choice([None, 30, 100])
     before = step.before if chance.random() < 0.7 else ()
     return replace(step, options=options, agreed=agreed, bound=bound, before=before)
+
+
+def with_interruption(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
+    """Perhaps kill a refresh once its job is done, and let another user update rows after that.
+
+    Only the times of the job tell the next refresh that the update is not its own.
+    """
+    if chance.random() >= _INTERRUPTED:
+        return steps
+    at = chance.randrange(len(steps) - 1)
+    killed, following = steps[at : at + 2]
+    kill = TimedEvent("job done", 1, Event(events.kill, True))
+    update = Event(
+        events.another_user, "updates", chance.choice(other_user.ROWS), chance.randrange(3)
+    )
+    pause = Event(events.time_passes, 0, chance.choice([5, 60, 600]))
+    killed = replace(killed, during=(*killed.during, kill), after_dry_run=False)
+    following = replace(following, before=(pause, update, *following.before))
+    return (*steps[:at], killed, following, *steps[at + 2 :])
 
 
 def undisturbed_step(chance: Random, kind: int) -> Step:
