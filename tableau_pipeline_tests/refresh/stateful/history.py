@@ -15,6 +15,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from tableauhyperapi import HyperException
+
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import Timeouts
@@ -34,7 +36,7 @@ from tableau_pipeline_tests.refresh.stateful.checks.outcome import (
     kinds_of,
 )
 from tableau_pipeline_tests.refresh.stateful.checks.requests import Requests
-from tableau_pipeline_tests.refresh.stateful.checks.require import require
+from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed, require
 from tableau_pipeline_tests.refresh.stateful.journals import (
     MemoryStore,
     PublisherJournal,
@@ -237,6 +239,8 @@ class History:
             outcome: Outcome = options.carry_out(self.setup(refresh))
         except (RefreshError, Killed) as error:
             outcome = error
+        except (HyperException, OSError) as error:
+            raise CheckFailed(f"it fails, and does not say what to do: {error!r}") from error
         finally:
             self.running.pop()
             self.close_edits(refresh)
