@@ -251,6 +251,9 @@ class History:
         self.note(f"{refresh.name}: {describe(outcome)}")
         self.met.update(kinds_of(outcome))
         check_outcome(self, refresh, start, outcome)
+        if options.dry_run or options.build_only:
+            # It has changed nothing.
+            return outcome
         if isinstance(outcome, Refreshed) and not (outcome.warnings or outcome.problems):
             self.declared[outcome.checkpoint.model_dump_json()] = refresh.declaration
         if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
