@@ -53,7 +53,7 @@ def counting(tally: Counter[str]) -> ExitStack:
     """Count how often each safeguard is reached that a mutation removes."""
     stack = ExitStack()
     for name, mutation in MUTATIONS.items():
-        patch: Any = mutation()
+        patch: Any = mutation.without()
         owner, attribute = patch.getter(), patch.attribute
         original = inspect.getattr_static(owner, attribute)
         # Settings are no functions, and cannot be counted.

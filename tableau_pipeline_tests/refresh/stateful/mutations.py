@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 from tableau_pipeline.core.checkpoint import Window
@@ -37,7 +37,21 @@ from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 from tableau_pipeline_tests.refresh.support import asked
 
 LOG = logging.getLogger(__name__)
+# How many histories are played at most, besides the recorded one, until one misses a safeguard.
+_MOST = 300
 _REFRESH = "tableau_pipeline.refresh"
+
+
+class Mutation(NamedTuple):
+    """The removal of a safeguard.
+
+    Attributes:
+        seed: of a history that has missed it. This one is played first, as a search takes long.
+        without: a context in which refreshes lack the safeguard.
+    """
+
+    seed: int
+    without: Callable[[], AbstractContextManager]
 
 
 def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManager:
@@ -152,67 +166,89 @@ def _with_known_jobs_alone() -> AbstractContextManager:
 _IMPATIENT = replace(history.TIMEOUTS, listing=0)
 
 
-# The safeguards by name, each with a context in which refreshes lack it.
+# The safeguards by name.
 # The last look before a request is not among them: histories excuse what others do at that moment.
 # `test_sending.py` fails without it.
-MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
-    "claim": lambda: mock.patch(f"{_REFRESH}.claim.live_claim", return_value=None),
-    "fence": lambda: _without(HeldClaim, "check_fence"),
-    "hold": lambda: mock.patch(f"{_REFRESH}.refresh.check_not_held"),
-    "limits of a saved plan": lambda: _without(SavedPlan, "moved", ()),
-    "limits of an approval": lambda: mock.patch(f"{_REFRESH}.limits._outside", return_value=()),
-    "job window": lambda: _without(Window, "covers", True),
-    "guard without a base": lambda: _without(Observer, "_counted", {}),
-    "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown"),
-    "one winner for each number": _with_many_winners,
-    "look at the record before": lambda: _without(StoredJournal, "_has", True),
-    "heartbeat": lambda: _without(StoredJournal, "_is_silent", True),
-    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.publish.back_up"),
-    "other key of a data source": lambda: mock.patch(
-        f"{_REFRESH}.ownership.other_key", return_value=None
+MUTATIONS: dict[str, Mutation] = {
+    "claim": Mutation(1804, lambda: mock.patch(f"{_REFRESH}.claim.live_claim", return_value=None)),
+    "fence": Mutation(119, lambda: _without(HeldClaim, "check_fence")),
+    "hold": Mutation(1253, lambda: mock.patch(f"{_REFRESH}.refresh.check_not_held")),
+    "limits of a saved plan": Mutation(3999, lambda: _without(SavedPlan, "moved", ())),
+    "limits of an approval": Mutation(
+        2377, lambda: mock.patch(f"{_REFRESH}.limits._outside", return_value=())
     ),
-    "root in the key of an environment": lambda: mock.patch(
-        "tableau_pipeline.core.declaration.key_below", lambda key, _: key
+    "job window": Mutation(15815, lambda: _without(Window, "covers", True)),
+    "guard without a base": Mutation(4964, lambda: _without(Observer, "_counted", {})),
+    "wait for an unknown sending": Mutation(
+        1066, lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown")
     ),
-    "other environment of a data source": lambda: mock.patch(
-        f"{_REFRESH}.ownership.root_of", return_value=""
+    "one winner for each number": Mutation(1614, _with_many_winners),
+    "look at the record before": Mutation(3125, lambda: _without(StoredJournal, "_has", True)),
+    "heartbeat": Mutation(2836, lambda: _without(StoredJournal, "_is_silent", True)),
+    "saved work of other users": Mutation(2658, lambda: mock.patch(f"{_REFRESH}.publish.back_up")),
+    "other key of a data source": Mutation(
+        313, lambda: mock.patch(f"{_REFRESH}.ownership.other_key", return_value=None)
     ),
-    "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
-    "refusals of a dry run": _without_refusals,
-    "rows that a dry run tells": lambda: _with_report(lambda planned: replace(planned, deltas=())),
-    "metadata that a dry run tells": lambda: _with_report(_without_metadata),
-    "question before an adoption": lambda: mock.patch(
-        f"{_REFRESH}.decide._dropped", return_value=[]
+    "root in the key of an environment": Mutation(
+        1177, lambda: mock.patch("tableau_pipeline.core.declaration.key_below", lambda key, _: key)
     ),
-    "conflicts of metadata": _without_conflicts,
-    "refusal of conflicts": lambda: mock.patch(
-        f"{_REFRESH}.decide.conflict_phrases", return_value=[]
+    "other environment of a data source": Mutation(
+        2873, lambda: mock.patch(f"{_REFRESH}.ownership.root_of", return_value="")
     ),
-    "metadata that were last written": lambda: _without(WrittenValues, "read", {}),
-    "calculations of people": _without_calculations_of_people,
-    "calculations of columns that go": lambda: _without(DeclaredMetadata, "_broken", ()),
-    "folders": lambda: _without(TdsEdit, "_set_folder"),
-    "permissions as people set them": _without_policy,
-    "owner as people set it": lambda: _always_set(_owner),
-    "certification that people withdrew": lambda: _always_set(
-        lambda declared: {CERTIFIED: "yes"} if declared.declaration.certify else {}
+    "whole publish if a base is damaged": Mutation(
+        1857, lambda: _without(Builder, "_find_damage", False)
     ),
-    "certification of people": _with_certification_of_people,
-    "comparison before it is certified": _with_all_equal,
-    "metadata before an unknown sending": _with_one_past,
-    "effects of jobs that cannot be asked for": lambda: _without(Effects, "of"),
-    "other ways to publish": _with_one_road,
-    "time for lists": lambda: mock.patch.object(history, "TIMEOUTS", _IMPATIENT),
-    "whole file where updates are refused": lambda: _without(_Phases, "may_go_on", False),
-    "whole files where an update would not show": lambda: mock.patch(
-        f"{_REFRESH}.planning.whole_files", return_value=None
+    "refusals of a dry run": Mutation(3, _without_refusals),
+    "rows that a dry run tells": Mutation(
+        0, lambda: _with_report(lambda planned: replace(planned, deltas=()))
     ),
-    "second look at what a site does": lambda: _without(Sender, "_is_of_the_site", False),
-    "jobs of unknown kinds": _with_known_jobs_alone,
-    "reconciliation of an unverified base": lambda: _without(
-        Reconciler, "compare_rows", Reconciliation()
+    "metadata that a dry run tells": Mutation(2, lambda: _with_report(_without_metadata)),
+    "question before an adoption": Mutation(
+        3574, lambda: mock.patch(f"{_REFRESH}.decide._dropped", return_value=[])
+    ),
+    "conflicts of metadata": Mutation(463, _without_conflicts),
+    "refusal of conflicts": Mutation(
+        59973, lambda: mock.patch(f"{_REFRESH}.decide.conflict_phrases", return_value=[])
+    ),
+    "metadata that were last written": Mutation(494, lambda: _without(WrittenValues, "read", {})),
+    "calculations of people": Mutation(2452, _without_calculations_of_people),
+    "calculations of columns that go": Mutation(
+        208, lambda: _without(DeclaredMetadata, "_broken", ())
+    ),
+    "folders": Mutation(1122, lambda: _without(TdsEdit, "_set_folder")),
+    "permissions as people set them": Mutation(2756, _without_policy),
+    "owner as people set it": Mutation(2779, lambda: _always_set(_owner)),
+    "certification that people withdrew": Mutation(
+        1266,
+        lambda: _always_set(
+            lambda declared: {CERTIFIED: "yes"} if declared.declaration.certify else {}
+        ),
+    ),
+    "certification of people": Mutation(3604, _with_certification_of_people),
+    "comparison before it is certified": Mutation(2592, _with_all_equal),
+    "metadata before an unknown sending": Mutation(5907, _with_one_past),
+    "effects of jobs that cannot be asked for": Mutation(975, lambda: _without(Effects, "of")),
+    "other ways to publish": Mutation(993, _with_one_road),
+    "time for lists": Mutation(1697, lambda: mock.patch.object(history, "TIMEOUTS", _IMPATIENT)),
+    "whole file where updates are refused": Mutation(
+        1849, lambda: _without(_Phases, "may_go_on", False)
+    ),
+    "whole files where an update would not show": Mutation(
+        502, lambda: mock.patch(f"{_REFRESH}.planning.whole_files", return_value=None)
+    ),
+    "second look at what a site does": Mutation(
+        1397, lambda: _without(Sender, "_is_of_the_site", False)
+    ),
+    "jobs of unknown kinds": Mutation(7385, _with_known_jobs_alone),
+    "reconciliation of an unverified base": Mutation(
+        743, lambda: _without(Reconciler, "compare_rows", Reconciliation())
     ),
 }
+
+
+def seeds_of(name: str) -> Sequence[int]:
+    """The seeds of the histories that are played until one misses a safeguard."""
+    return list(dict.fromkeys([MUTATIONS[name].seed, *range(_MOST)]))
 
 
 def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
@@ -220,7 +256,7 @@ def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
 
     Other errors do not count: they may be those of the mutation itself.
     """
-    with MUTATIONS[name]():
+    with MUTATIONS[name].without():
         for failure in filter(None, (play(Case.of(seed)) for seed in seeds)):
             if isinstance(failure.error, CheckFailed):
                 return failure
