@@ -12,6 +12,7 @@ from benchmarks.hours import measure_hours
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
+from benchmarks.publish import compare_publish
 
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),
@@ -22,6 +23,7 @@ _WHICH = {
     "small": lambda chosen: compare_small_tables(chosen.runs),
     "many": lambda chosen: compare_many(chosen.runs),
     "files": lambda chosen: compare_files(chosen.runs),
+    "publish": lambda chosen: compare_publish(chosen.runs),
     "hours": lambda chosen: measure_hours(chosen.runs),
     "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
 }

@@ -14,12 +14,15 @@ from pyspark.sql import functions as F
 from benchmarks.fresh_process import in_fresh_process, peak_memory
 from benchmarks.peers.process_tree import processor_seconds
 from benchmarks.spread import spread
+from tableau_pipeline.ingest.file_store import store_rows
+from tableau_pipeline.ingest.frames import read_files, rows_of
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.rows import read_rows
 from tableau_pipeline.snapshots.spark import spark_session
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 
-_ROWS = 371_528
-_COLUMNS = (
+ROWS = 371_528
+COLUMNS = (
     "crawled timestamp, name string, seller string, offer string, price decimal(10,2), abtest "
     "string, vehicle string, year int, gearbox string, power int, model string, kilometer int, "
     "month int, fuel string, brand string, damage string, created date, ratio double, postal int, "
@@ -32,12 +35,13 @@ def compare_files(runs: int) -> None:
     """Print a table: a CSV file to Parquet, in turns; then the memory for ten times the rows."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        path = _generated(folder / "rows.csv", _ROWS)
+        path = generated(folder / "rows.csv", ROWS)
         spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
         ways: dict[str, Callable[[Path], object]] = {
             "Spark": lambda to: _by_spark(spark, path).parquet(to.as_uri()),
             "Spark, writing nothing": lambda _: _by_spark(spark, path).format("noop").save(),
-            "ours": lambda to: read_rows(Files((path,), "csv", columns=_COLUMNS), to),
+            "a model, to its snapshot": lambda to: _to_snapshot(spark, path, to),
+            "ours": lambda to: read_rows(Files((path,), "csv", columns=COLUMNS), to),
             "ours, types inferred": lambda to: read_rows(Files((path,), "csv"), to),
         }
         found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
@@ -50,7 +54,7 @@ def compare_files(runs: int) -> None:
                     found[way].append((seconds, processor_seconds(os.getpid()) - used))
         if _hash(spark, folder / "Spark/0") != _hash(spark, folder / "ours/0"):
             raise AssertionError("The two read different rows")
-        print(f"\n{path.stat().st_size / 1e6:.0f} MB of CSV, {_ROWS:,} rows, {runs} runs")
+        print(f"\n{path.stat().st_size / 1e6:.0f} MB of CSV, {ROWS:,} rows, {runs} runs")
         print("| way | seconds | ratio | processor seconds | ratio |")
         print("| --- | --- | --- | --- | --- |")
         for way, costs in found.items():
@@ -60,32 +64,41 @@ def compare_files(runs: int) -> None:
                 ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
                 cells += [spread(mine), spread(ratios)]
             print(f"| {way} | {' | '.join(cells)} |")
-        peaks = [in_fresh_process(_peak, folder, rows) for rows in (_ROWS, 10 * _ROWS)]
+        peaks = [in_fresh_process(_peak, folder, rows) for rows in (ROWS, 10 * ROWS)]
         print(f"Peak memory of Python: {peaks[0] / 1e6:.0f} MB; for ten times the rows "
               f"{peaks[1] / 1e6:.0f} MB, {peaks[1] / peaks[0]:.2f} times as much")  # fmt: skip
 
 
+def _to_snapshot(spark: SparkSession, path: Path, to: Path) -> None:
+    """Do what the step of a model does that returns the rows of a file."""
+    rows = rows_of(read_files(spark, path, columns=COLUMNS))
+    if rows is None:
+        raise AssertionError("The rows are to come from the file")
+    store_rows(rows, SnapshotStore(to), asset_key="rows", run_id="bench")
+
+
 def _by_spark(spark: SparkSession, path: Path) -> DataFrameWriter:
-    frame = spark.read.schema(_COLUMNS).options(header=True, escape='"').csv(path.as_uri())
+    frame = spark.read.schema(COLUMNS).options(header=True, escape='"').csv(path.as_uri())
     return frame.write.mode("overwrite")
 
 
 def _hash(spark: SparkSession, path: Path) -> object:
-    frame = spark.read.schema(_COLUMNS).parquet(path.as_uri())
+    frame = spark.read.schema(COLUMNS).parquet(path.as_uri())
     hashes = frame.select(F.xxhash64(*frame.columns).cast("decimal(38,0)").alias("hash"))
     return hashes.agg(F.count("*"), F.sum("hash")).first()
 
 
 def _peak(folder: Path, rows: int) -> int:
-    path = _generated(folder / f"{rows}.csv", rows)
-    read_rows(Files((path,), "csv", columns=_COLUMNS), folder / f"{rows}")
+    path = generated(folder / f"{rows}.csv", rows)
+    read_rows(Files((path,), "csv", columns=COLUMNS), folder / f"{rows}")
     return peak_memory()
 
 
-def _generated(path: Path, rows: int) -> Path:
+def generated(path: Path, rows: int) -> Path:
+    """Write a CSV file like that of the used cars."""
     draw, first = random.Random(1), datetime(2016, 3, 1)
     with path.open("w", encoding="utf-8") as file:
-        file.write(",".join(each.split()[0] for each in _COLUMNS.split(", ")) + "\n")
+        file.write(",".join(each.split()[0] for each in COLUMNS.split(", ")) + "\n")
         for number in range(rows):
             crawled = first + timedelta(seconds=draw.randrange(3_000_000))
             seen = crawled + timedelta(seconds=draw.randrange(3_000_000))

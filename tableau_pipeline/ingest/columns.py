@@ -1,5 +1,6 @@
 """The columns of files: names and Spark's names of types, parsed from Spark's DDL without Spark."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ _ALIASES = {
     "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float",
     "timestamp_ltz": "timestamp", "dec": "decimal", "numeric": "decimal", "character": "char",
 }  # fmt: skip
+_NAMES_IN_JSON = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 # The number of arguments that a type may have; types that are not listed have none.
 _ARGUMENTS = {"decimal": (0, 1, 2), "char": (1,), "varchar": (1,)}
 _TYPES = {
@@ -56,6 +58,17 @@ class Columns:
             text = comment.replace("\\", "\\\\").replace("'", "\\'") if comment else ""
             parts.append(f"`{name}` {column.type}" + f" COMMENT '{text}'" * bool(comment))
         return ", ".join(parts)
+
+
+def spark_schema(columns: Columns) -> str:
+    """Return the schema as Spark stores it in Parquet files, with the comments."""
+    fields = []
+    for column in columns.columns:
+        comment = columns.comments.get(column.name)
+        about = {"comment": comment} if comment else {}
+        type_ = _NAMES_IN_JSON.get(column.type, column.type)
+        fields.append({"name": column.name, "type": type_, "nullable": True, "metadata": about})
+    return json.dumps({"type": "struct", "fields": fields})
 
 
 def declared_columns(text: str) -> Columns:

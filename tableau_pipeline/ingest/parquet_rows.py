@@ -20,11 +20,11 @@ from tableau_pipeline.ingest.json_texts import json_texts
 from tableau_pipeline.ingest.options import Files, check_options
 from tableau_pipeline.ingest.parquet_files import opened, plain_values
 from tableau_pipeline.ingest.values import call_arrow
+from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA
 
 # Rows that are read and written at once.
 _BATCH = 1 << 16
-# Under these keys, Spark stores its own types in a file, its version, and the calendar of times.
-_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+# Under these keys, Spark stores its version in a file, and the calendar of times.
 _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
 # Before these, the older calendar or the older clocks have other values.
@@ -142,7 +142,7 @@ def is_nested(type_: pa.DataType) -> bool:
 
 
 def _spark_fields(file: pq.ParquetFile) -> Sequence[Mapping[str, Any]]:
-    schema = (file.metadata.metadata or {}).get(_SPARK_SCHEMA)
+    schema = (file.metadata.metadata or {}).get(SPARK_SCHEMA)
     return json.loads(schema)["fields"] if schema else []
 
 

@@ -6,7 +6,7 @@ the digest of a file is that of the bytes that were read.
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tableau_pipeline.errors import FilesError
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.ingest.columns import Columns, check_names, declared_columns
+from tableau_pipeline.ingest.columns import Columns, check_names, declared_columns, spark_schema
 from tableau_pipeline.ingest.csv_files import csv_chunks, csv_names, prefetched
 from tableau_pipeline.ingest.errors import BadRows, Chunk
 from tableau_pipeline.ingest.json_files import check_names_seen, json_chunks, json_columns
@@ -31,10 +31,13 @@ from tableau_pipeline.ingest.values import (
     is_text,
     without_nulls,
 )
+from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA
 from tableau_pipeline.objects.local_files import scratch
 
 # The bytes that are copied at once.
 _BLOCK = 1 << 20
+# The bytes of texts that are kept between inferring types and converting values.
+_MOST_KEPT = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,9 @@ def _text_rows(files: Files, targets: Sequence[Path]) -> tuple[Columns, BadRows 
     tabs = all(ending(path) == ".tsv" for path in files.paths)
     options = text_options(files.reader, files.format, tabs=tabs)
     columns = declared_columns(files.columns) if files.columns else None
+    kept: dict[Path, Sequence[Chunk]] = {}
     if files.format == "csv":
-        columns = _csv_columns(files, options, columns)
+        columns = _csv_columns(files, options, columns, kept)
     else:
         columns = columns or json_columns(files.paths, options)
     for column in columns.columns:
@@ -138,24 +142,32 @@ def _text_rows(files: Files, targets: Sequence[Path]) -> tuple[Columns, BadRows 
                 f'column "{column.name}": {"text" if files.format == "csv" else "JSON"} cannot '
                 f"hold {column.type}: declare it as string",
             )
+    # A snapshot has no lengths of texts and no collations: its columns are plain texts.
+    kinds = ["string" if is_text(each.type) else each.type for each in columns.columns]
+    stored = replace(columns, columns=tuple(map(Column, columns.names, kinds)))
+    metadata = {SPARK_SCHEMA: spark_schema(stored).encode()}
     bad, seen = BadRows(files, columns), set[str]()
     for path, target in zip(files.paths, targets, strict=True):
-        if files.format == "csv":
+        if path in kept:
+            chunks = iter(kept.pop(path))
+        elif files.format == "csv":
             chunks = csv_chunks(path, options, len(columns.columns))
         else:
             chunks = json_chunks(path, options, columns.columns, seen)
-        _write_rows(path, chunks, target, options=options, bad=bad)
+        _write_rows(path, chunks, target, options=options, bad=bad, metadata=metadata)
     # Any object may omit a name, so all names are known only after the last file.
     check_names_seen(seen, columns.names)
-    # A snapshot has no lengths of texts and no collations: its columns are plain texts.
-    stored = [
-        Column(each.name, "string") if is_text(each.type) else each for each in columns.columns
-    ]
-    return replace(columns, columns=tuple(stored)), bad if bad.total else None
+    return stored, bad if bad.total else None
 
 
 def _write_rows(
-    path: Path, chunks: Iterator[Chunk], target: Path, *, options: ReadOptions, bad: BadRows
+    path: Path,
+    chunks: Iterator[Chunk],
+    target: Path,
+    *,
+    options: ReadOptions,
+    bad: BadRows,
+    metadata: Mapping[bytes, bytes],
 ) -> None:
     """Write the good rows of a file to `target`; count the bad rows in `bad`."""
     columns = bad.columns.columns
@@ -178,10 +190,19 @@ def _write_rows(
             written.result()
             written = pool.submit(parquet.write_batch, rows)
         written.result()
+        parquet.add_key_value_metadata(metadata)
 
 
-def _csv_columns(files: Files, options: ReadOptions, declared: Columns | None) -> Columns:
+def _csv_columns(
+    files: Files,
+    options: ReadOptions,
+    declared: Columns | None,
+    kept: dict[Path, Sequence[Chunk]],
+) -> Columns:
     """Return the columns of CSV files.
+
+    Args:
+        kept: receives the chunks of files that are small enough to be split into values only once.
 
     Raises:
         FilesError: a header differs from the declared columns, or from that of the first file.
@@ -202,11 +223,19 @@ def _csv_columns(files: Files, options: ReadOptions, declared: Columns | None) -
         return declared
     check_names(names, where)
     guesses = [Guess(options) for _ in names]
+    free = _MOST_KEPT
     for path in files.paths:
+        chunks = list[Chunk]()
         # Bad rows are reported when the rows are read.
         for chunk in csv_chunks(path, options, len(names)):
             for guess, texts in zip(guesses, chunk.columns, strict=True):
                 guess.see(without_nulls(texts, "bigint", options))
+            free -= sum(texts.nbytes for texts in chunk.columns)
+            chunks.append(chunk)
+            if free <= 0:
+                chunks.clear()
+        if free > 0:
+            kept[path] = chunks
     return Columns(
         tuple(Column(name, guess.type) for name, guess in zip(names, guesses, strict=True))
     )

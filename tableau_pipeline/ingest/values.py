@@ -78,11 +78,12 @@ def without_nulls(texts: pa.Array, type_: str, options: ReadOptions) -> pa.Array
     # An empty value in quotes is NULL, too, except in a text column.
     nulls = [] if is_text(type_) else [""]
     nulls += [options.null_value] if options.null_value else []
-    if not nulls:
-        return texts
-    return _null_unless(
-        call_arrow("invert", call_arrow("is_in", texts, value_set=pa.array(nulls))), texts
-    )
+    for null in nulls:
+        is_null = call_arrow("equal", texts, null)
+        # Most columns have none, and a copy of all texts takes longer than this look.
+        if is_null.true_count:
+            texts = _null_unless(call_arrow("invert", is_null), texts)
+    return texts
 
 
 def converted(
@@ -129,17 +130,24 @@ class Guess:
         times = {"date": options.date_format, "timestamp": options.timestamp_format}
         formats = [type_ for type_, pattern in times.items() if pattern]
         self._left = [*formats, *numbers, *times, "boolean", "string"]
+        # If all values fit the second type of a pair, they fit the first one, too.
+        self._implied = {"bigint": "int", "double": "int"}
+        if not formats:
+            self._implied["timestamp"] = "date"
 
     def see(self, texts: pa.Array) -> None:
         """Drop the types that do not fit some values; NULL fits every type."""
         self._empty &= texts.null_count == len(texts)
         # Usually a few values already determine the type.
         for some in (texts[:20], texts):
-            tried = [
-                (type_, converted(some, type_, self._options, as_written=True))
-                for type_ in self._left
-            ]
-            self._left = [type_ for type_, values in tried if values.null_count == some.null_count]
+            left: list[str] = []
+            for type_ in self._left:
+                if self._implied.get(type_) not in left:
+                    values = converted(some, type_, self._options, as_written=True)
+                    if values.null_count != some.null_count:
+                        continue
+                left.append(type_)
+            self._left = left
 
     @property
     def type(self) -> str:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,8 +16,9 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.command_line.main import run
-from tableau_pipeline_tests.command_line.conftest import Told, World
+from tableau_pipeline_tests.command_line.conftest import Told, World, masked
 from tableau_pipeline_tests.components.support.location import rows_on
+from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
@@ -172,3 +175,25 @@ def test_it_is_shown_like_others(world: World, monkeypatch: pytest.MonkeyPatch):
     assert world.run("release", line["key"]).code == 0
     assert world.run("publish", str(path), "--name", "Shown", "--accept", "shrink").code == 0
     assert (shown()["state"], shown()["last"]["rows"]) == ("fresh", 1)
+
+
+def test_the_page(publish: Publish, sandbox: Sandbox, elsewhere: Path):
+    """Prevents: commands of the page that do something else than it shows."""
+    blocks = page("how-to/publish-a-file.md").whole.blocks("console")
+    contents = ("1,a\n2,b\n3,c\n", "1,a\n2,x\n3,c\n4,d\n", "1,a\n")
+    for block, content in zip(blocks, contents, strict=True):
+        (elsewhere / "sales.csv").write_text(f"id,v\n{content}", "utf-8")
+        command, _, shown = block.partition("\n")
+        told = publish(*shlex.split(command)[3:])
+        shown = re.sub(r"http\S+", "http", shown)
+        found = re.sub(r"http\S+", "http", told.text)
+        assert masked(found) == masked(shown)
+    (elsewhere / "exports").mkdir()
+    (elsewhere / "exports" / "a.csv").write_text("id\n1\n", "utf-8")
+    (command,) = (
+        block
+        for block in page("how-to/publish-a-file.md").whole.blocks("bash")
+        if block.startswith("tableau-pipeline")
+    )
+    assert publish(*shlex.split(command)[2:]).code == 0
+    assert rows_on(sandbox, "Exports").to_pylist() == [{"id": 1, "file": "a.csv"}]

@@ -8,15 +8,17 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.content import table_source
 from tableau_pipeline.hyper.parquet import select_sql
 from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.ingest.frames import read_files
 from tableau_pipeline.ingest.options import Files, matching_files
@@ -25,6 +27,7 @@ from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
 from tableau_pipeline_tests.snapshots.conftest import store
+from tableau_pipeline_tests.snapshots.support import materialize, reader
 
 __all__ = ["store"]
 
@@ -231,3 +234,31 @@ def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert "passed over .c.csv, _SUCCESS, _b.csv, as Spark does; name such a file" in caplog.text
     assert [path.name for path in matching_files(f"{tmp_path}/_*.csv")] == ["_b.csv"]
     assert [path.name for path in matching_files(f"{tmp_path}/_b.csv")] == ["_b.csv"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_model_that_returns_the_rows_of_a_file(
+    spark: SparkSession, tmp_path: Path, *, changes: bool
+):
+    """Prevents: rows that Spark writes once more, or those of the file where a model has changed
+    them; a comment that is lost on the way."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,v\n1,a\n2,\n", "utf-8")
+
+    @dg.asset
+    def rows() -> DataFrame:
+        frame = read_files(spark, path, columns="id int COMMENT 'it\\'s', v varchar(3)")
+        return frame.where("id = 1") if changes else frame
+
+    seen: list[Any] = []
+    assets = [rows, reader(seen, "rows", DataFrame)]
+    assert materialize(tmp_path / "snapshots", assets).success
+    newest = SnapshotStore(tmp_path / "snapshots").newest("rows")
+    assert newest
+    assert newest.columns == (Column("id", "int"), Column("v", "string"))
+    assert newest.comments == {"id": "it's"}
+    assert newest.fingerprint.is_additive == changes
+    (frame,) = seen
+    assert [tuple(row) for row in frame.collect()] == [(1, "a"), (2, None)][: 2 - changes]
+    assert frame.schema["id"].metadata == {"comment": "it's"}
