@@ -323,7 +323,12 @@ class _Phases:
 
     def plan(self, recovered: Recovered) -> Planned:
         """Observe the data source, read the models, and decide."""
-        planned = _within_limits(self.setup, self.planner, recovered)
+        doubt = recovered.distrust
+        if self.sender.sent and doubt and doubt.code is not Doubt.FAILED:
+            # Rows were sent within the limits, and are now to be repaired.
+            planned = self.planner.plan(recovered)
+        else:
+            planned = _within_limits(self.setup, self.planner, recovered)
         self.sender.late = planned.base.late
         _log_decision(self.setup, planned)
         return planned

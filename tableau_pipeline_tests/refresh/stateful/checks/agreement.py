@@ -76,14 +76,16 @@ class Agreement:
         saved, approval = self.options.saved, self.options.approval
         if isinstance(outcome, Refreshed) and not outcome.checkpoint.distrust:
             history.met["agreed, and done"] += bool(saved or approval)
+            # What was sent may have to be repaired by a whole file.
+            is_repair = len(refresh.requests) > 1
             if saved:
                 done = outcome.checkpoint.tables
                 require(done == saved.tables, f"planned {saved.tables}, but published {done}")
                 kind = kind_of(outcome.planned)
-                require(kind is saved.kind, f"planned {saved.kind}, but it was {kind}")
+                require(is_repair or kind is saved.kind, f"planned {saved.kind}, but it was {kind}")
             if approval:
                 is_whole = isinstance(outcome.plan, Publish)
-                may = approval.kind is Status.PUBLISH or not is_whole
+                may = approval.kind is Status.PUBLISH or is_repair or not is_whole
                 require(may, f"published in full, and approved was {approval.kind}")
                 made = metadata_changes(outcome.planned.merged)
                 require({*made} <= {*approval.metadata}, f"metadata that nobody approved: {made}")
