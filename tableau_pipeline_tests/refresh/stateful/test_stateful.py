@@ -33,9 +33,9 @@ REGRESSIONS = {
     673334992: "a caption that somebody removed when nobody knew what was published",
     190: "an approval that forbade the repair of what was sent within it",
 }
-# A history takes about two seconds of a processor. FEW run in `make test`, MANY in CI, and there as
-# many FRESH ones, whose seeds derive from the commit.
-FEW, MANY, FRESH = 4, 64, 60
+# A history takes about eight seconds of a processor. FEW run in `make test`, MANY in CI, and there
+# as many FRESH ones, whose seeds derive from the commit.
+FEW, MANY, FRESH = 4, 40, 40
 # The largest share of undisturbed refreshes that may be refused, and the number of histories from
 # which this share means something.
 _ENOUGH, _MOST_REFUSED = 20, 0.25
