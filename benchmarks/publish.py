@@ -67,7 +67,7 @@ def _costs(command: Sequence[str], environment: Mapping[str, str]) -> tuple[floa
                 with suppress(psutil.NoSuchProcess):
                     times = each.cpu_times()
                     used[each.pid] = times.user + times.system
-            time.sleep(0.01)
+            time.sleep(0.05)
     if process.returncode:
         raise RuntimeError(process.stderr.read())
     return time.perf_counter() - started, sum(used.values())
