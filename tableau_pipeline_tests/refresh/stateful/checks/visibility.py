@@ -82,7 +82,7 @@ def note_users_change(history: Any, what: str, before: State) -> None:
 
 
 def note_users_data_source(history: Any) -> State:
-    """Note the metadata of the data source that another user has just published.
+    """Note the metadata and the rows of the data source that another user has just published.
 
     Returns:
         Its state.
@@ -90,6 +90,7 @@ def note_users_data_source(history: Any) -> State:
     state = State.of(history, history.tableau.datasources()[-1])
     assert state.datasource
     history.requests.note_set_by_users(state.datasource.luid, state.metadata)
+    note_rows(history, state)
     history.requests.users_acted_at = history.moment
     return state
 
