@@ -325,6 +325,7 @@ def published_result(
     # The UI keeps this order: the results come first, the explanations last.
     metadata: dict[str, Any] = {
         "summary": done.summary,
+        **({"accepted": str(checkpoint.accepted)} if checkpoint.accepted else {}),
         **_plan_table(declaration, done),
         "where the time went": _time_chart(context, done),
         "dagster/row_count": checkpoint.rows[declaration.fact_table],
@@ -335,7 +336,6 @@ def published_result(
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **{name: dg.MetadataValue.timestamp(moment) for name, moment in times.items() if moment},
         "comparison": comparison(done),
-        **({"accepted": str(checkpoint.accepted)} if checkpoint.accepted else {}),
         **({"warnings": "\n".join(done.warnings)} if done.warnings else {}),
         **_field_table(done),
         **_column_metadata(declaration, done),
