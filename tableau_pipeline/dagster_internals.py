@@ -47,8 +47,11 @@ from dagster.components.core.defs_module import ComponentPath
 from dagster.components.definitions import LazyDefinitions
 from dagster_shared.check import CheckError, not_none
 from dagster_shared.error import DagsterUnresolvableSymbolError
+from dagster_shared.libraries import DagsterLibraryRegistry
 from dagster_shared.record import replace
 from dagster_shared.yaml_utils import parse_yamls_with_source_position
+
+from tableau_pipeline import __version__
 
 __all__ = [
     "ASSET_JOB",
@@ -103,6 +106,10 @@ __all__ = [
 ASSET_JOB = "__ASSET_JOB"
 # Set while `dg check defs` validates definitions.
 IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
+
+
+# Lets Dagster show the release with those of its own libraries. Theirs must have its number.
+DagsterLibraryRegistry.register("tableau-pipeline", __version__, is_dagster_package=False)
 
 
 # Projects and definitions.

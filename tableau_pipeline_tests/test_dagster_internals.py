@@ -15,6 +15,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster_pyspark import LazyPySparkResource
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from tableau_pipeline import __version__
 from tableau_pipeline import dagster_internals as internals
 from tableau_pipeline.rendering import message_of
 from tableau_pipeline.resources.services import SparkResource
@@ -345,3 +346,8 @@ def test_every_name_is_tried():
     """Prevents: a name without a test, which an upgrade breaks unseen."""
     tried = Path(__file__).read_text("utf-8")
     assert [name for name in internals.__all__ if f"internals.{name}" not in tried] == []
+
+
+def test_the_release_is_listed_among_libraries():
+    """Prevents: Dagster shows all libraries of a location but this one."""
+    assert internals.DagsterLibraryRegistry.get()["tableau-pipeline"] == __version__
