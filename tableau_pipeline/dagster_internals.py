@@ -7,6 +7,7 @@ private module of Dagster: `make check` finds it.
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,6 @@ from dagster_shared.error import DagsterUnresolvableSymbolError
 from dagster_shared.libraries import DagsterLibraryRegistry
 from dagster_shared.record import replace
 from dagster_shared.yaml_utils import parse_yamls_with_source_position
-
-from tableau_pipeline import __version__
 
 __all__ = [
     "ASSET_JOB",
@@ -108,8 +107,11 @@ ASSET_JOB = "__ASSET_JOB"
 IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 
 
-# Lets Dagster show the release with those of its own libraries. Theirs must have its number.
-DagsterLibraryRegistry.register("tableau-pipeline", __version__, is_dagster_package=False)
+# Lets Dagster show the release with those of its own libraries. The check of its
+# number is for those alone.
+DagsterLibraryRegistry.register(
+    "tableau-pipeline", version("tableau_pipeline"), is_dagster_package=False
+)
 
 
 # Projects and definitions.
