@@ -99,7 +99,7 @@ def test_python_functions_run_in_this_interpreter(spark: SparkSession):
     assert row[0] == sys.prefix
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "given"),
     [
@@ -131,7 +131,7 @@ def test_settings_of_the_user_win(arguments: dict[str, Any], given: dict[str, st
     assert {option, f"-Xmx{wanted['spark.driver.memory']}"} <= set(answer["java"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_settings_without_a_user(tmp_path: Path):
     """Prevents: a driver that others reach, Spark's log and progress bars in each run's log."""
     answer = ask({}, tmp_path)
@@ -141,7 +141,7 @@ def test_settings_without_a_user(tmp_path: Path):
     assert log.endswith("/tableau_pipeline/log4j2.properties")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_host_whose_name_nobody_knows(tmp_path: Path):
     """Prevents: a laptop in another network, or a container, on which Spark does not start."""
     unshare = ["unshare", "--map-root-user", "--uts"]
