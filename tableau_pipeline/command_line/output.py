@@ -20,6 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline.rendering import markdown_text, message_of
 
 # The width if the output is no terminal but, for example, a CI log, whose lines may be long.
@@ -115,6 +116,12 @@ def reports(command: Callable[..., int]) -> Callable[..., int]:
         help="Write one JSON object.",
     )
     return option(click.pass_obj(command))
+
+
+def accept_option(help_text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the option `--accept` of a command."""
+    choices = click.Choice([str(accept) for accept in Accept])
+    return click.option("--accept", multiple=True, type=choices, help=help_text)
 
 
 class LogLines(logging.Logger):

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import Output, reports, signed
+from tableau_pipeline.command_line.output import Output, accept_option, reports, signed
 from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.command_line.saving import Saving
 from tableau_pipeline.components.git_revision import PreviewOf, previews_of_changes, revision
@@ -54,12 +54,7 @@ _NO_RECORDS = (
     help="Go by the records of the last refresh and the snapshots here; ask no server.",
 )
 @click.option("--base", metavar="REV", help="Only what is declared otherwise than in REV of git.")
-@click.option(
-    "--accept",
-    multiple=True,
-    type=click.Choice([str(accept) for accept in Accept]),
-    help="Plan as if this were accepted.",
-)
+@accept_option("Plan as if this were accepted.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import click
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
+from tableau_pipeline.command_line.output import LogLines, Output, accept_option, reports, signed
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import BadRows
@@ -47,12 +47,7 @@ from tableau_pipeline.scripting.files import publish_files
 @click.option("--create-project", is_flag=True, help="Create the project if it is absent.")
 @click.option("--adopt", is_flag=True, help="Take over a data source that was not published here.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
-@click.option(
-    "--accept",
-    multiple=True,
-    type=click.Choice([str(accept) for accept in Accept]),
-    help="What to accept once instead of refusing it.",
-)
+@accept_option("What to accept once instead of refusing it.")
 @click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")

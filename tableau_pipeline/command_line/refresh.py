@@ -12,14 +12,14 @@ import dagster as dg
 import requests
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import LogLines, Output, reports, signed
+from tableau_pipeline.command_line.output import LogLines, Output, accept_option, reports, signed
 from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline.components.location import in_location
 from tableau_pipeline.components.status import failure_of
 from tableau_pipeline.dagster_internals import ASSET_JOB
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.outcome import Accept, Code, Refusal, accepts_of
+from tableau_pipeline.outcome import Code, Refusal, accepts_of
 from tableau_pipeline.refresh.approval import Approval
 from tableau_pipeline.refresh.plan_file import entry_values, read_plan_file
 from tableau_pipeline.refresh.saved_plan import SavedPlan
@@ -58,12 +58,7 @@ _RESULT_FIELDS = ("summary", "decision", "reason")
 @click.option("--models", is_flag=True, help="Run its models before, with all upstream of them.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
 @click.option("--metadata-only", is_flag=True, help="Publish captions and the like, no new rows.")
-@click.option(
-    "--accept",
-    multiple=True,
-    type=click.Choice([str(accept) for accept in Accept]),
-    help="What to accept once instead of refusing it.",
-)
+@accept_option("What to accept once instead of refusing it.")
 @click.option(
     "--approval",
     type=_FILE,

@@ -10,8 +10,8 @@ from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.ingest.rows import Rows
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.snapshots.from_files import check_columns, commit_parts, new_files, part_of
-from tableau_pipeline.snapshots.version_store import SnapshotStore
+from tableau_pipeline.snapshots.from_files import check_columns, new_files, part_of
+from tableau_pipeline.snapshots.version_store import SnapshotStore, commit_parts
 
 # The partition key of rows that were stored before files were added one by one.
 _EARLIER_ROWS = "earlier rows"
@@ -58,7 +58,9 @@ class FileStore:
                 columns=columns,
                 comments=rows.columns.comments,
                 run_id=self.run_id,
-                remaining=remaining,
+                parts=lambda new, _: sorted(
+                    [*remaining, *new], key=lambda part: part.partition or ""
+                ),
             )
             self.rows = rows
         return self._written

@@ -1,7 +1,7 @@
 """Approvals: which refreshes a person has approved, by their kind and bounds, not by their rows."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.merge import FieldPath, Merge
 from tableau_pipeline.outcome import Accept, Status
+from tableau_pipeline.refresh.plan_file import PlanEntry
 
 
 class MetadataChange(Frozen):
@@ -19,14 +20,12 @@ class MetadataChange(Frozen):
     after: str | None = None
 
 
-class Approval(Frozen):
+class Approval(PlanEntry):
     """What one data source may become, once its declaration is the approved one.
 
     Rows come and go with each run of the models, so an approval limits them only by its bounds.
 
     Attributes:
-        key: the asset key.
-        declaration: the digest of everything that is declared.
         kind: what was planned. Only PUBLISH lets a refresh publish in full.
         moves: "rename" or "move", if the refresh may do so.
         columns: the columns of each table; None if they were not known. A refresh must leave the
@@ -41,9 +40,6 @@ class Approval(Frozen):
 
     listed_as: ClassVar = "approvals"
     written_by: ClassVar = "tableau-pipeline plan --base REV --out FILE"
-    format: Literal[1] = 1
-    key: str
-    declaration: str
     kind: Status
     moves: tuple[str, ...] = ()
     columns: dict[str, tuple[Column, ...]] | None = None

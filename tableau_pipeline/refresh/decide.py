@@ -40,7 +40,7 @@ class Options:
         by: who asks for it, to record who accepted what; "" for the run or script itself.
         to: publish the rows and metadata of this checkpoint again; None to publish the models.
         approval: refuse what lies outside of it; None for no approval.
-        saved: carry out this plan, or refuse; None to plan anew.
+        saved: carry out this plan, or refuse; None for a new plan.
     """
 
     full: bool = False

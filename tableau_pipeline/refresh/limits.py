@@ -6,6 +6,7 @@ They are checked once it is known what the refresh would do; `decide` checks eve
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from fractions import Fraction
 
 from tableau_pipeline.core.checkpoint import columns_of
 from tableau_pipeline.core.declaration import Declaration
@@ -159,7 +160,7 @@ def _guard_problems(
         if table.guard.max_change is None:
             continue
         limit = f"guard.max_change is {table.guard.max_change:.0%}"
-        if problem := _too_many(changes, table.name, 100 * table.guard.max_change):
+        if problem := _too_many(changes, table.name, Fraction(str(table.guard.max_change))):
             text = (
                 f'Table "{table.name}": {problem}, and {limit}. If that is right, run again with '
                 "accept: [change]"
@@ -167,16 +168,15 @@ def _guard_problems(
             yield Refusal(text, Code.ROWS_CHANGED, Accept.CHANGE, Check.GUARD, table.name)
 
 
-def _too_many(changes: _Changes, table: str, percent: float) -> str | None:
-    """Return, in words, that more rows change than a percentage of the published ones."""
+def _too_many(changes: _Changes, table: str, share: Fraction) -> str | None:
+    """Return, in words, that more rows change than a share of the published ones."""
     before = changes.published(table)
     if before == 0:
         return None
     changed = changes.of(table) if before else None
     if before is None or changed is None:
         return "how many of its rows would change is not known"
-    # Whole numbers: as floats, a tenth of 30 rows is more than 3.
-    if changed * 100 <= round(percent * before, 6):
+    if changed <= share * before:
         return None
     return f"{changed:,} of {before:,} rows would come, go or change, {changed / before:.1%}"
 
@@ -220,20 +220,24 @@ def _beyond(approval: Approval, planned: Planned, changes: _Changes) -> Iterator
 
 
 def _out_of_bounds(approval: Approval, changes: _Changes, table: str) -> Iterator[str]:
-    if approval.max_change is not None and (
-        problem := _too_many(changes, table, approval.max_change)
-    ):
+    change, shrink = map(_share, (approval.max_change, approval.max_shrink))
+    if change is not None and (problem := _too_many(changes, table, change)):
         yield f'table "{table}": {problem}; approved: {approval.max_change:g} %'
-    if approval.max_shrink is None:
+    if shrink is None:
         return
     before, now = changes.published(table), changes.desired(table)
     if before is None:
         yield f'table "{table}": how many rows it would lose is not known'
-    elif (before - now) * 100 > round(approval.max_shrink * before, 6):
+    elif before - now > shrink * before:
         yield (
             f'table "{table}": {now:,} rows where {before:,} are published, '
             f"{(before - now) / before:.1%} fewer; approved: {approval.max_shrink:g} %"
         )
+
+
+def _share(percent: float | None) -> Fraction | None:
+    # An exact fraction: as floats, 7 % of 100 rows are more than 7.
+    return None if percent is None else Fraction(str(percent)) / 100
 
 
 def _value(text: str | None) -> str:

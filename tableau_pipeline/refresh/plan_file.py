@@ -3,27 +3,44 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.refresh.approval import Approval
-from tableau_pipeline.refresh.saved_plan import SavedPlan
 
-Entry = TypeVar("Entry", Approval, SavedPlan)
+
+class PlanEntry(Frozen):
+    """What a file says of one data source.
+
+    Attributes:
+        listed_as: the key of the entries in a file.
+        written_by: the command that writes the file.
+        key: the asset key.
+        declaration: the digest of everything that is declared.
+    """
+
+    listed_as: ClassVar[str]
+    written_by: ClassVar[str]
+    format: Literal[1] = 1
+    key: str
+    declaration: str
+
+
+Entry = TypeVar("Entry", bound=PlanEntry)
 
 
 def write_plan_file(path: Path, entries: Sequence[Entry], kind: type[Entry]) -> None:
     """Write the entries of a file, whole or not at all."""
     values = {kind.listed_as: [*map(entry_values, entries)]}
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(json.dumps(values, indent=2) + "\n", "utf-8")
-    temporary.replace(path)
+    text = json.dumps(values, indent=2) + "\n"
+    LocalStorage(path.absolute().parent).replace(path.name, text.encode())
 
 
-def entry_values(entry: Approval | SavedPlan) -> dict[str, Any]:
+def entry_values(entry: PlanEntry) -> dict[str, Any]:
     """Return an entry as JSON values, also for a run config, in which Dagster takes no null."""
     return entry.model_dump(mode="json", exclude_none=True)
 
@@ -64,6 +81,6 @@ def read_entry(kind: type[Entry], values: Mapping[str, Any], *, place: str = "co
                 "plan with this one"
             )
         else:
-            problem = f"is damaged: write it anew by `{kind.written_by}`"
+            problem = f"is damaged: write it again by `{kind.written_by}`"
         text = f"{place}: one of its {kind.listed_as} {problem}"
         raise RefusedError(text, code=Code.RECORD) from error

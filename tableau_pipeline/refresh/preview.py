@@ -115,7 +115,7 @@ def preview(setup: Setup, site: TableauSite | None, options: Options = _DEFAULT_
     limit = min(filter(None, possible), default=None) if result.kind is Status.UPDATE else None
     saved = None
     if site and not waits and result.kind is not Status.REFUSED:
-        digest, at = setup.declared, setup.now()
+        digest, at = setup.declaration_digest, setup.now()
         saved = saved_plan(planned, options, key=declaration.key, digest=digest, at=at)
     return replace(result, limit=limit, notes=(*waits, *result.notes), saved=saved)
 

@@ -246,7 +246,7 @@ def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Plan
         planner.plan(recovered),
         planner.options,
         declaration=setup.declaration,
-        digest=setup.declared,
+        digest=setup.declaration_digest,
     )
 
 

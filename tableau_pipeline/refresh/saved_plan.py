@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.outcome import Accept, Status
+from tableau_pipeline.refresh.plan_file import PlanEntry
 
 
 class PlannedRows(Frozen):
@@ -30,12 +31,10 @@ class Published(Frozen):
     tables: dict[str, TableContent] | None = None
 
 
-class SavedPlan(Frozen):
+class SavedPlan(PlanEntry):
     """One refresh, with everything that it depends on. It holds no values of rows.
 
     Attributes:
-        key: the asset key.
-        declaration: the digest of everything that is declared.
         at: when it was planned.
         kind: what the refresh does; `mode` says how it publishes, if it does.
         moves: "rename" or "move", if the refresh does so.
@@ -47,9 +46,6 @@ class SavedPlan(Frozen):
 
     listed_as: ClassVar = "plans"
     written_by: ClassVar = "tableau-pipeline plan --out FILE"
-    format: Literal[1] = 1
-    key: str
-    declaration: str
     at: datetime
     kind: Status
     mode: PublishMode | None = None
@@ -78,8 +74,7 @@ class SavedPlan(Frozen):
         if before.luid != base.luid:
             yield "another data source has taken its place on the server"
         if is_touched:
-            was, is_ = _stamp(before), _stamp(base)
-            yield f"it was changed on the server: {was} then, {is_} now"
+            yield f"it was changed on the server, {_stamp(before)} then, and {_stamp(base)} now"
         for name in _other_rows(before, base):
             yield f'the published rows of table "{name}" are others'
         if (self.kind, self.mode, self.moves) != (now.kind, now.mode, now.moves):
@@ -94,8 +89,8 @@ class SavedPlan(Frozen):
 
 
 def _stamp(published: Published) -> str:
-    at = f"{published.updated_at:%Y-%m-%d %H:%M:%S} UTC" if published.updated_at else "not known"
-    return at if published.revision is None else f"{at}, revision {published.revision}"
+    at = published.updated_at
+    return f"updated at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "not known"
 
 
 def _other_rows(before: Published, now: Published) -> Iterator[str]:

@@ -87,7 +87,7 @@ class Setup:
         )
 
     @property
-    def declared(self) -> str:
+    def declaration_digest(self) -> str:
         """The digest of everything that is declared, the same in every environment."""
         return self.digest or self.declaration.whole_digest()
 

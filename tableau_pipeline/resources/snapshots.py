@@ -24,7 +24,7 @@ from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.objects.stores import is_url
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.resources.services import as_failure
-from tableau_pipeline.scripting.environment import local_copies
+from tableau_pipeline.scripting.environment import CACHE_GB, local_copies
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
@@ -118,7 +118,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     )
 
     cache_gb: float = Field(
-        default=10,
+        default=CACHE_GB,
         ge=0,
         allow_inf_nan=False,
         description="GB of local copies that stay of files that hyperd has read from an object "

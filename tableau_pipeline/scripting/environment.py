@@ -2,6 +2,7 @@
 
 import getpass
 import hashlib
+import math
 import os
 import sys
 from functools import cache
@@ -9,10 +10,13 @@ from pathlib import Path
 
 from tableau_pipeline.core.deployment import MAIN, JournalPlace
 from tableau_pipeline.core.identity import root_from
+from tableau_pipeline.errors import SettingError
 from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary_folder
 from tableau_pipeline.objects.storage import LocalStorage, ObjectStorage
 from tableau_pipeline.objects.stores import is_url
 
+# Gigabytes of local copies that stay of files that hyperd has read from an object store.
+CACHE_GB = 10
 _VARIABLE = "PIPELINE_DATA_DIR"
 _PACKAGE = "tableau-pipeline"
 
@@ -87,6 +91,24 @@ def work_dir(*, keep: bool) -> Path:
     that this process removes at its end; if this process is killed, the next one removes it.
     """
     return data_dir() if keep else scratch()
+
+
+def cache_bytes() -> int:
+    """Return the size of the local copies of objects: PIPELINE_CACHE_GB, by default 10 GB.
+
+    Raises:
+        SettingError: the variable is not a number of gigabytes.
+    """
+    text = os.environ.get("PIPELINE_CACHE_GB") or str(CACHE_GB)
+    try:
+        size = float(text)
+        if 0 <= size < math.inf:
+            return int(size * 1e9)
+    except ValueError:
+        pass
+    raise SettingError(
+        f"PIPELINE_CACHE_GB is {text!r}: set it to a number of gigabytes, such as 10"
+    )
 
 
 @cache

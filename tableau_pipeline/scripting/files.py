@@ -25,6 +25,7 @@ from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.report import Done
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.scripting.environment import (
+    cache_bytes,
     journal_place,
     local_copies,
     shared_place,
@@ -36,7 +37,6 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 _LOG = logging.getLogger(__name__)
 _OPTIONS = Options()
-_CACHE_GB = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,5 +115,4 @@ def _store() -> SnapshotStore:
     place = shared_place("snapshots")
     if isinstance(place, Path):
         return SnapshotStore(place)
-    limit = float(os.environ.get("PIPELINE_CACHE_GB") or _CACHE_GB)
-    return SnapshotStore(ObjectStorage(place, local_copies(int(limit * 1e9))))
+    return SnapshotStore(ObjectStorage(place, local_copies(cache_bytes())))

@@ -7,21 +7,20 @@ two versions. Its fingerprint is a digest of the files.
 import hashlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import obstore
 import pyarrow.parquet as pq
 
-from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
+from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet import LocalFolder, StoredColumn, plain_layout
-from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text
+from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.objects.stores import ObjectFolder, store_at, store_errors
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.snapshots.version_store import PARTITION, SnapshotStore, new_write
+from tableau_pipeline.snapshots.version_store import SnapshotStore, new_write, reserved_names
 
 
 @contextmanager
@@ -87,46 +86,13 @@ def part_of(
     )
 
 
-def commit_parts(
-    store: SnapshotStore,
-    asset_key: str,
-    parts: Sequence[Part],
-    *,
-    columns: Sequence[Column],
-    comments: Mapping[str, str],
-    run_id: str,
-    remaining: Sequence[Part] = (),
-) -> Snapshot:
-    """Commit the next version of a model.
-
-    Args:
-        parts: the new parts; they get the number of the version.
-        remaining: parts of earlier versions that belong to this one, too.
-    """
-
-    def make(number: int, _: Snapshot | None) -> Snapshot:
-        new = [part.model_copy(update={"version": number}) for part in parts]
-        return Snapshot(
-            folder=store.folder(asset_key),
-            asset_key=asset_key,
-            number=number,
-            created_at=datetime.now(UTC),
-            run_id=run_id,
-            columns=tuple(columns),
-            comments=dict(comments),
-            parts=tuple(sorted([*remaining, *new], key=lambda part: part.partition or "")),
-        )
-
-    return store.commit(asset_key, make)
-
-
 def check_columns(columns: Sequence[Column], asset_key: str) -> None:
     """Refuse columns that a version cannot have.
 
     Raises:
         RefusedError: names the model, the columns and the remedies.
     """
-    reserved = {ROW_HASH, PARTITION} | {json_text(each.name).casefold() for each in columns}
+    reserved = reserved_names(each.name for each in columns)
     problems = [
         f"the column name {each.name!r} is reserved: rename it"
         for each in columns

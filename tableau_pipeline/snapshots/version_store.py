@@ -8,9 +8,10 @@ import gc
 import json
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from random import random
 from urllib.parse import quote, unquote
@@ -21,7 +22,7 @@ from pydantic import ValidationError
 from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError, SettingError
 from tableau_pipeline.hyper.parquet import Folder
-from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text
 from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import StoreError, is_url
 from tableau_pipeline.outcome import Code
@@ -220,6 +221,44 @@ def merged_parts(
                     part if is_same else part.model_copy(update={"columns": own})
                 )
     return tuple(sorted(parts.values(), key=lambda part: part.partition or ""))
+
+
+def reserved_names(names: Iterable[str]) -> set[str]:
+    """Return what no column may be called, because files of a version hold other things there."""
+    return {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in names}
+
+
+def commit_parts(
+    store: SnapshotStore,
+    asset_key: str,
+    written: Sequence[Part],
+    *,
+    columns: Sequence[Column],
+    comments: Mapping[str, str],
+    run_id: str,
+    parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]] = lambda new, _: new,
+) -> Snapshot:
+    """Commit the next version of a model.
+
+    Args:
+        written: the parts that were just stored; they get the number of the version.
+        parts: returns all parts of the version, from the new ones and the version before.
+    """
+
+    def make(number: int, before: Snapshot | None) -> Snapshot:
+        new = [part.model_copy(update={"version": number}) for part in written]
+        return Snapshot(
+            folder=store.folder(asset_key),
+            asset_key=asset_key,
+            number=number,
+            created_at=datetime.now(UTC),
+            run_id=run_id,
+            columns=tuple(columns),
+            comments=dict(comments),
+            parts=tuple(parts(new, before)),
+        )
+
+    return store.commit(asset_key, make)
 
 
 @contextmanager

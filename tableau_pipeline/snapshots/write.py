@@ -39,8 +39,10 @@ from tableau_pipeline.snapshots.spark_internals import ESCAPED, NULL_KEY
 from tableau_pipeline.snapshots.version_store import (
     PARTITION,
     SnapshotStore,
+    commit_parts,
     merged_parts,
     new_write,
+    reserved_names,
 )
 
 # Characters to escape, because Spark reads paths as glob patterns.
@@ -215,7 +217,7 @@ def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection
     Raises:
         UnstorableError: the error names the model, the columns and the remedies.
     """
-    reserved = {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in schema.names}
+    reserved = reserved_names(schema.names)
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
     problems += name_problems(schema.names)
     if not schema.fields:
@@ -458,26 +460,21 @@ def _commit(
     run_id: str,
     parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]],
 ) -> Snapshot:
-    """Commit the next version of a model, and set its number in the parts just stored."""
-
-    def make(number: int, before: Snapshot | None) -> Snapshot:
-        new = [part.model_copy(update={"version": number}) for part in written]
-        return Snapshot(
-            folder=store.folder(asset_key),
-            asset_key=asset_key,
-            number=number,
-            created_at=datetime.now(UTC),
-            run_id=run_id,
-            columns=columns_of(frame),
-            comments={
-                field.name: comment
-                for field in frame.schema.fields
-                if (comment := field.metadata.get("comment"))
-            },
-            parts=tuple(parts(new, before)),
-        )
-
-    return store.commit(asset_key, make)
+    """Commit the next version of a model with the columns and comments of a frame."""
+    comments = {
+        field.name: comment
+        for field in frame.schema.fields
+        if (comment := field.metadata.get("comment"))
+    }
+    return commit_parts(
+        store,
+        asset_key,
+        written,
+        columns=columns_of(frame),
+        comments=comments,
+        run_id=run_id,
+        parts=parts,
+    )
 
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:

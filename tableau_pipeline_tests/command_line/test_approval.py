@@ -7,6 +7,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.command_line.project import open_project
+from tableau_pipeline.components.asset_names import asset_keys, step_name
 from tableau_pipeline_tests.command_line.conftest import World, documented, masked
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
@@ -109,6 +111,26 @@ def test_a_plan_of_an_operator(published: World):
     assert again.code == 1
     command = "tableau-pipeline refresh --plan plan.json"
     assert masked(again.text) == documented(command, GUIDE)
+
+
+def test_who_launched_a_run(published: World):
+    """Prevents: a shrunken table of which nobody can tell who let it through in the web UI."""
+    published.model(KEY, flights(3))
+    published.forget()
+    with open_project(f"{published.name}.definitions") as project:
+        job = project.definitions.resolve_implicit_global_asset_job_def()
+        done = job.execute_in_process(
+            instance=project.instance,
+            asset_selection=[*asset_keys(KEY)],
+            run_config={"ops": {step_name(KEY): {"config": {"accept": ["shrink"]}}}},
+            tags={"user": "zoe@example.org"},
+        )
+        assert done.success
+        event = project.instance.get_latest_materialization_event(dg.AssetKey(KEY))
+    assert event
+    assert event.asset_materialization
+    said = event.asset_materialization.metadata["accepted"].value
+    assert said == "shrink by zoe@example.org"
 
 
 def test_wrong_usage(published: World):

@@ -13,13 +13,19 @@ from pyspark.sql import functions as F
 from tableau_pipeline.core.declaration import in_environment
 from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
+from tableau_pipeline.errors import SettingError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.ingest.publication import FilePublication
 from tableau_pipeline.publishing.settings import ServerSettings
 from tableau_pipeline.refresh import refresh as refreshes
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.setup import Setup
-from tableau_pipeline.scripting.environment import journal_place, shared_place, work_dir
+from tableau_pipeline.scripting.environment import (
+    cache_bytes,
+    journal_place,
+    shared_place,
+    work_dir,
+)
 from tableau_pipeline.scripting.files import publish_files
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
@@ -142,3 +148,13 @@ def test_a_file_that_is_added_after_an_upgrade(
     publish_files(FilePublication(paths=(str(changed),), **options))
     rows = rows_on(sandbox, name).to_pylist()
     assert [(row["id"], row["v"]) for row in rows] == sorted((AFTER | {500: "b"}).items())
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "inf", "nan"])
+def test_a_size_of_copies_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str):
+    """Prevents: a stack trace for a mistyped variable."""
+    monkeypatch.setenv("PIPELINE_CACHE_GB", text)
+    with pytest.raises(SettingError, match=f"PIPELINE_CACHE_GB is '{text}': set it to a number"):
+        cache_bytes()
+    monkeypatch.setenv("PIPELINE_CACHE_GB", "1.5")
+    assert cache_bytes() == 1_500_000_000

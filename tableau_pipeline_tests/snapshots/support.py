@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tableau_pipeline.resources import SparkResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.snapshots.version_store import (
     SnapshotStore,
+    commit_parts,
     merged_parts,
     model_key,
     parse_key,
@@ -142,19 +143,15 @@ def commit(
     """Write some partitions of a model, or all of it, without its rows."""
     parts = written(store, partitions or (None,), asset_key=asset_key, rows=rows)
 
-    def make(number: int, before: Snapshot | None) -> Snapshot:
-        new = [part.model_copy(update={"version": number}) for part in parts]
-        return Snapshot(
-            folder=store.folder(asset_key),
-            asset_key=asset_key,
-            number=number,
-            created_at=datetime.now(UTC),
-            run_id="test",
-            columns=columns,
-            parts=merged_parts(before, new, columns=columns, keeps=lambda part: True),
-        )
-
-    return store.commit(asset_key, make)
+    return commit_parts(
+        store,
+        asset_key,
+        parts,
+        columns=columns,
+        comments={},
+        run_id="test",
+        parts=lambda new, before: merged_parts(before, new, columns=columns, keeps=lambda _: True),
+    )
 
 
 def manifest(store: SnapshotStore, number: int) -> Path:
