@@ -20,6 +20,7 @@ from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.declaration import Guard, Partitions, ReplaceAll, Table
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,
@@ -209,7 +210,7 @@ def test_unknown_acceptance_is_refused(story: Story):
     """Prevents: `accept: [shrnk]` that accepts nothing, in silence."""
     result = refresh(story, accept=["shrnk"])
     (event,) = result.get_step_failure_events()
-    known = "shrink, schema, overwrite, takeover, checks"
+    known = ", ".join(Accept)
     assert f"'shrnk' is not one of {known}" in str(event.step_failure_data.error)
 
 

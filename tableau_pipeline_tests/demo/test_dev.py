@@ -108,7 +108,7 @@ def test_the_web_shows_what_the_demo_published(tmp_path: Path):
     assert output.count("Starting Spark, which takes some seconds") == 1
     # Before the first asset: who watches knows what takes so long.
     assert _first(lines, "Starting Spark") < _first(lines, "raw_airlines")
-    assert sum(line.endswith(" equal") for line in lines) == 8
+    assert sum(line.endswith(" equal") for line in lines) == 10
     with dev(tmp_path, **variables) as (server, _):
         (node,) = server.ask(PUBLISHED)["assetNodes"]
         (materialization,) = node["assetMaterializations"]

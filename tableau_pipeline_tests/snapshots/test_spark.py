@@ -168,12 +168,12 @@ def _python(code: str, prefix: Path, options: str = "") -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=240,
+        timeout=600,
     )
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_spark_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     """Prevents: an archive that Java ignores silently, or that stops Spark."""
     prefix = tmp_path / "a folder with spaces"
