@@ -1,7 +1,7 @@
 """The outcomes of a refresh as codes: statuses, refusals, and reasons for distrust."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -121,33 +121,51 @@ class Refusal:
     """A reason to do nothing until a user decides.
 
     Attributes:
-        text: the problem and the remedy, for users; the wording may change between releases.
+        problem: what is wrong, for users; the wording may change between releases.
         accept: what a run may accept to proceed nevertheless; None if it cannot proceed.
         check: the check that found the problem; None if no check did.
         table: the table with the problem; None if it concerns no single table.
+        column: the column with the problem; None if it concerns no single column.
+        remedy: what the user can do, for users; "" if the problem says it.
+        details: the facts of the problem as values, such as numbers of rows.
     """
 
-    text: str
+    problem: str
     code: Code
     accept: Accept | None = None
     check: Check | None = None
     table: str | None = None
+    column: str | None = None
+    remedy: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The problem and the remedy."""
+        return f"{self.problem}. {self.remedy}" if self.remedy else self.problem
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that are not None, in the form in which they are recorded."""
-        # Convert them to text, as Dagster stores no enumerations.
-        return {name: str(value) for name, value in asdict(self).items() if value is not None}
+        """Return the fields that have a value, in the form in which they are recorded."""
+        # Convert enumerations to text, as Dagster stores none.
+        return {
+            name: str(value) if isinstance(value, StrEnum) else value
+            for name, value in asdict(self).items()
+            if value
+        }
 
     @classmethod
-    def of_json(cls, recorded: Mapping[str, str]) -> "Refusal":
+    def of_json(cls, recorded: Mapping[str, Any]) -> "Refusal":
         """Read the result of `as_json`; a code of another release counts as OTHER."""
         code, accept, check = (recorded.get(name) for name in ("code", "accept", "check"))
         return cls(
-            text=recorded.get("text", ""),
+            problem=recorded.get("problem", ""),
             code=Code(code) if code in [*Code] else Code.OTHER,
             accept=Accept(accept) if accept in [*Accept] else None,
             check=Check(check) if check in [*Check] else None,
             table=recorded.get("table"),
+            column=recorded.get("column"),
+            remedy=recorded.get("remedy", ""),
+            details=recorded.get("details", {}),
         )
 
 

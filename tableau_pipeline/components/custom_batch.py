@@ -98,7 +98,13 @@ def _remote(
     # If our tag is gone, a refresh replaces the tag of another key; a batch must not.
     other_key = ownership.other_key or min(remote.keys - {datasource}, default=None)
     if refusal := replace(ownership, other_key=other_key).of_others(datasource):
-        text = f"{datasource}: {refusal.text}. Nothing was sent: once that is done, send the batch"
         # No `accept` here: only a refresh can take the data source over.
-        raise RefusedError(replace(refusal, text=text, accept=None))
+        raise RefusedError(
+            replace(
+                refusal,
+                problem=f"{datasource}: {refusal.problem}",
+                accept=None,
+                remedy=f"{refusal.remedy}. Nothing was sent: once that is done, send the batch",
+            )
+        )
     return remote

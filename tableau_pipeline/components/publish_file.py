@@ -228,7 +228,7 @@ def publish_files(
             # Refused credentials say nothing about a file.
             if isinstance(error, RefusedError) and not isinstance(error, CredentialsError):
                 first, *others = error.refusals
-                first = replace(first, text=f"{config.path}: {first.text}")
+                first = replace(first, problem=f"{config.path}: {first.problem}")
                 raise RefusedError(first, *others) from error
             raise
         finally:

@@ -253,7 +253,8 @@ def with_rejected(
             model for model in models.get(status.key, ()) if written.get(model, 0.0) > taken_at
         ]
         if rejected_models and status.state in (Status.FRESH, Status.LATE, Status.NEVER):
-            reason = "; ".join(rejection(model, rejected[model]) for model in rejected_models)
+            refusals = [rejection(model, rejected[model]) for model in rejected_models]
+            reason = "; ".join(refusal.text for refusal in refusals)
             reason = f"its next refresh is refused: {reason}"
             status = replace(status, state=Status.REFUSED, why=reason, accepts=(Accept.CHECKS,))
         result.append(status)

@@ -90,34 +90,28 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     check = Check.SCHEMA if types else None
     refusals = [
         Refusal(
-            f'{readers.get(model, "Feed of changes")}: model "{model}" has no snapshot. '
-            "Materialize that asset first; if it exists under another name, correct `model:` (its "
-            'asset key, such as "dbt/orders")',
+            f'{readers.get(model, "Feed of changes")}: model "{model}" has no snapshot',
             Code.NO_SNAPSHOT,
             check=check,
+            remedy="Materialize that asset first; if it exists under another name, correct "
+            '`model:` (its asset key, such as "dbt/orders")',
         )
         for model in declaration.models
         if model not in models
     ]
-    problems: list[tuple[str | None, str]] = [
-        (None, problem) for snapshot in models.values() if (problem := snapshot.column_problem())
-    ]
+    refusals += (
+        _misfit(problem) for snapshot in models.values() if (problem := snapshot.column_problem())
+    )
     for edge in declaration.relationships:
-        problems += ((None, text) for text in _relationship_problems(edge, types))
+        refusals += _relationship_problems(edge, types)
     for table in tables.values():
         columns = models[table.model].columns
-        problems += (
-            (table.name, text) for text in _type_problems(declaration, table.name, columns)
-        )
-        problems += (
-            (table.name, text) for text in contract_problems(table, columns, declaration.types)
-        )
+        refusals += _type_problems(declaration, table.name, columns)
+        refusals += contract_problems(table, columns, declaration.types)
     # Policies can be checked only against models that exist.
-    if not problems and not refusals:
+    if not refusals:
         for table in tables.values():
-            texts = (f'Table "{table.name}": {text}' for text in _policy_problems(table, models))
-            problems += ((table.name, text) for text in texts)
-    refusals += (Refusal(text, Code.MODEL, check=check, table=name) for name, text in problems)
+            refusals += _policy_problems(table, models)
     if refusals:
         raise RefusedError(*refusals)
     return models
@@ -127,54 +121,69 @@ def _types(snapshot: Snapshot) -> dict[str, str]:
     return {column.name: column.type for column in snapshot.columns}
 
 
+def _misfit(
+    problem: str, table: str | None = None, column: str | None = None, remedy: str = ""
+) -> Refusal:
+    """Refuse a model that does not fit its declaration."""
+    return Refusal(problem, Code.MODEL, None, Check.SCHEMA, table, column, remedy)
+
+
 def _relationship_problems(
     edge: Relationship, known: Mapping[str, Mapping[str, str]]
-) -> Iterator[str]:
+) -> Iterator[Refusal]:
     for left, right in edge.on:
         types = []
         for table, column in ((edge.many, left), (edge.one, right)):
             # Skip a table whose model has no snapshot: its columns are not known.
             if table in known and column not in known[table]:
-                yield (
+                problem = (
                     f'Relationship {edge}: table "{table}" has no column "{column}"; it has '
                     f"{', '.join(known[table])}"
                 )
+                yield _misfit(problem, table, column)
             elif table in known:
                 types.append(known[table][column])
         if len(types) == 2 and not comparable(*types):
-            yield (
+            yield _misfit(
                 f"Relationship {edge}: {edge.many}.{left} is {types[0]}, but {edge.one}.{right} is "
-                f"{types[1]}; cast one of them in its model"
+                f"{types[1]}",
+                remedy="Cast one of them in its model",
             )
 
 
 def _type_problems(
     declaration: Declaration, table: str, columns: Sequence[Column]
-) -> Iterator[str]:
-    """Yield a sentence for each column that Tableau, or the oldest product in use, cannot hold."""
+) -> Iterator[Refusal]:
+    """Refuse each column that Tableau, or the oldest product in use, cannot hold."""
     limit = declaration.max_database_version
     for column in columns:
         if sign := not_for_tableau(column.name):
-            yield (
+            problem = (
                 f'Table "{table}": column {column.name!r} has the character {sign} in its name, '
-                "which Tableau cannot hold: rename it in its model"
+                "which Tableau cannot hold"
             )
+            yield _misfit(problem, table, column.name, "Rename it in its model")
         try:
             hyper_type(column, table=table)
         except UnsupportedTypeError as error:
-            yield str(error)
+            yield _misfit(str(error), table, column.name)
         version = file_version([column])
         if limit is not None and version > limit:
-            yield (
+            problem = (
                 f'Table "{table}", column "{column.name}": {column.type} needs version {version} '
-                f"of the .hyper format ({PRODUCTS[version]}), but max_database_version is {limit}; "
-                "cast the column in its model, or raise the limit once every reader's product is "
+                f"of the .hyper format ({PRODUCTS[version]}), but max_database_version is {limit}"
+            )
+            remedy = (
+                "Cast the column in its model, or raise the limit once every reader's product is "
                 "that new"
             )
+            yield _misfit(problem, table, column.name, remedy)
 
 
-def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy) -> Iterator[str]:
-    """Yield one sentence that lists all differences between a contract and the actual columns.
+def contract_problems(
+    table: Table, columns: Sequence[Column], types: TypePolicy
+) -> Iterator[Refusal]:
+    """Yield one refusal that lists all differences between a contract and the actual columns.
 
     Args:
         columns: the actual columns, with the types that the data source declares.
@@ -194,68 +203,78 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
         *(f"{name} ({actual[name]}) is not in it" for name in actual if name not in promised),
     ]
     if differences:
-        yield (
+        problem = (
             f'Table "{table.name}": model "{table.model}" breaks the contract of its columns: '
-            f"{'; '.join(differences)}. Fix the model, or change `contract`"
+            f"{'; '.join(differences)}"
         )
+        yield _misfit(problem, table.name, remedy="Fix the model, or change `contract`")
 
 
-def _policy_problems(table: Table, models: Models) -> Iterator[str]:
-    """Yield the reasons why a model does not fit the `retain` and the refresh policy of a table."""
+def _policy_problems(table: Table, models: Models) -> Iterator[Refusal]:
+    """Refuse a model that does not fit the `retain` and the refresh policy of a table."""
     snapshot = models[table.model]
     types = _types(snapshot)
     if table.retain:
         column = table.retain.column
-        yield from _missing("retain: column", [column], types)
+        yield from _missing("retain: column", [column], types, table)
         if column in types and not is_moment(Column(column, types[column])):
-            yield (
+            problem = (
                 f'retain: column "{column}" is {types[column]}; a rolling window needs a date or a '
                 "timestamp"
             )
+            yield _policy_misfit(table, problem, column)
     match table.policy:
         case Diff(key, feed):
-            yield from _missing("refresh: diff: key", key, types)
+            yield from _missing("refresh: diff: key", key, types, table)
             if feed:
                 feed_columns = dict(feed.columns)
                 setting = f'refresh: diff: changes: columns (feed "{feed.model}")'
                 columns = [feed_columns.get(name, name) for name in key]
-                yield from _missing(setting, columns, _types(models[feed.model]))
+                yield from _missing(setting, columns, _types(models[feed.model]), table)
         case Append(cursor, lookback):
-            yield from _missing("refresh: append: cursor", [cursor], types)
+            yield from _missing("refresh: append: cursor", [cursor], types, table)
             if cursor in types:
-                yield from _cursor_problems(Column(cursor, types[cursor]), lookback)
+                yield from _cursor_problems(table, Column(cursor, types[cursor]), lookback)
         case Partitions(column):
-            yield from _missing("refresh: partitions: column", [column], types)
+            yield from _missing("refresh: partitions: column", [column], types, table)
             if not snapshot.is_partitioned:
-                yield (
-                    f'refresh: partitions: the model "{table.model}" is not partitioned: give its '
-                    "asset a partitions_def, or choose another refresh policy"
-                )
+                problem = f'refresh: partitions: the model "{table.model}" is not partitioned'
+                remedy = "Give its asset a partitions_def, or choose another refresh policy"
+                yield _policy_misfit(table, problem, remedy=remedy)
 
 
-def _missing(what: str, wanted: Sequence[str], types: Mapping[str, str]) -> Iterator[str]:
+def _policy_misfit(
+    table: Table, problem: str, column: str | None = None, remedy: str = ""
+) -> Refusal:
+    return _misfit(f'Table "{table.name}": {problem}', table.name, column, remedy)
+
+
+def _missing(
+    what: str, wanted: Sequence[str], types: Mapping[str, str], table: Table
+) -> Iterator[Refusal]:
     for name in wanted:
         if name not in types:
-            yield f'{what} names "{name}", but the model has the columns {", ".join(types)}'
+            problem = f'{what} names "{name}", but the model has the columns {", ".join(types)}'
+            yield _policy_misfit(table, problem, name)
 
 
-def _cursor_problems(cursor: Column, lookback: int | str | None) -> Iterator[str]:
+def _cursor_problems(table: Table, cursor: Column, lookback: int | str | None) -> Iterator[Refusal]:
     text, moment = str(lookback), is_moment(cursor)
     if cursor.type == "binary":
-        yield (
-            f'refresh: append: the cursor "{cursor.name}" is binary, which has no order: '
-            "choose another cursor"
-        )
+        problem = f'refresh: append: the cursor "{cursor.name}" is binary, which has no order'
+        yield _policy_misfit(table, problem, cursor.name, "Choose another cursor")
     if lookback is None:
         return
     if moment and not is_span(text):
-        yield f'refresh: append: lookback "{text}" is not a span such as "3 days" or "12 hours"'
+        problem = f'refresh: append: lookback "{text}" is not a span such as "3 days" or "12 hours"'
+        yield _policy_misfit(table, problem, cursor.name)
     elif not moment and not (_NUMBERS.fullmatch(cursor.type) and text.isdecimal()):
-        yield (
+        problem = (
             f'refresh: append: lookback "{text}" does not go with the cursor "{cursor.name}" of '
-            f"type {cursor.type}: write a number for a numeric cursor, a span for a date or a "
-            "timestamp"
+            f"type {cursor.type}"
         )
+        remedy = "Write a number for a numeric cursor, a span for a date or a timestamp"
+        yield _policy_misfit(table, problem, cursor.name, remedy)
 
 
 def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
@@ -345,16 +364,21 @@ def check_rows(
     Raises:
         RefusedError: names the tables and the columns.
     """
-    known, problems = known or {}, []
+    known = known or {}
+    problems: list[Refusal] = []
     for edge in declaration.relationships:
         # Check only the one side: the many side may repeat its values.
         if edge.one in tables and (
             problem := key_problem(hyper, tables[edge.one], edge.key, samples=samples)
         ):
             problems.append(
-                f"Relationship {edge}: {problem}. The key of the one side may be neither NULL "
-                "nor repeated: fix the model; if only its other side is unique, turn the "
-                "relationship round"
+                _bad_key(
+                    f"Relationship {edge}: {problem}",
+                    edge.one,
+                    edge.key,
+                    remedy="The key of the one side may be neither NULL nor repeated: fix the "
+                    "model; if only its other side is unique, turn the relationship round",
+                )
             )
     for table in declaration.tables:
         if table.name in tables:
@@ -362,7 +386,12 @@ def check_rows(
                 hyper, table, tables[table.name], known.get(table.name), samples=samples
             )
     if problems:
-        raise RefusedError(*(Refusal(text, Code.KEYS, check=Check.KEYS) for text in problems))
+        raise RefusedError(*problems)
+
+
+def _bad_key(problem: str, table: str, key: Sequence[str], remedy: str) -> Refusal:
+    column = key[0] if len(key) == 1 else None
+    return Refusal(problem, Code.KEYS, None, Check.KEYS, table, column, remedy)
 
 
 def _policy_key_problems(
@@ -372,19 +401,18 @@ def _policy_key_problems(
     known: TableChange | None,
     *,
     samples: bool,
-) -> Iterator[str]:
+) -> Iterator[Refusal]:
     match table.policy:
         case Diff(key):
             if not known and (problem := key_problem(hyper, rows, key, samples=samples)):
-                yield (
-                    f"refresh: diff: {problem}. The key must identify every row: fix the model, or "
-                    "name more columns in the key"
+                remedy = (
+                    "The key must identify every row: fix the model, or name more columns in the "
+                    "key"
                 )
+                yield _bad_key(f"refresh: diff: {problem}", table.name, key, remedy)
         case Append(cursor):
             if known and known.old:
                 rows = known.desired(known.unshared(known.new))
             if problem := null_problem(hyper, rows, [cursor], samples=samples):
-                yield (
-                    f"refresh: append: {problem}. Every row needs a cursor: fix the model, or "
-                    "choose another refresh policy"
-                )
+                remedy = "Every row needs a cursor: fix the model, or choose another refresh policy"
+                yield _bad_key(f"refresh: append: {problem}", table.name, [cursor], remedy)

@@ -69,9 +69,14 @@ def schema_problems(
     ]
     if policy == "publish" or not refused:
         return []
-    text = (
-        f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
-        "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
-        "the data"
-    )
-    return [Refusal(text, Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA)]
+    return [
+        Refusal(
+            f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that",
+            Code.SCHEMA_CHANGED,
+            Accept.SCHEMA,
+            Check.SCHEMA,
+            remedy="To publish it all the same, run once with accept: [schema]; otherwise, correct "
+            "what produces the data",
+            details={"changes": refused},
+        )
+    ]

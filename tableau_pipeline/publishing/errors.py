@@ -271,10 +271,11 @@ def update_refused(
     """
     details = hide(f"{error.code} {error.summary}: {error.detail}").removesuffix(".")
     if reason := _NO_UPDATES.get(error.code):
-        message = f"Updating data source {luid} failed: {details}. {reason}"
+        problem = f"Updating data source {luid} failed: {details}"
         lacks_right = error.code.startswith("403")
         accept = None if lacks_right else Accept.OVERWRITE
-        return NoUpdatesError(Refusal(message, Code.NO_UPDATES, accept), lacks_right=lacks_right)
+        refusal = Refusal(problem, Code.NO_UPDATES, accept, remedy=reason)
+        return NoUpdatesError(refusal, lacks_right=lacks_right)
     if error.code in _BUSY:
         return BusyError(
             f"Updating data source {luid} failed: {details}. Nothing was sent: run again when that "

@@ -1,7 +1,7 @@
 """Decide what a refresh does: first from the facts, then from the size of an update."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -246,18 +246,22 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     problems, metadata = checks + guards + schema, facts.metadata
     if schema and metadata and metadata.lost:
         lost = "; ".join(lost_phrases(metadata))
-        text = f'{lost}. That run saves the data source in the folder "kept" before'
-        problems.append(Refusal(text, Code.WORK_WOULD_GO))
+        remedy = 'That run saves the data source in the folder "kept" before'
+        problems.append(Refusal(lost, Code.WORK_WOULD_GO, remedy=remedy))
     refuses_conflicts = metadata and not problems and declaration.metadata.on_conflict == "refuse"
     if conflicts := conflict_phrases(metadata) if metadata and refuses_conflicts else []:
-        text = (
-            f'The metadata of "{declaration.name}" were changed by its declaration, and by a '
-            f"person on the server: {'; '.join(conflicts)}. Nothing was changed (metadata: "
-            "{on_conflict: refuse}). Declare what is on the server, or nothing of it; or set "
-            "on_conflict to keep or replace; or run once with accept: [metadata], to leave what is "
-            "on the server"
-        )
-        problems = [Refusal(text, Code.METADATA_CONFLICT, Accept.METADATA)]
+        problems = [
+            Refusal(
+                f'The metadata of "{declaration.name}" were changed by its declaration, and by a '
+                f"person on the server: {'; '.join(conflicts)}. Nothing was changed (metadata: "
+                "{on_conflict: refuse})",
+                Code.METADATA_CONFLICT,
+                Accept.METADATA,
+                remedy="Declare what is on the server, or nothing of it; or set on_conflict to "
+                "keep or replace; or run once with accept: [metadata], to leave what is on the "
+                "server",
+            )
+        ]
     # Ask about an overwrite last, because a refused schema change needs no overwrite.
     if not problems and Accept.OVERWRITE not in options.accept:
         problems = _dropped(facts)
@@ -293,11 +297,11 @@ def _dropped(facts: Facts) -> list[Refusal]:
         reason = "another user made it"
     elif not base.left:
         reason = "no record shows what its metadata was when we left it"
-    text = (
+    problem = (
         f'"{name}" must be overwritten, because {", ".join(changes)}, but {reason}. An '
-        f"overwrite drops {edits_phrase(base.metadata)}. {_HOW_TO_OVERWRITE}"
+        f"overwrite drops {edits_phrase(base.metadata)}"
     )
-    return [Refusal(text, Code.WORK_WOULD_GO, Accept.OVERWRITE)]
+    return [Refusal(problem, Code.WORK_WOULD_GO, Accept.OVERWRITE, remedy=_HOW_TO_OVERWRITE)]
 
 
 def _metadata_misfits(facts: Facts) -> list[str]:
@@ -458,9 +462,16 @@ def guard_problems(
                 f"and guard.max_shrink is {guard.max_shrink:.0%}"
             )
         if problem:
-            has = f'Table "{table.name}": model "{table.model}" has {problem}'
-            text = f"{has}. If that is right, run again with accept: [shrink]"
-            problems.append(Refusal(text, code, Accept.SHRINK, Check.GUARD, table.name))
+            refusal = Refusal(
+                f'Table "{table.name}": model "{table.model}" has {problem}',
+                code,
+                Accept.SHRINK,
+                Check.GUARD,
+                table.name,
+                remedy="If that is right, run again with accept: [shrink]",
+                details={"rows": rows, "published": before if published else None},
+            )
+            problems.append(refusal)
     return problems
 
 
@@ -482,18 +493,22 @@ def check_problems(
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue
-        text = f'Table "{name}": {rejection(table.model, names)}'
-        problems.append(Refusal(text, Code.ROWS_REJECTED, Accept.CHECKS, table=name))
+        refusal = rejection(table.model, names)
+        problem = f'Table "{name}": {refusal.problem}'
+        problems.append(replace(refusal, problem=problem, table=name))
     return problems
 
 
-def rejection(model: str, checks: Sequence[str]) -> str:
-    """Describe which checks rejected the newest rows of a model, and what to do."""
+def rejection(model: str, checks: Sequence[str]) -> Refusal:
+    """Refuse the newest rows of a model, which blocking checks have rejected."""
     names = f"check{'s' * (len(checks) > 1)} " + ", ".join(f'"{check}"' for check in checks)
-    return (
-        f'the blocking {names} of the model "{model}" rejected its newest rows. Correct the model, '
-        "and run it again with its checks. To publish these rows all the same, run once with "
-        "accept: [checks]"
+    return Refusal(
+        f'the blocking {names} of the model "{model}" rejected its newest rows',
+        Code.ROWS_REJECTED,
+        Accept.CHECKS,
+        remedy="Correct the model, and run it again with its checks. To publish these rows all the "
+        "same, run once with accept: [checks]",
+        details={"model": model, "checks": [*checks]},
     )
 
 

@@ -39,11 +39,11 @@ def within_limits(
         now = saved_plan(planned, options, key=saved.key, digest=digest, at=saved.at)
         if moved := [*saved.moved(now, is_touched=_is_touched(saved, planned.base))]:
             then = f"{saved.at:%Y-%m-%d %H:%M} UTC"
-            text = (
+            problem = (
                 f"{declaration.name} is not as it was planned at {then}: {'; '.join(moved)}. "
-                "Nothing was changed. Plan again"
+                "Nothing was changed"
             )
-            refusals.append(Refusal(text, Code.PLAN_MOVED))
+            refusals.append(Refusal(problem, Code.PLAN_MOVED, remedy="Plan again"))
     if not refusals:
         return planned
     # The files of an update were built only to decide.
@@ -159,13 +159,17 @@ def _guard_problems(
     for table in declaration.tables:
         if table.guard.max_change is None:
             continue
-        limit = f"guard.max_change is {table.guard.max_change:.0%}"
-        if problem := _too_many(changes, table.name, Fraction(str(table.guard.max_change))):
-            text = (
-                f'Table "{table.name}": {problem}, and {limit}. If that is right, run again with '
-                "accept: [change]"
+        limit = table.guard.max_change
+        if problem := _too_many(changes, table.name, Fraction(str(limit))):
+            yield Refusal(
+                f'Table "{table.name}": {problem}, and guard.max_change is {limit:.0%}',
+                Code.ROWS_CHANGED,
+                Accept.CHANGE,
+                Check.GUARD,
+                table.name,
+                remedy="If that is right, run again with accept: [change]",
+                details={"max_change": limit, "published": changes.published(table.name)},
             )
-            yield Refusal(text, Code.ROWS_CHANGED, Accept.CHANGE, Check.GUARD, table.name)
 
 
 def _too_many(changes: _Changes, table: str, share: Fraction) -> str | None:
@@ -191,12 +195,13 @@ def _outside(
     else:
         problems += _beyond(approval, planned, changes)
     if problems:
-        text = (
+        yield Refusal(
             f"The approval of {planned.metadata.declaration.name} by {approval.by} does not cover "
-            f"this refresh: {'; '.join(problems)}. Nothing was changed. Plan again with --base, "
-            "and let the plan be approved; or refresh without the approval"
+            f"this refresh: {'; '.join(problems)}. Nothing was changed",
+            Code.NOT_APPROVED,
+            remedy="Plan again with --base, and let the plan be approved; or refresh without the "
+            "approval",
         )
-        yield Refusal(text, Code.NOT_APPROVED)
 
 
 def _beyond(approval: Approval, planned: Planned, changes: _Changes) -> Iterator[str]:

@@ -365,12 +365,13 @@ class Observer:
             return move
         path = self.declaration.project_path
         where = f'the project "{path}"' if move.project_id == project_id else "its project"
-        text = (
+        taken = Refusal(
             f'"{remote.name}" is to be {" and ".join(move.phrases.values())}, but {where} has a '
-            f'data source "{other.name}" already. Nothing was changed: declare '
-            "another name or project, or rename or delete that one"
+            f'data source "{other.name}" already. Nothing was changed',
+            Code.NAME_TAKEN,
+            remedy="Declare another name or project, or rename or delete that one",
         )
-        return replace(move, taken=Refusal(text, Code.NAME_TAKEN))
+        return replace(move, taken=taken)
 
 
 def _adoption_warnings(

@@ -61,18 +61,19 @@ class Ownership:
             return Refusal(
                 f"{_label(remote)} is published by another environment (tag "
                 f'"{self.other_instance}"), and no environment takes over what another one has. '
-                "Nothing was changed. Move it back, rename it, or remove its tags",
+                "Nothing was changed",
                 Code.OTHER_ENVIRONMENT,
+                remedy="Move it back, rename it, or remove its tags",
             )
         if self.other_key and not takeover:
             return Refusal(
                 f'"{remote.name}" is published under the key "{self.other_key}", by this '
-                f'deployment (tag "tableau-pipeline:{self.other_key}"). Nothing was changed. If '
-                f'"{self.other_key}" is the former `key` of this declaration, run once with '
-                f'accept: [takeover], to go on with it as "{key}". If another declaration has that '
-                "key, give one of the two another name or project",
+                f'deployment (tag "tableau-pipeline:{self.other_key}"). Nothing was changed',
                 Code.OTHER_KEY,
                 Accept.TAKEOVER,
+                remedy=f'If "{self.other_key}" is the former `key` of this declaration, run once '
+                f'with accept: [takeover], to go on with it as "{key}". If another declaration has '
+                "that key, give one of the two another name or project",
             )
         if self.other_instance and not takeover:
             return self._of_another_deployment(self.other_instance)
@@ -89,8 +90,9 @@ class Ownership:
             places = ", ".join(_label(remote) for remote in self.candidates[:_MAX_LISTED])
             return Refusal(
                 f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
-                "changed. Remove the tag from all but one of them",
+                "changed",
                 Code.SEVERAL_TAGGED,
+                remedy="Remove the tag from all but one of them",
             )
         others = self.of_others(declaration.key, takeover=takeover)
         if others and others.code is not Code.OTHER_DEPLOYMENT:
@@ -99,21 +101,23 @@ class Ownership:
             return Refusal(
                 f'A data source "{self.remote.name}" exists in project '
                 f'"{declaration.project_path}" that this pipeline did not publish. Nothing was '
-                "changed: choose another name, or set adopt: true to take it over, which replaces "
+                "changed",
+                Code.NOT_PUBLISHED_HERE,
+                remedy="Choose another name, or set adopt: true to take it over, which replaces "
                 "its data. Calculated fields, captions and folders stay as far as its columns are "
                 "among ours; the next refresh lists what would go, and asks",
-                Code.NOT_PUBLISHED_HERE,
             )
         if others or not self.candidates or takeover:
             return others
         return Refusal(
             f"{_label(self.remote)} carries the tag of this data source "
             f'("{declaration.tag}"), under another name or in another project than declared, and '
-            "no record of this deployment names it. Nothing was created. Run once with accept: "
-            "[takeover] to go on with it where it is; or remove the tag from it, or delete it, to "
-            f'publish a new one as "{declaration.name}" in "{declaration.project_path}"',
+            "no record of this deployment names it. Nothing was created",
             Code.STRAY,
             Accept.TAKEOVER,
+            remedy="Run once with accept: [takeover] to go on with it where it is; or remove the "
+            f'tag from it, or delete it, to publish a new one as "{declaration.name}" in '
+            f'"{declaration.project_path}"',
         )
 
     def _of_another_deployment(self, instance: str) -> Refusal:
@@ -123,11 +127,12 @@ class Ownership:
         )
         return Refusal(
             f"{_label(self.remote)} is published by another deployment of this pipeline (tag "
-            f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it '
-            "over: run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a deployment "
-            "whose records were lost",
+            f'"{instance}")',
             Code.OTHER_DEPLOYMENT,
             Accept.TAKEOVER,
+            remedy=f"{stray or 'R'}emove it from one of the two, or let this one take it over: run "
+            "once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a deployment whose "
+            "records were lost",
         )
 
 

@@ -239,12 +239,15 @@ class Publisher:
             if not merged.phrase:
                 raise
             *others, last = error.refusals
-            text = (
+            problem = (
                 f"{last.text} The file was a .tdsx package, to bring along what is declared "
-                f"({merged.phrase}). If that is why: remove that from the declaration, or have "
-                "the server take such packages"
+                f"({merged.phrase})"
             )
-            raise RefusedError(*others, replace(last, text=text)) from error
+            remedy = (
+                "If that is why: remove that from the declaration, or have the server take such "
+                "packages"
+            )
+            raise RefusedError(*others, replace(last, problem=problem, remedy=remedy)) from error
         sent = replace(sent, merged=merged)
         changed = (
             self.metadata.differences_on_server(merged.tds, sent.metadata) if sent.metadata else ()

@@ -1,9 +1,10 @@
 """Every code of a refusal: how it comes about, how it is shown, and where it is explained."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -349,6 +350,30 @@ def test_a_code(code: Code, pipeline: Pipeline, tmp_path: Path, monkeypatch: pyt
     assert all(ROWS[code].values())
 
 
+@pytest.mark.parametrize(
+    ("code", "column", "details"),
+    [
+        (Code.ROWS_LOST, None, {"rows": 2, "published": 8}),
+        (Code.ROWS_CHANGED, None, {"max_change": 0.5, "published": 8}),
+        (Code.KEYS, "flight_id", {}),
+        (Code.MODEL, "tags", {}),
+    ],
+)
+def test_where_and_how_much(
+    code: Code,
+    column: str | None,
+    details: Mapping[str, Any],
+    pipeline: Pipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Prevents: a program that has to read the table, the column or a number out of a message."""
+    (refusal,) = refused(lambda: CASES[code](Case(pipeline, tmp_path, monkeypatch)))
+    assert (refusal.table, refusal.column, refusal.details) == ("flights", column, details)
+    if code is not Code.MODEL:
+        assert refusal.text == f"{refusal.problem}. {refusal.remedy}"
+
+
 def refused(produce: Callable[[], object]) -> Sequence[Refusal]:
     """The refusals that something is refused with."""
     try:
@@ -367,5 +392,5 @@ def test_no_code_is_left_out():
 
 def test_a_code_of_another_release():
     """Prevents: a status that fails over what a later release has recorded."""
-    recorded = {"text": "wrong", "code": "new", "accept": "newer", "check": "newest"}
+    recorded = {"problem": "wrong", "code": "new", "accept": "newer", "check": "newest"}
     assert Refusal.of_json(recorded) == Refusal("wrong", Code.OTHER)

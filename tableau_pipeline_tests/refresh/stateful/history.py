@@ -181,7 +181,9 @@ class History:
         if name == "read the journal" or name.startswith("append "):
             self.tableau.pass_time(self.scenario.store_seconds)
         if name == "read the journal":
-            refresh.read_at = self.moment
+            refresh.read_at, refresh.last_call = self.moment, ""
+        if name.startswith("after "):
+            refresh.last_call = name.removeprefix("after ")
         if name == "appended claim":
             refresh.holds_claim = refresh.has_claimed = True
         if name.startswith("created closing"):

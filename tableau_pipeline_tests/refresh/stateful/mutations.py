@@ -171,7 +171,7 @@ _IMPATIENT = replace(history.TIMEOUTS, listing=0)
 # `test_sending.py` fails without it.
 MUTATIONS: dict[str, Mutation] = {
     "claim": Mutation(1804, lambda: mock.patch(f"{_REFRESH}.claim.live_claim", return_value=None)),
-    "fence": Mutation(119, lambda: _without(HeldClaim, "check_fence")),
+    "fence": Mutation(0, lambda: _without(HeldClaim, "check_fence")),
     "hold": Mutation(1253, lambda: mock.patch(f"{_REFRESH}.refresh.check_not_held")),
     "limits of a saved plan": Mutation(3999, lambda: _without(SavedPlan, "moved", ())),
     "limits of an approval": Mutation(

@@ -32,6 +32,7 @@ REGRESSIONS = {
     352007571: "a data source without the tag of a deployment",
     673334992: "a caption that somebody removed when nobody knew what was published",
     459592939: "the rows of a data source that somebody else had published before",
+    366970094: "two publishes, each of which lists are late to show",
     190: "an approval that forbade the repair of what was sent within it",
 }
 # A history takes about eight seconds of a processor. FEW run in `make test`, MANY in CI, and there

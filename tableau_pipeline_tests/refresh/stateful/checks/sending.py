@@ -32,6 +32,9 @@ def check_may_send(history: Any, refresh: Refresh) -> None:
         raise Killed
     require(later is None, "it sends although it has met a record of a later release")
     require(not refresh.options.dry_run, "a dry run sends")
+    # Calls may take minutes, and another refresh may have begun meanwhile.
+    call = refresh.last_call
+    require(not call, f"it sends after a call ({call}), without a look at the journal in between")
     require(refresh.overtaken_at is None, "it sends although it was overtaken")
     for other in history.running[:-1]:
         journal = other.journal
