@@ -20,7 +20,7 @@ from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.messages import is_out_of_memory
 from tableau_pipeline.hyper.parquet import TableSource
 from tableau_pipeline.hyper.process import Hyperd, connect
-from tableau_pipeline.outcome import Code
+from tableau_pipeline.outcome import Code, Refusal
 from tableau_pipeline.rendering import megabytes
 
 
@@ -70,12 +70,17 @@ class Builder:
             recorded = tables.get(table.name)
             snapshot = self.snapshots.version(table.model, recorded.version) if recorded else None
             expected = (recorded.columns, recorded.all_rows) if recorded else None
-            if not snapshot or (snapshot.columns, snapshot.fingerprint) != expected:
-                raise RefusedError(
+            is_known = snapshot and (snapshot.columns, snapshot.fingerprint) == expected
+            # The owner of a lake table may have removed files of its older versions.
+            if snapshot is None or not is_known or snapshot.missing():
+                refusal = Refusal(
                     f'{doing}: the rows of table "{table.name}" that a refresh published are not '
-                    f"known, or no longer there. {remedy}",
-                    code=Code.PUBLISHED_VERSION,
+                    "known, or no longer there",
+                    Code.PUBLISHED_VERSION,
+                    table=table.name,
+                    remedy=remedy,
                 )
+                raise RefusedError(refusal)
             models[table.model] = snapshot
         return replace(self, models=models)
 
