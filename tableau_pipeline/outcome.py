@@ -221,5 +221,6 @@ def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
 
 
 def accepts_of(refusals: Iterable[Refusal]) -> list[str]:
-    """Return what a run must accept to override the refusals, without repetitions."""
-    return list(dict.fromkeys(str(refusal.accept) for refusal in refusals if refusal.accept))
+    """Return what a run must accept to override all refusals; [] if it cannot override each."""
+    accepts = [refusal.accept for refusal in refusals]
+    return [] if None in accepts else list(dict.fromkeys(map(str, accepts)))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
 
@@ -32,7 +33,7 @@ from tableau_pipeline.core.identity import (
     key_below,
 )
 from tableau_pipeline.core.lake_table import LakeTable
-from tableau_pipeline.core.limits import check_texts, long_tag
+from tableau_pipeline.core.tableau_limits import check_texts, long_tag
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.relationships import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
@@ -530,10 +531,12 @@ class Declaration(Properties):
         return EXTRACT_SCHEMA if len(self.tables) == 1 else table
 
     def whole_digest(self) -> str:
-        """Return a digest of all that is declared."""
+        """Return a digest of all that is declared.
+
+        Defaults do not count, so that a release with a new key changes no digest.
+        """
         # A component has more fields.
-        values = {field.name: getattr(self, field.name) for field in fields(Declaration)}
-        text = json.dumps(values, default=_plain, sort_keys=True)
+        text = json.dumps(_set_fields(self, Declaration), default=_plain, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def digest(self) -> str:
@@ -547,8 +550,23 @@ class Declaration(Properties):
 def _plain(value: Any) -> Any:
     """Return a value that JSON lacks as one that it has; equal sets become equal lists."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return _set_fields(value, type(value))
     return sorted(value) if isinstance(value, set | frozenset) else str(value)
+
+
+def _set_fields(value: Any, of: type[Any]) -> Mapping[str, Any]:
+    """Return the fields of a class that have another value than their default."""
+    values = {field.name: (field.default, getattr(value, field.name)) for field in fields(of)}
+    return {
+        name: now
+        for name, (default, now) in values.items()
+        if now
+        != (
+            default.get_default(call_default_factory=True)
+            if isinstance(default, FieldInfo)
+            else default
+        )
+    }
 
 
 def project_path(project: Project) -> str:

@@ -312,8 +312,8 @@ class History(Frozen):
         return {"recovered": recovered, "settled": through, "intents": intents}
 
     @property
-    def outcome(self) -> Recovered:
-        """The state after the intents as well."""
+    def after_intents(self) -> Recovered:
+        """What is known after the newest intents, too."""
         return reduce(Recovered.after, self.intents, self.recovered)
 
     @property

@@ -20,7 +20,7 @@ import tableauserverclient as TSC
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project, project_path
 from tableau_pipeline.core.drift import Job, JobKind, NoJob, RemoteDatasource
-from tableau_pipeline.core.limits import LARGEST_PAYLOAD
+from tableau_pipeline.core.tableau_limits import LARGEST_PAYLOAD
 from tableau_pipeline.errors import (
     NoProjectError,
     NotListedError,

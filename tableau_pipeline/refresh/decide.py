@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import (
@@ -11,14 +10,15 @@ from tableau_pipeline.core.checkpoint import (
     TableContent,
     columns_of,
 )
-from tableau_pipeline.core.declaration import Declaration, Guard
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.metadata.document import edits_phrase
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases
-from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status, in_words
+from tableau_pipeline.outcome import Accept, Code, Refusal, Status, in_words
 from tableau_pipeline.refresh.approval import Approval
+from tableau_pipeline.refresh.guards import size_problems
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.rendering import megabytes
@@ -233,12 +233,11 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         return Refuse((refusal,))
     checks: list[Refusal] = []
     if Accept.CHECKS not in options.accept:
-        published = base.checkpoint.tables if base.checkpoint else {}
-        checks = check_problems(facts.desired, published, facts.rejected)
-    guards: list[Refusal] = []
-    if Accept.SHRINK not in options.accept:
-        # If a user deleted the data source from the server, it may come back with fewer rows.
-        guards = guard_problems(declaration, facts.desired, base.rows if base.exists else {})
+        tables = base.checkpoint.tables if base.checkpoint else {}
+        checks = check_problems(facts.desired, tables, facts.rejected)
+    # If a user deleted the data source from the server, it may come back with fewer rows.
+    published = base.rows if base.exists else {}
+    guards = size_problems(declaration, facts.desired, published, accept=options.accept)
     schema: list[Refusal] = []
     if base.exists and base.checkpoint and Accept.SCHEMA not in options.accept:
         policy = declaration.on_schema_change
@@ -247,7 +246,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     if schema and metadata and metadata.lost:
         lost = "; ".join(lost_phrases(metadata))
         remedy = 'That run saves the data source in the folder "kept" before'
-        problems.append(Refusal(lost, Code.WORK_WOULD_GO, remedy=remedy))
+        problems.append(Refusal(lost, Code.WORK_WOULD_GO, Accept.SCHEMA, remedy=remedy))
     refuses_conflicts = metadata and not problems and declaration.metadata.on_conflict == "refuse"
     if conflicts := conflict_phrases(metadata) if metadata and refuses_conflicts else []:
         problems = [
@@ -430,51 +429,6 @@ def _rows_phrase(table: str, counts: RowCounts) -> str:
     return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{note}"
 
 
-def guard_problems(
-    declaration: Declaration,
-    desired: Mapping[str, TableContent],
-    published: Mapping[str, int] | None,
-) -> list[Refusal]:
-    """Return a refusal for each guard that the tables violate.
-
-    Args:
-        published: the number of published rows of each table, without new tables; None if it is
-            not known.
-    """
-    problems = []
-    for table in declaration.tables:
-        guard, rows, problem = table.guard, desired[table.name].content.rows, None
-        code = Code.TOO_FEW_ROWS
-        before = published.get(table.name, 0) if published else 0
-        if rows < guard.min_rows:
-            problem = f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,})"
-        elif published is None and guard.max_shrink < 1:
-            code = Code.ROWS_NOT_KNOWN
-            problem = (
-                f"{rows:,} rows, and how many are published is not known: no record of them is "
-                "left, the file is too large to count them (reconcile: max_mb) or may not be read, "
-                "and the server does not count them. guard.max_shrink cannot be checked"
-            )
-        elif _lost_too_many(guard, rows, before):
-            code = Code.ROWS_LOST
-            problem = (
-                f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
-                f"and guard.max_shrink is {guard.max_shrink:.0%}"
-            )
-        if problem:
-            refusal = Refusal(
-                f'Table "{table.name}": model "{table.model}" has {problem}',
-                code,
-                Accept.SHRINK,
-                Check.GUARD,
-                table.name,
-                remedy="If that is right, run again with accept: [shrink]",
-                details={"rows": rows, "published": before if published else None},
-            )
-            problems.append(refusal)
-    return problems
-
-
 def check_problems(
     desired: Mapping[str, TableContent],
     published: Mapping[str, TableContent],
@@ -510,12 +464,6 @@ def rejection(model: str, checks: Sequence[str]) -> Refusal:
         "same, run once with accept: [checks]",
         details={"model": model, "checks": [*checks]},
     )
-
-
-def _lost_too_many(guard: Guard, now: int, before: int) -> bool:
-    # Compare exact fractions: as floats, 1 - 0.41 is not 0.59.
-    share = Fraction(before - now, max(before, 1))
-    return now < before and guard.max_shrink < 1 and share >= Fraction(str(guard.max_shrink))
 
 
 def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:

@@ -9,13 +9,14 @@ from datetime import datetime
 from fractions import Fraction
 
 from tableau_pipeline.core.checkpoint import columns_of
-from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import Change
 from tableau_pipeline.extracts.delta import remove
 from tableau_pipeline.metadata.merge import is_property, shown
-from tableau_pipeline.outcome import Accept, Check, Code, Refusal, Status
+from tableau_pipeline.outcome import Accept, Code, Refusal, Status
 from tableau_pipeline.refresh.approval import Approval, metadata_changes, unapproved_columns
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, Refuse, UpdateTables
+from tableau_pipeline.refresh.guards import change_problem, too_many
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.saved_plan import PlannedRows, Published, SavedPlan
@@ -32,7 +33,9 @@ def within_limits(
     if isinstance(planned.plan, Refuse):
         return planned
     changes = _Changes(planned)
-    refusals = [*_guard_problems(declaration, changes, options)]
+    refusals = []
+    if Accept.CHANGE not in options.accept:
+        refusals += filter(None, map(changes.problem, declaration.tables))
     if options.approval:
         refusals += _outside(options.approval, planned, changes, digest=digest)
     if saved := options.saved:
@@ -135,6 +138,15 @@ class _Changes:
             self._counted[table] = self._count(table)
         return self._counted[table]
 
+    def problem(self, table: Table) -> Refusal | None:
+        """Return why more rows of a table change than its guard allows; None if it allows them."""
+        name = table.name
+        return change_problem(table, self.published(name), lambda: self.of(name))
+
+    def too_many(self, table: str, share: Fraction) -> str | None:
+        """Return, in words, that more rows change than a share of the published ones."""
+        return too_many(self.published(table), lambda: self.of(table), share)
+
     def _count(self, table: str) -> int | None:
         planned = self._planned
         counts = planned.tables.get(table)
@@ -148,41 +160,6 @@ class _Changes:
             return None
         now = planned.desired[table]
         return 0 if now.same_content(before) else planned.builder.changed_rows(table, now, before)
-
-
-def _guard_problems(
-    declaration: Declaration, changes: _Changes, options: Options
-) -> Iterator[Refusal]:
-    """Yield a refusal for each table of which more rows change than its guard allows."""
-    if Accept.CHANGE in options.accept:
-        return
-    for table in declaration.tables:
-        if table.guard.max_change is None:
-            continue
-        limit = table.guard.max_change
-        if problem := _too_many(changes, table.name, Fraction(str(limit))):
-            yield Refusal(
-                f'Table "{table.name}": {problem}, and guard.max_change is {limit:.0%}',
-                Code.ROWS_CHANGED,
-                Accept.CHANGE,
-                Check.GUARD,
-                table.name,
-                remedy="If that is right, run again with accept: [change]",
-                details={"max_change": limit, "published": changes.published(table.name)},
-            )
-
-
-def _too_many(changes: _Changes, table: str, share: Fraction) -> str | None:
-    """Return, in words, that more rows change than a share of the published ones."""
-    before = changes.published(table)
-    if before == 0:
-        return None
-    changed = changes.of(table) if before else None
-    if before is None or changed is None:
-        return "how many of its rows would change is not known"
-    if changed <= share * before:
-        return None
-    return f"{changed:,} of {before:,} rows would come, go or change, {changed / before:.1%}"
 
 
 def _outside(
@@ -226,7 +203,7 @@ def _beyond(approval: Approval, planned: Planned, changes: _Changes) -> Iterator
 
 def _out_of_bounds(approval: Approval, changes: _Changes, table: str) -> Iterator[str]:
     change, shrink = map(_share, (approval.max_change, approval.max_shrink))
-    if change is not None and (problem := _too_many(changes, table, change)):
+    if change is not None and (problem := changes.too_many(table, change)):
         yield f'table "{table}": {problem}; approved: {approval.max_change:g} %'
     if shrink is None:
         return

@@ -10,8 +10,8 @@ from tableau_pipeline.core.checkpoint import NoUpdates, TableContent
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.identity import tags_of
 from tableau_pipeline.core.journal import Recovered
-from tableau_pipeline.core.limits import LARGEST_PAYLOAD
 from tableau_pipeline.core.site_record import SiteRecord
+from tableau_pipeline.core.tableau_limits import LARGEST_PAYLOAD
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts, counts, remove, total
 from tableau_pipeline.hyper.build import Extract

@@ -23,7 +23,7 @@ from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.refresh.decide import Publish
 from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata, back_up, check_kept
 from tableau_pipeline.refresh.observe import Base
-from tableau_pipeline.refresh.send import LostError, NoReasonError, Sender, Sent
+from tableau_pipeline.refresh.send import LostOutcomeError, NoReasonError, Sender, Sent
 from tableau_pipeline.refresh.timing import phase
 
 _CAUSES = (
@@ -106,7 +106,7 @@ class Publisher:
                 self.sender.jobs.log.warning("%s It is published %s instead", failed, road.words)
             try:
                 sent = road.go()
-            except (NoReasonError, LostError) as error:
+            except (NoReasonError, LostOutcomeError) as error:
                 self._check_place(target, remote)
                 failed = failed or error
             except RefusedError as error:

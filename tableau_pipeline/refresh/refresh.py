@@ -1,23 +1,28 @@
 """Refresh one data source: claim, recover, plan, deliver, reconcile, record.
 
-A refresh may die at any moment, even between a request and its answer. Then it is unknown whether
-the server received the request. Because the server carries out a request completely or not at all,
-these rules suffice:
+A refresh may die at any moment, even between a request and its answer. Then nobody knows whether
+the request took effect, or still will. The rules below make the published rows equal to the models
+all the same. They rest on one promise of the server: it carries out a request completely or not at
+all.
 
 * A claim keeps all other refreshes of the data source out. The claim of a dead process no longer
   counts. A paused process that goes on later finds that another refresh has overtaken it: see
   `claim`.
-* Before each request that changes the data source, `send` stores an intent in the journal: what it
-  will send, and the checkpoint that the request leads to. `send` adds the id of the server's job as
-  soon as the server has named the job, and the outcome as soon as it is known.
-* The next refresh begins with `recover`, which settles each intent without an outcome. `recover`
-  asks for the job or, if the job's id was lost with the answer, looks for the rows and for jobs of
-  this data source. While the request may still take effect, `recover` waits, or ends with an error.
-  `recover` never repeats a request, because the plan that follows compares the models with what is
-  published by then.
-* If an outcome stays unknown, or another user may have changed the data source, no update builds on
-  the published rows. The journal records a `Distrust` with the reason. The next refresh replaces
-  everything with a whole file, no matter which requests took effect.
+* Before each request that publishes or updates rows, `send` stores an intent in the journal: what
+  it will send, and the checkpoint that the request leads to. `send` adds the id of the server's job
+  as soon as the server has named the job, and the outcome as soon as it is known. Renames, tags and
+  other properties need no intent: the next refresh compares them with the declaration, and sets
+  them again.
+* The next refresh opens the models and a session, and then calls `recover`, which settles each
+  intent without an outcome. (A data source that a person holds waits for its release, or for the
+  next rollback.) `recover` asks for the job or, if the job's id was lost with the answer, looks for
+  the rows and for jobs of this data source. It waits until the job has ended, or until the time
+  limits of jobs have passed, so that no request can take effect after a later one; a user who may
+  not see jobs gets an error until then. `recover` never repeats a request, because the plan that
+  follows compares the models with what is published by then.
+* If an outcome stays unknown, or another user may have changed the data source, the journal records
+  a `Distrust` with the reason. No update builds on such rows: the same refresh, or the next one,
+  replaces everything with a whole file, no matter which requests took effect.
 """
 
 import time
@@ -42,16 +47,22 @@ from tableau_pipeline.refresh.decide import (
     Refuse,
     UpdateTables,
     check_problems,
-    guard_problems,
 )
 from tableau_pipeline.refresh.declared_metadata import PropertiesSet
 from tableau_pipeline.refresh.deliver import Delivery
+from tableau_pipeline.refresh.guards import size_problems
 from tableau_pipeline.refresh.limits import within_limits
 from tableau_pipeline.refresh.planning import Planned, Planner
 from tableau_pipeline.refresh.reconcile import Reconciliation, ReconciliationError
 from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.report import Audited, Built, Done, Refreshed
-from tableau_pipeline.refresh.send import LostError, Sender, Sent, SentError, completed
+from tableau_pipeline.refresh.send import (
+    FailedRequestError,
+    LostOutcomeError,
+    Sender,
+    Sent,
+    completed,
+)
 from tableau_pipeline.refresh.setup import Setup, newest_models
 from tableau_pipeline.refresh.timing import phase
 
@@ -125,7 +136,8 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
 
     Raises:
         RefusedError: no record of that refresh is left, or its rows are gone, or its tables are
-            declared otherwise by now. Nothing was sent, and nothing is held that was not before.
+            declared otherwise by now. Nothing was sent, and nothing is held that was not before,
+            unless a first attempt had sent something: then the data source stays held.
         RefreshError: as `refresh`.
     """
     place, key = setup.journal.place, setup.journal.key
@@ -174,19 +186,20 @@ def _refresh(phases: "_Phases") -> Refreshed:
         planned = phases.plan(recovered)
         try:
             sent, extract = phases.deliver(planned)
-        except (DriftError, NoUpdatesError, SentError) as error:
+        except (DriftError, NoUpdatesError, FailedRequestError) as error:
             # The server may hold something else by now, or may take no updates. Plan once
             # more, from what the server shows then.
             if is_last or not phases.may_go_on(planned, error):
                 raise
             setup.log.warning("%s", error)
-            recovered = phases.claim.history.outcome
+            # `send` has settled its own intents, so that nothing is left to recover.
+            recovered = phases.claim.history.after_intents
             continue
         if sent.distrust is None or is_last:
             break
         setup.log.warning("%s. Everything is published again", sent.distrust)
         # Another user may have changed rows while ours were sent: a whole file replaces them.
-        recovered = phases.claim.history.outcome.distrusted(sent.distrust)
+        recovered = phases.claim.history.after_intents.distrusted(sent.distrust)
     reconciliation, properties = None, None
     try:
         reconciliation = phases.reconcile(sent)
@@ -229,8 +242,7 @@ def build(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Built:
         started = time.monotonic()
         desired = builder.desired(None)
         # Nothing is replaced here, so no table can shrink, and only guard.min_rows applies.
-        guards = guard_problems(setup.declaration, desired, {})
-        guards = [] if Accept.SHRINK in accept else guards
+        guards = size_problems(setup.declaration, desired, {}, accept=accept)
         checks = check_problems(desired, {}, setup.rejected())
         checks = [] if Accept.CHECKS in accept else checks
         if problems := checks + guards:
@@ -335,7 +347,7 @@ class _Phases:
 
     def may_go_on(self, planned: Planned, error: RefreshError) -> bool:
         """Whether another attempt may succeed; note if that attempt must send no updates."""
-        if isinstance(error, DriftError | LostError):
+        if isinstance(error, DriftError | LostOutcomeError):
             return True
         if not isinstance(planned.plan, UpdateTables):
             return False

@@ -68,7 +68,7 @@ class Sent:
         return replace(self, warnings=(*self.warnings, *warnings))
 
 
-class SentError(RefreshError):
+class FailedRequestError(RefreshError):
     """A request of ours had no effect, as far as is known.
 
     Attributes:
@@ -80,11 +80,11 @@ class SentError(RefreshError):
         self.intent = intent
 
 
-class NoReasonError(SentError):
+class NoReasonError(FailedRequestError):
     """The job of the request failed, and the server gives no reason."""
 
 
-class LostError(SentError, UnknownOutcomeError):
+class LostOutcomeError(FailedRequestError, UnknownOutcomeError):
     """The job of the request is over or may not be asked for, and its effect is unknown."""
 
 
@@ -150,7 +150,7 @@ class Sender:
             RefusedError: the server refused; it holds what it held before.
             DriftError: another user changed the data source meanwhile; nothing was sent.
             NoReasonError: the job failed, and the server gives no reason.
-            LostError: the job is over, and its effect is unknown.
+            LostOutcomeError: the job is over, and its effect is unknown.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         # The server identifies the data source by its name. If another user renamed or moved it,
@@ -351,7 +351,9 @@ class Sender:
                 self._note_still()
             intent = self._record(intent, outcome=Outcome.LOST)
             cause = "the server no longer knows" if is_over else "this user may not ask for"
-            raise LostError(f"{doing}: {cause} job {intent.job_id}. {_UNKNOWN_OUTCOME}", intent)
+            raise LostOutcomeError(
+                f"{doing}: {cause} job {intent.job_id}. {_UNKNOWN_OUTCOME}", intent
+            )
         raise UnknownOutcomeError(
             f"{doing}: this user may not ask for job {intent.job_id}, and for {seconds:.0f} s the "
             f"data source has shown nothing of it. {_UNKNOWN_OUTCOME}"

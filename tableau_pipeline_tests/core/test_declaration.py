@@ -11,12 +11,13 @@ from dagster_tableau.translator import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from tableau_pipeline.components.git_revision import declaration_differences
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.hyper.relationships import Relationship
+from tableau_pipeline.yaml_keys import keyed
 
 ON = (("id", "id"),)
 STAR = Declaration(
@@ -56,6 +57,22 @@ def test_digest_is_stable_under_reordering(tables: list[Table], edges: list[Rela
 def test_digest_ignores_what_the_file_does_not_show(changes: dict):
     """Prevents: moving a model, or a new guard, overwrites the metadata of analysts."""
     assert replace(STAR, **changes).digest() == STAR.digest()
+
+
+def test_defaults_are_in_no_digest():
+    """Prevents: a release with one more key, by which no approval or saved plan holds any more."""
+
+    @keyed
+    class MoreGuard(Guard):
+        more: int | None = Field(default=None)
+
+    table = STAR.tables[0]
+    tables = (replace(table, guard=MoreGuard(5)), *STAR.tables[1:])
+    later = replace(STAR, tables=tables)
+    before = replace(STAR, tables=(replace(table, guard=Guard(5)), *STAR.tables[1:]))
+    assert later.whole_digest() == before.whole_digest() != STAR.whole_digest()
+    set_ = replace(STAR, tables=(replace(table, guard=MoreGuard(5, more=1)), *STAR.tables[1:]))
+    assert set_.whole_digest() != before.whole_digest()
 
 
 @pytest.mark.parametrize(

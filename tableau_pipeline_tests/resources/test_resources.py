@@ -70,16 +70,25 @@ def test_where_accept_is_written():
 def test_a_refusal_is_recorded_as_a_value():
     """Prevents: a release that says a refusal in other words, and no longer knows its remedy."""
     refusals = (
-        Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders"),
-        Refusal("b", Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA),
-        Refusal("c", Code.SETTING),
+        Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders", details={"rows": 3}),
+        Refusal("b", Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA, column="id", remedy="Cast"),
     )
     failure = failed(RefusedError(*refusals), step="shop__orders")
-    assert failure.description == "a\nb\nc"
+    assert failure.description == "a\nb. Cast"
     recorded = failure.metadata[REFUSALS].value
     assert [Refusal.of_json(each) for each in recorded] == [*refusals]
     assert accepts_of(refusals) == ["shrink", "schema"]
     assert "accept: [shrink, schema]" in str(failure.metadata[RUN_CONFIG].value)
+
+
+def test_no_run_accepts_what_none_may():
+    """Prevents: a remedy that ends in the next refusal, as only one of two can be accepted."""
+    refusals = (
+        Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders"),
+        Refusal("c", Code.SETTING),
+    )
+    assert accepts_of(refusals) == []
+    assert RUN_CONFIG not in failed(RefusedError(*refusals), step="shop__orders").metadata
 
 
 def test_the_traceback_is_for_developers(caplog: pytest.LogCaptureFixture):

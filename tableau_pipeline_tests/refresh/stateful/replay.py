@@ -1,7 +1,9 @@
 """Draw a history from a seed and play it. The same seed is the same history, step by step."""
 
+import hashlib
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -64,6 +66,11 @@ class Case:
         played = with_interruption(steps, Random(f"{seed}/interruption"))
         last = undisturbed_step(Random(f"{seed}/quiet"), (seed + seed // 4) % 4)
         return cls(seed, scenario(Random(f"{seed}/world")), tuple(played), last)
+
+    def digest(self) -> str:
+        """A digest of all that was drawn, by its words, as sets are in no order."""
+        words = sorted(re.findall(r"[\w.]+", re.sub(r" at 0x\w+", "", repr(self))))
+        return hashlib.sha256(" ".join(words).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
