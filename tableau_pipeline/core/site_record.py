@@ -27,6 +27,7 @@ class SiteFacts(Frozen):
         learnt_at: when a fact was last added.
         replaces: whether the publish mode Replace works.
         takes_bare_stars: whether the site accepts a `.hyper` file of several tables without `.tds`.
+        orders_blocks: whether the site puts numbered blocks of an upload in order.
         loses_jobs: whether the server has forgotten a job right after the job ended.
         updates_move_stamp: whether a data update moves the time stamp `updatedAt`.
         noted_still: whether the last update whose job was gone left the time stamp where it was.
@@ -48,6 +49,7 @@ class SiteFacts(Frozen):
     learnt_at: datetime | None = None
     replaces: bool | None = None
     takes_bare_stars: bool | None = None
+    orders_blocks: bool | None = None
     loses_jobs: bool | None = None
     updates_move_stamp: bool | None = None
     noted_still: bool = False

@@ -1,6 +1,5 @@
 """Read answers of Tableau's REST API: lists, data sources, revisions, jobs, refresh tasks."""
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +13,9 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.drift import Job, RemoteDatasource
-from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
-from tableau_pipeline.outcome import Code
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.errors import BadAnswerError
 from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError
-from tableau_pipeline.rendering import megabytes
 
 # The most items that Tableau returns on a page.
 _PAGE_SIZE = 1000
@@ -352,42 +349,6 @@ def cron_of(
 
 def _minutes(of: time) -> int:
     return of.hour * 60 + of.minute
-
-
-_VARIABLE = "TSC_CHUNK_SIZE_MB"
-# TSC measures blocks in units of 2^20 bytes. Everywhere else, MB means 10^6 bytes.
-_CLIENT_MEGABYTE = 2**20
-_MOST_BLOCKS = 1000
-# The usual size of a block in units of 2^20 bytes. TSC's default is 50, but there are several
-# copies of a block in memory while it is sent.
-_USUAL_BLOCK = 16
-# In the same units. A request may have 64 of these units, and consists of more than the block.
-_LARGEST_BLOCK = 63
-
-
-def block_size(size: int) -> int:
-    """Return the block size in bytes for a file of this many bytes.
-
-    Raises:
-        RefusedError: the file needs larger blocks than Tableau allows, or than TSC_CHUNK_SIZE_MB
-            sets; or that variable is not a positive whole number.
-    """
-    needed = -(-size // (_MOST_BLOCKS * _CLIENT_MEGABYTE))
-    if needed > _LARGEST_BLOCK:
-        raise RefusedError(
-            f"The file has {megabytes(size)}; Tableau takes {_MOST_BLOCKS} blocks of "
-            f"{megabytes(_LARGEST_BLOCK * _CLIENT_MEGABYTE)} at most. Publish fewer rows or "
-            "columns, by `retain` for instance.",
-            code=Code.TOO_LARGE,
-        )
-    if not (asked := os.environ.get(_VARIABLE)):
-        return max(_USUAL_BLOCK, needed) * _CLIENT_MEGABYTE
-    if not asked.isdecimal() or int(asked) < max(1, needed):
-        raise SettingError(
-            f"{_VARIABLE} is {asked!r}: Tableau takes {_MOST_BLOCKS} blocks of a file. Unset it, "
-            f"or set it to a whole number of MB, {max(1, needed)} or more.",
-        )
-    return int(asked) * _CLIENT_MEGABYTE
 
 
 def probe(tsc: TSC.Server) -> object:

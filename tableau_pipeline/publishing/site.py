@@ -1,6 +1,5 @@
 """The client of one Tableau site, for one signed-in user: all requests that a refresh makes."""
 
-import gc
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -9,6 +8,7 @@ from datetime import datetime
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -35,7 +35,6 @@ from tableau_pipeline.publishing.errors import (
     MOVE_REMEDIES,
     PROJECT_REMEDIES,
     SESSION_GONE,
-    UPLOAD_REMEDIES,
     SignInError,
     translate_errors,
     update_refused,
@@ -44,7 +43,7 @@ from tableau_pipeline.publishing.http import ServerClock
 from tableau_pipeline.publishing.package_stream import read_tds
 from tableau_pipeline.publishing.retries import RequestBudget
 from tableau_pipeline.publishing.tsc_internals import RequestFactory
-from tableau_pipeline.rendering import megabytes
+from tableau_pipeline.publishing.uploads import upload_file
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -116,6 +115,7 @@ class TableauSite:
     release: str = ""
     may_count: bool = True
     budget: RequestBudget = field(default_factory=RequestBudget)
+    _signing_in: Lock = field(default_factory=Lock)
 
     @property
     def user_id(self) -> str:
@@ -289,25 +289,10 @@ class TableauSite:
             return self.ask("Listing the refresh tasks", lambda: rest.refresh_tasks(self.tsc))
         return None
 
-    def upload(self, file: Path) -> str:
+    def upload(self, file: Path, *, in_any_order: bool = False) -> str:
         """Upload a file, which changes nothing yet; return an id, which one call can use."""
-        doing = f"Uploading {file.name}"
-        size, sent = file.stat().st_size, 0
-        block_size = rest.block_size(size)
-        upload = self.ask(doing, self.tsc.fileuploads.initiate, remedies=UPLOAD_REMEDIES)
-        with file.open("rb") as opened:
-            while block := opened.read(block_size):
-                self.ask(doing, partial(self._append, upload, block))
-                # Response and request reference each other, which keeps the block in memory.
-                gc.collect(1)
-                sent += len(block)
-                of_total = f" of {megabytes(size)}" if sent < size else ""
-                self.log.info("Uploaded %s%s", megabytes(sent), of_total)
-        return upload
-
-    def _append(self, upload: str, block: bytes) -> None:
-        request, content_type = RequestFactory.Fileupload.chunk_req(block)
-        self.tsc.fileuploads.append(upload, request, content_type)
+        ask = partial(self.ask, f"Uploading {file.name}")
+        return upload_file(file, self.tsc, ask, self.log, in_any_order=in_any_order)
 
     @_server_call('Publishing "{name}"')
     def publish(
@@ -584,17 +569,30 @@ class TableauSite:
             remedies: advice for messages; the keys are the server's error codes.
         """
         with translate_errors(doing, url=self.url, hide=self.hide, remedies=remedies):
+            used = self.tsc.auth_token
             try:
                 return call()
             except TSC.FailedSignInError as error:
-                if error.code not in SESSION_GONE or rest.session_is_alive(self.tsc):
+                if error.code not in SESSION_GONE:
                     raise
-                self.log.warning(
-                    'The session on site "%s" has ended: signing in again. If this happens often, '
-                    "the same token may be in use elsewhere: give each deployment a token of its "
-                    "own",
-                    self.site,
-                )
+                self._renew_session(used, error)
                 # Without a session the server does nothing, so the call cannot take effect twice.
-                self.sign_in()
                 return call()
+
+    def _renew_session(self, used: str | None, error: TSC.FailedSignInError) -> None:
+        """Sign in again, unless another thread has done so since the call with the token `used`.
+
+        Raises:
+            FailedSignInError: the session is alive, so that this error has another cause.
+        """
+        with self._signing_in:
+            if self.tsc.auth_token != used:
+                return
+            if rest.session_is_alive(self.tsc):
+                raise error
+            self.log.warning(
+                'The session on site "%s" has ended: signing in again. If this happens often, '
+                "the same token may be in use elsewhere: give each deployment a token of its own",
+                self.site,
+            )
+            self.sign_in()

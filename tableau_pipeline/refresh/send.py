@@ -198,7 +198,8 @@ class Sender:
 
     def _upload(self, file: Path) -> str:
         with self.reading_files(), phase(self.seconds, "upload"):
-            upload = self.server.upload(file)
+            in_any_order = bool(self.site.facts.orders_blocks)
+            upload = self.server.upload(file, in_any_order=in_any_order)
             self.uploaded.append(file.stat().st_size)
             return upload
 

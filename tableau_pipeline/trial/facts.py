@@ -177,7 +177,7 @@ _ALL = (
     Fact(
         "blocks-out-of-order",
         "Blocks of an upload may arrive in any order, by their sequenceID.",
-        "None: blocks are sent in their order.",
+        f"Blocks are sent one after the other, not four at once. {_LEARNT}",
     ),
     Fact(
         "deleted-at-once",

@@ -555,6 +555,7 @@ def blocks(shop: Workshop) -> None:
         )
     except RefusedError as error:
         shop.as_assumed(fact, unless=str(error))
+        shop.record.learn(orders_blocks=False)
         return
     effect = shop.took_effect(job, lambda: shop.appears("blocks"))
     if effect is None:
@@ -562,6 +563,7 @@ def blocks(shop: Workshop) -> None:
         return
     is_right = effect and shop.rows(shop.found("blocks")) == {"Extract": list(_ROWS)}
     shop.as_assumed(fact, unless=None if is_right else "the file is damaged then")
+    shop.record.learn(orders_blocks=is_right)
 
 
 def deletion(shop: Workshop) -> None:

@@ -11,9 +11,9 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.rest import block_size
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.publishing.uploads import block_size
 from tableau_pipeline.rendering import megabytes
 from tableau_pipeline_tests.publishing.conftest import (
     CLEAR,

@@ -24,7 +24,7 @@ from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline.ingest.options import matching_files
 from tableau_pipeline.outcome import Accept, Code, Refusal, Status, accepts_of
 from tableau_pipeline.publishing.errors import update_refused
-from tableau_pipeline.publishing.rest import block_size
+from tableau_pipeline.publishing.uploads import block_size
 from tableau_pipeline.refresh.approval import Approval
 from tableau_pipeline.refresh.ownership import Ownership
 from tableau_pipeline.refresh.preview import preview
