@@ -1,4 +1,4 @@
-"""The status of every data source, from Dagster's records alone."""
+"""The status of every data source, from Dagster's records and the journal; no server is asked."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,21 +36,20 @@ class PastRefresh:
     """A refresh that has ended, as Dagster recorded it.
 
     Attributes:
-        decision: what the refresh decided; one of `outcome.STOPPED` if it refreshed nothing.
+        decision: what the refresh decided; one of `outcome.STOPPED` if it was refused or failed.
         rows: the number of rows of the fact table. It and the bytes are None if nothing was
             refreshed.
         deleted: how many rows an update deleted, in all tables together; `inserted` counts those
             that it inserted.
         bytes_saved: the bytes that were not sent, compared with a full publish.
-        compared: how its rows were compared with the models, or that they were not; the reason is
-            left out.
+        compared: how its rows were compared with the models, or a note that they were not
+            compared, without the reason.
         is_full: whether it was a full publish.
         taken_at: see `Checkpoint`; None if it is not recorded.
-        seconds: by phase.
-        accepts: the values of `accept` that a run needs so as not to be refused; empty if none
-            would help.
-        models_first: whether a step before it failed, so that it never began; the models must then
-            run first.
+        seconds: the duration of each phase.
+        accepts: the values of `accept` with which a run is not refused; empty if no value helps.
+        models_first: whether the refresh never began because an earlier step failed. Then the
+            models must run first.
     """
 
     at: datetime
@@ -118,7 +117,8 @@ class DatasourceStatus:
 
     Attributes:
         last: the last refresh that succeeded.
-        checkpoint: what is published; None if that is uncertain, because a request is open.
+        checkpoint: what is published; None if that is uncertain: a request is open, or no refresh
+            has observed its result, or the content is distrusted.
         why: what is wrong; "" if nothing is.
         accepts: the values of `accept` with which a refresh would not be refused.
         models_first: whether the refresh did not begin because a step before it failed.
@@ -144,7 +144,7 @@ class DatasourceStatus:
 
     @property
     def remedy(self) -> str:
-        """The command that helps; "" if nothing is wrong."""
+        """What a person can do, mostly a command; "" if nobody needs to act."""
         if self.state is Status.HELD:
             return f"tableau-pipeline release {self.key}"
         if self.of_files and self.needs_attention:
@@ -161,12 +161,14 @@ def statuses(
     *,
     reads_journal: bool = True,
 ) -> Mapping[str, DatasourceStatus]:
-    """Return the status of each data source, by asset key; a few reads serve all data sources.
+    """Return the status of each data source, by asset key.
+
+    Most records of Dagster are read once for all data sources.
 
     Args:
-        reads_journal: whether to read each journal. A sensor does not, as it looks every minute:
-            it reads the journals of data sources that are being refreshed alone, and gets no
-            checkpoints.
+        reads_journal: whether to read every journal. A sensor passes False, because it looks every
+            minute. Then only the journals of data sources that are being refreshed are read, and
+            the others get no checkpoint.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
@@ -211,7 +213,9 @@ def _if_held(status: DatasourceStatus, held: Mapping[str, Hold]) -> DatasourceSt
 def _if_fresh(
     status: DatasourceStatus, freshness: Freshness | None, known: History | None
 ) -> DatasourceStatus:
-    """Return the status of a data source that would be fresh by the last run alone.
+    """Return the status of a data source whose last run gives no reason to call it anything else.
+
+    The journal and the time may give one.
 
     Args:
         known: its journal; None if that was not read.
@@ -247,7 +251,7 @@ def with_rejected(
     written = newest_row_times(instance, rejected)
     result = []
     for status in statuses:
-        # If the last refresh took the rejected rows, a user had accepted them.
+        # Ignore rejected rows that the last refresh took: a user had accepted them.
         taken_at = status.last.rows_at.timestamp() if status.last else 0.0
         rejected_models = [
             model for model in models.get(status.key, ()) if written.get(model, 0.0) > taken_at
@@ -264,7 +268,7 @@ def with_rejected(
 def statuses_of_files(
     instance: dg.DagsterInstance, *, reads_journal: bool = True
 ) -> Mapping[str, DatasourceStatus]:
-    """Return the status of each data source that `publish_file` should publish, by asset key.
+    """Return the status of each data source that is published from files, by asset key.
 
     Arguments and errors are as in `statuses`.
     """
@@ -290,10 +294,10 @@ def statuses_of_files(
 def _by_command(
     status: DatasourceStatus, known: History, journal: StoredJournal
 ) -> DatasourceStatus:
-    """Return the status of files that the command `publish` published last, by the journal."""
+    """Return the status of a data source that the command `publish` published last from files."""
     checkpoint = known.checkpoint
     if checkpoint and checkpoint.taken_at:
-        # The journal does not say how it was decided.
+        # The journal does not say how the rows were compared, only whether they were equal.
         compared = "" if checkpoint.unreconciled or checkpoint.distrust else "equal"
         (table,) = checkpoint.tables.values()
         last = PastRefresh(
@@ -322,7 +326,7 @@ def _is_unfinished(run: dg.RunRecord | None) -> bool:
 
 
 def _certain_checkpoint(recorded: History) -> Checkpoint | None:
-    """Return the newest checkpoint; None if a request is open."""
+    """Return the newest checkpoint; None if it is uncertain what the server holds."""
     is_open = recorded.intents or recorded.recovered.sent or recorded.recovered.distrust
     return None if is_open else recorded.checkpoint
 
@@ -397,7 +401,10 @@ def _stopped_runs(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequ
 def _with_newest_run(
     instance: dg.DagsterInstance, status: DatasourceStatus, run: dg.RunRecord, known: History
 ) -> DatasourceStatus:
-    """Return the status, updated for the newest run, which must not be that of `last`."""
+    """Return the status, updated for the newest run.
+
+    The caller has checked that this run is not the run of `status.last`.
+    """
     run_id, run_status = run.dagster_run.run_id, run.dagster_run.status
     decision = run.dagster_run.tags.get(run_tag(status.key))
     if not run.dagster_run.is_finished:
@@ -441,13 +448,12 @@ _INTERRUPTED = DagsterExecutionInterruptedError.__name__
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """Why the step of a data source failed; if it did not, why the first failed step before it did.
+    """Why the step of a data source failed; if it did not fail, why another step of the run did.
 
     Attributes:
-        text: "" if no step failed.
-        accepts: the values of `accept` that a run needs so as not to be refused; empty if none
-            would help.
-        is_before: whether a step before that of the data source failed.
+        text: the reason; "" if no step failed.
+        accepts: the values of `accept` with which a run is not refused; empty if no value helps.
+        is_before: whether it was another step that failed, before that of the data source.
     """
 
     text: str = ""

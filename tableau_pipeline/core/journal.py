@@ -1,7 +1,7 @@
 """The journal: numbered records through which refreshes of a data source learn of each other.
 
-A record is created under the next number or not at all, so that the numbers order all records.
-Each record is stored with the history up to it: whoever reads the newest one knows everything.
+A writer creates its record under the next number, or fails; so the numbers order all records. Each
+record is stored with the history up to it: whoever reads the newest one knows everything.
 """
 
 import json
@@ -35,10 +35,10 @@ class Owner(Frozen):
     """The owner of a refresh: a step of a run, and the process that executes it.
 
     Attributes:
-        run_id: the id of the run in Dagster; of a script, an id that it has drawn.
+        run_id: the id of the Dagster run; a script generates an id of its own.
         label: how messages name the owner, such as "run 2f1c9a0e".
-        boot, namespace: the ids of the machine's boot and of its namespace of process ids; only
-            there does `pid` identify the process.
+        boot, namespace: the id of the machine's boot, and the id of its namespace of process ids.
+            `pid` identifies the process only within both.
     """
 
     run_id: str
@@ -61,13 +61,13 @@ class Claim(Frozen):
 
 
 class Intent(Frozen):
-    """A request of a refresh. It is recorded before it is sent, and again when more is known.
+    """A request that a refresh sends: recorded before, and again when more is known about it.
 
     Attributes:
         refresh: the number of the refresh.
         step: the number of the request among the requests of the refresh.
-        request_id: identifies the request. Of several records of it, the record with the most
-            information counts.
+        request_id: identifies the request. If a request has several records, the one with the
+            most information counts.
         recorded_at: when the request was recorded, according to the server's clock.
         mode: how a whole file is published; None for an update of the published data.
         keeps_work: whether the file contains the server's metadata, including edits by users.
@@ -76,12 +76,13 @@ class Intent(Frozen):
         luid: the LUID of the data source to change; None to create one.
         before: the time stamp of the data source right before the request.
         before_revision: the newest revision of the data source right before the request.
-        late: as in `Checkpoint`: before the request until its outcome is known, after it then.
+        late: as in `Checkpoint`. While the outcome is unknown, it is the value before the request;
+            once the outcome is known, it is the value after the request.
         target: the checkpoint that is valid once the request has taken effect; None if the request
             does not complete the refresh.
-        distrust: why no update can build on the result, even if the request succeeds: the request
-            is one part of a split update, it was written by hand, or another user changed the data
-            source at the same time.
+        distrust: why the next refresh cannot send an update on top of the result, even if this
+            request succeeds. Either the request is one part of a split update, or a person wrote
+            it by hand, or another user changed the data source at the same time.
         job_id: the id of the server's job, once it is known.
         outcome: None while it is unknown whether the request has taken effect.
     """
@@ -132,8 +133,8 @@ class ClaimRelease(Frozen):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-        unlocked_by: the user who ended it for a process that no longer runs; None if the refresh
-            ended its own claim.
+        unlocked_by: the user who ended the claim of a process that no longer runs; None if the
+            refresh ended its own claim.
     """
 
     kind: Literal["closing"] = "closing"
@@ -146,24 +147,25 @@ class ClaimRelease(Frozen):
 
 
 class Recovered(Frozen):
-    """The state that follows from all earlier records, once every request has its outcome.
+    """The state that follows from all earlier records, each with an outcome, which may be LOST.
 
     A refresh records this state before it sends anything. Later refreshes then need not read older
     requests, however many refreshes have failed in a row.
 
     Attributes:
         refresh: the number of the refresh that recorded the state. The state includes the requests
-            of all refreshes before it.
-        record: the newest checkpoint that the server may hold.
+            of all refreshes before it; if `at` made the state, also those of the refresh itself.
+        record: the checkpoint that later refreshes start from. It may come from a request whose
+            outcome is uncertain.
         pending: the target of the newest request that may or may not have taken effect; None if
             there is none.
         distrust: why no update may build on `record`; None if an update may.
-        sent: the request that led to `record`, stored without its target; None once a refresh has
-            observed the result.
-        creating: a request that may have created the data source, whose LUID was not known then;
-            stored without its target.
-        rows: for each table, by name, the largest number of rows that the server possibly holds
-            now, according to all records.
+        sent: the request that led to `record`, stored without its target; None if a refresh has
+            observed the result, or if the result is distrusted.
+        creating: a request that may have created the data source. The LUID was not known when the
+            request was recorded. It is stored without its target.
+        rows: the largest number of rows that the server possibly holds now, by the name of the
+            table.
         left: the digests of all metadata that our refreshes have published or found.
         late: as in `Checkpoint`.
     """
@@ -201,25 +203,30 @@ class Recovered(Frozen):
         state = self._with(creating=bare) if intent.luid is None else self
         match intent.outcome:
             case Outcome.DONE if target:
-                # A publish replaces all content, including any that was distrusted.
+                # A publish replaces all content, so distrust of earlier content ends. An update is
+                # sent only where there is no distrust.
                 target = target.reached if has_metadata else target
                 state = state._with(rows={}, pending=None, late=intent.late).holding(target)
                 return state._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
                 return state._with(distrust=intent.distrust or _IN_PART, late=intent.late)
             case Outcome.FAILED:
-                # The same update would fail again, so the next refresh must publish in full.
+                # If it was an update, the same one would fail again: the next refresh must publish
+                # in full.
                 detail = intent.note or "without a note"
                 detail = f"the last {intent.action} failed on the server ({detail})"
                 return self._with(distrust=Distrust(Doubt.FAILED, detail))
             case Outcome.LOST | None:
-                # Keep the target: if the server took its rows, their snapshots are still needed.
+                # Keep the target: if the server took its rows, refreshes still need the snapshots
+                # of these rows.
                 pending = target or self.pending
                 if intent.luid and intent.luid != self.luid:
-                    # An uncertain request does not make the data source ours.
+                    # The request was for a data source that is not ours yet. As its outcome is
+                    # uncertain, the data source does not become ours.
                     return self._with(pending=pending)
                 uncertain = state.holding(target) if target else state
-                # Replace keeps the recorded schema, but may drop the metadata that we had set.
+                # A publish with REPLACE keeps the schema in the record, but may drop the metadata
+                # that we set, so `written` comes from the target.
                 record = uncertain.record if has_metadata or self.record is None else self.record
                 if record and target and intent.mode is PublishMode.REPLACE:
                     record = record.model_copy(update={"written": target.written})
@@ -232,7 +239,8 @@ class Recovered(Frozen):
 
     def holding(self, target: Checkpoint) -> "Recovered":
         """Return this state with a checkpoint whose content the server may hold."""
-        # Keep the largest counts: an uncertain request must not weaken guard.max_shrink.
+        # Keep the largest number of rows of each table. Otherwise an uncertain request with fewer
+        # rows would weaken guard.max_shrink.
         rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
         return self._with(
             record=target.model_copy(update={"luid": target.luid or self.luid}),
@@ -254,11 +262,12 @@ class Recovered(Frozen):
 
 Record = Annotated[Claim | Intent | ClaimRelease | Recovered, Field(discriminator="kind")]
 
-# A history is stored at most this often, and half as often again, before older ones are removed.
+# How many records are kept. When a claim ends and half as many more are stored, the oldest ones are
+# removed.
 KEPT = 200
 
-# Outcomes after which the rows of a request may be published. Unknown outcomes are among them: if
-# the server took the rows, refreshes still need the snapshots of the rows.
+# Outcomes after which the server possibly holds the rows of a request. Unknown outcomes are among
+# them: if the server took the rows, refreshes still need the snapshots of the rows.
 _LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
@@ -270,10 +279,10 @@ class History(Frozen):
         floor: the lowest number that a record may still have; earlier ones were removed.
         refresh: the highest number of any refresh.
         claim: the claim that has not ended; None if no refresh runs.
+        settled: the number of the newest refresh whose requests `recovered` includes.
         recovered: the state after all requests of the refreshes up to `settled`.
-        settled: the number of that refresh.
-        intents: the requests of later refreshes, oldest first. For each request, this is the record
-            with the most information.
+        intents: the requests of refreshes after `settled`, oldest first. If a request has several
+            records, only the one with the most information is here.
     """
 
     number: int = 0
@@ -293,8 +302,8 @@ class History(Frozen):
         match record:
             case Claim():
                 changes["claim"] = record
-            # Skip a request that `recovered` includes; its record comes from a refresh that was
-            # overtaken.
+            # Take only requests that `recovered` does not include. Records of the others come from
+            # a refresh that was overtaken.
             case Intent() if record.refresh > self.settled:
                 changes["intents"] = _with_intent(self.intents, record)
             case Recovered():
@@ -313,7 +322,7 @@ class History(Frozen):
 
     @property
     def after_intents(self) -> Recovered:
-        """What is known after the newest intents, too."""
+        """The state after all records: `recovered`, with the intents applied."""
         return reduce(Recovered.after, self.intents, self.recovered)
 
     @property
@@ -322,7 +331,7 @@ class History(Frozen):
         return self.recovered.record
 
     def published_version(self, model: str) -> int | None:
-        """Return the newest version of a model that may be published; None if none is recorded."""
+        """Return the model's newest snapshot that the server possibly holds; None without one."""
         versions = (version for checkpoint in self.published for version in checkpoint.versions)
         return next((number for name, number in versions if name == model), None)
 
@@ -333,7 +342,7 @@ class History(Frozen):
 
     @property
     def written(self) -> set[str]:
-        """The names of all stored values of metadata that a refresh may need for merging."""
+        """The names of the stored metadata values that a refresh may need for merging."""
         return {name for checkpoint in self.published for name in checkpoint.written}
 
     @property
@@ -346,8 +355,8 @@ class History(Frozen):
 def _with_intent(intents: tuple[Intent, ...], record: Intent) -> tuple[Intent, ...]:
     by_id = {intent.request_id: intent for intent in intents}
     previous = by_id.get(record.request_id)
-    # Of two outcomes, prefer the one with a job: it was read from the server, not assumed.
-    # And keep what a refresh recorded when it was overtaken: it has the higher number.
+    # The number of the refresh counts first: a refresh that was overtaken records what it sent
+    # under a higher number. Of two outcomes, prefer the one with a job: the server has told it.
     if previous is None or _information(record) >= _information(previous):
         by_id[record.request_id] = record
     return tuple(sorted(by_id.values(), key=lambda intent: (intent.refresh, intent.step)))
@@ -361,11 +370,11 @@ class StoredRecord(Frozen):
     """The content of a file of the journal.
 
     Attributes:
-        format: it has no default, so that other JSON files are refused.
-        release: the release of this package that wrote the record; named in the error of a release
-            that cannot read the record.
+        format: the format of the record. It has no default, so that other JSON files are refused.
+        release: the release of this package that wrote the record. A release that cannot read the
+            record names it in its error.
         id: drawn for each record, so that no two files have the same content.
-        history: the history up to this record, with it.
+        history: the history up to and including this record.
     """
 
     format: Literal[5]
@@ -379,7 +388,7 @@ def read_record(text: str | bytes, *, repair: str) -> StoredRecord:
     """Read a record from its JSON.
 
     Args:
-        repair: what a user can do about a damaged record.
+        repair: what a user can do about a record that is damaged or has an older format.
 
     Raises:
         RefusedError: this release cannot read the record. Do not skip the record: it may be a

@@ -49,7 +49,7 @@ _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
 
 class NotProvedError(Exception):
-    """No delta can be proved to be sufficient; the message is a phrase that says why."""
+    """No delta is proved to be enough; the message is a phrase that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class TableVersion:
 class TableChange:
     """One table of an update: its published version and its desired version.
 
-    The two versions share the files of partitions that were not rewritten in between, unless the
-    new cutoff may keep rows of these files that the old one drops. The rows of shared files need
-    not be compared, and most of these rows need not be read.
+    The two versions share the files of partitions that were not rewritten in between. If the new
+    cutoff may keep rows that the old cutoff drops, no file counts as shared. The rows of shared
+    files need not be compared, and most of these rows need not be read.
 
     Attributes:
         old: the published version; None if its rows are not available, so that the whole table is
@@ -129,7 +129,7 @@ class TableChange:
         return self.new.select_sql(self.unshared(self.new))
 
     def surviving_sql(self) -> str:
-        """Return SQL for the published rows in unshared files that the new cutoff keeps."""
+        """Return SQL for the published rows of unshared files that the new window keeps."""
         unshared = self.published.select_sql(self.unshared(self.published))
         # Leave out expired rows: the key table of the cutoff already deletes them, and here they
         # would count as changed.
@@ -148,7 +148,7 @@ class KeyMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """A key table in the schema `kind` of the payload; `matches` says which rows it affects."""
+    """A key table of the payload; `kind` names its schema, `matches` the rows that it affects."""
 
     change: TableChange
     kind: MatchKind
@@ -205,9 +205,9 @@ def find_affected(
         memory: the bytes that hyperd may use.
 
     Returns:
-        the key tables; and the number of equal pairs, or None if columns were not compared. An
-        equal pair is a published and a desired row, both in files that the versions do not share,
-        which are equal in all columns.
+        The key tables, and the number of equal pairs (None if columns were not compared). An equal
+        pair is a published row and a desired row that are equal in all columns. Both are in files
+        that the versions do not share.
 
     Raises:
         NotProvedError: the policy cannot determine the affected rows.
@@ -344,30 +344,32 @@ def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str
 # To save memory, two large versions are compared in slices. Each slice has the rows whose hashes
 # have the same last bits.
 
-# The memory, in bytes and measured, that hyperd needs to join two relations: for each row of the
-# larger relation, and for each value in such a row that is compared in addition to the hash.
+# Measured memory, in bytes, that hyperd needs to join two relations. _ROW_BYTES: for each row of
+# the larger relation. _COLUMN_BYTES: for each value in such a row that is compared beside the hash.
 _ROW_BYTES, _COLUMN_BYTES = 70, 14
 # The share of hyperd's memory that a comparison may take.
 _MEMORY_SHARE = 0.6
 _MAX_SLICES = 256
-# The name of the row hash is reserved, so it cannot be the name of a column of the model.
+# All three columns have the name of the row hash, which no column of a model may have.
 _HASH = _DIFFERS = _EQUAL = escape_name(ROW_HASH)
-# A temporary table, because in the payload the keys of a failed comparison would leave gaps.
+# Keys are collected in a temporary table: in the payload, those of a failed comparison would leave
+# gaps in the file.
 _DIFFERING = escape_name("differing keys")
 
 
 def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int | None:
     """Fill a key table with the keys of rows that are in only one version.
 
-    Rows of shared files are not compared, as they are in both versions. If one of these rows has
-    the key of a changed row, the proof finds it. Return the number of equal pairs, as
-    `find_affected` does.
+    Rows of shared files are not compared, as they are in both versions. If such a row has the key
+    of a changed row, the delta deletes it, too; then the fingerprints of the delta do not add up,
+    and `build_delta` refuses it. Return the number of equal pairs, as `find_affected` does.
     """
     change = keys.change
     sides = (change.unshared(change.new), change.unshared(change.published))
     rows = max(sum(file.rows for file in files) for files in sides)
     needed = rows * (_ROW_BYTES + _COLUMN_BYTES * len(change.columns))
-    # If hashes are not stored, compare the columns instead of computing hashes from all of them.
+    # Snapshots of Spark store hashes, which add up. Where there are none, compare the columns if
+    # the memory is enough: otherwise hyperd has to compute a hash from all of them.
     by_columns = not change.new.content.is_additive and needed <= memory * _MEMORY_SHARE
 
     def compare(slices: int) -> int | None:
@@ -387,8 +389,8 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
         for select in selects:
             connection.execute_command(f"INSERT INTO {_DIFFERING} {select}")
         equal = connection.execute_scalar_query(f"SELECT SUM({_EQUAL}) FROM {_DIFFERING}")  # noqa: S608
-        # DISTINCT, because the old and the new hash of a changed row may be in different slices,
-        # each of which adds the key.
+        # Use DISTINCT: the old and the new hash of a changed row may be in different slices, and
+        # each slice adds the key.
         key, where = names(keys.columns), _without_nulls(keys.columns)
         keys.fill(connection, f"SELECT DISTINCT {key} FROM {_DIFFERING} WHERE {where}")  # noqa: S608
         connection.execute_command(f"DROP TABLE {_DIFFERING}")
@@ -407,7 +409,7 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
         memory: the bytes that hyperd may use.
 
     Raises:
-        NotProvedError: the memory is not enough for any number of slices.
+        NotProvedError: the memory is not enough, even with the largest number of slices.
     """
     needed = max(1.0, rows * (_ROW_BYTES + _COLUMN_BYTES * columns) / (memory * _MEMORY_SHARE))
     number = 2 ** math.ceil(math.log2(needed))
@@ -434,7 +436,8 @@ def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -
         for rows in (change.added_sql(), change.surviving_sql())
     )
     # Equal row hashes imply equal keys, and joining on one number is faster than on a composite
-    # key. If hashes of different rows ever collide, the fingerprints do not add up.
+    # key. If hashes of different rows ever collide, the fingerprints do not add up, and the delta
+    # is refused.
     return (
         f"SELECT DISTINCT {_pair_key(key)}, 0 "  # noqa: S608
         f"FROM {new} n FULL JOIN {old} o ON n.{_HASH} = o.{_HASH} "
@@ -445,7 +448,7 @@ def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -
 def _by_columns(change: TableChange, key: Sequence[str]) -> str:
     """Return SQL for the keys of rows that differ, and for the number of equal pairs.
 
-    The equal pairs form one group, whose key is NULL.
+    All equal pairs are in one row of the result. Its key is NULL, and its last value their number.
     """
     columns = [escape_name(column.name) for column in change.columns]
     differs = " OR ".join(f"n.{name} IS DISTINCT FROM o.{name}" for name in columns)

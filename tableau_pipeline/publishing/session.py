@@ -46,7 +46,8 @@ _SCOPES = [
     "tableau:projects:create",
 ]
 _PEOPLE_SCOPES = ["tableau:groups:read", "tableau:permissions:*", "tableau:users:read"]
-# Tableau refuses tokens that are valid for more than 10 minutes; the session outlives the token.
+# Tableau refuses a connected app's token that is valid for more than 10 minutes. The session goes
+# on after the token has expired.
 _TOKEN_LIFETIME = timedelta(minutes=5)
 
 
@@ -89,7 +90,7 @@ class ConnectedApp:
     """Direct trust: Tableau accepts a token that the connected app signs for `username`.
 
     Attributes:
-        counts: whether the session may let the server count rows.
+        counts: whether the session may ask the server to count rows.
         people: whether the session may look up groups and users, and change permissions.
     """
 
@@ -165,7 +166,8 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
             "carries one. Pass that session on, end it first, or sign in with another token.",
             code=Code.IN_USE,
         )
-    # Do not name the holder in the lock file, which each process that waits for the lock empties.
+    # Do not write the holder's name into the lock file: each process that waits for the lock
+    # empties that file.
     holder = path.with_suffix(".holder")
     # Make a FileLock for each session: a shared one would admit all threads of the process.
     with _acquire(FileLock(path), holder, url=url, token=token, timeout=timeout, log=log):
@@ -182,7 +184,7 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
 def _acquire(
     lock: FileLock, holder: Path, *, url: str, token: str, timeout: float, log: logging.Logger
 ) -> AbstractContextManager[object]:
-    # Shorter waits are not logged.
+    # Do not log waits that are shorter than this.
     quiet = min(timeout, 1.0)
     with suppress(Timeout):
         return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
@@ -205,7 +207,7 @@ def _acquire(
 
 
 def _holder_name(holder: Path) -> str:
-    """Return the process that holds a lock, in words that the holding process wrote itself."""
+    """Describe the process that holds a lock, in its own words if they can be read."""
     with suppress(OSError):
         return holder.read_text(encoding="ascii")
     return "another process on this host"
@@ -280,7 +282,8 @@ def _session(
             tsc.auth.sign_in(auth)
 
     clock = ServerClock()
-    # Collect HTTP sessions to close: TSC opens one for each thread, and one more after signing out.
+    # Collect the HTTP sessions, to close them all at the end. TSC opens one for each thread, and
+    # one more after signing out.
     with ExitStack() as sessions:
         with translate_errors(doing, url=url, hide=hide):
             tsc = TSC.Server(

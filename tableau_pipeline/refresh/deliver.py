@@ -43,9 +43,9 @@ class Delivery:
         """Make the data source hold what is planned.
 
         Returns:
-            The result of the plan, and the file built for it, None if none was: the whole data
-                source, or the payload of an update. Of a split update, it is the last payload, with
-                the rows and bytes of all.
+            What the plan led to, and the file built for it, or None if no file was built. The file
+                holds the whole data source, or the payload of an update. For a split update, it is
+                the last payload, with the numbers of rows and bytes of all payloads.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
@@ -87,7 +87,7 @@ class Delivery:
             updates = before.updates + is_update
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
-            # The rows stay as they are, so the last comparison still holds.
+            # The rows stay as they are, so the last comparison holds, and the time of the change.
             fields = ("unreconciled", "changed_at", "compared_at")
             history |= {name: getattr(before, name) for name in fields}
             history["late"] = base.late
@@ -97,8 +97,8 @@ class Delivery:
             # The file brings its own metadata, whose digest is known only once the server has it.
             digest = None
         elif base.metadata and not base.is_edited:
-            # If a user edited the metadata, do not record it as ours: a later overwrite would drop
-            # the edits without asking.
+            # Record the digest only if no user edited the metadata: a later overwrite would drop
+            # edits that are recorded as ours, without asking.
             digest = base.metadata.digest
         owner = base.remote.owner_id if base.remote and isinstance(plan, Publish) else None
         is_adopted = isinstance(plan, Publish) and not base.is_ours and not is_whole
@@ -116,7 +116,7 @@ class Delivery:
             owner=base.owner or owner,
             written=planned.metadata.written_by(plan),
             saved=planned.metadata.still_lost(before.saved if before else ()),
-            # An update that succeeds clears the record that updates were refused.
+            # Once an update succeeds, forget that updates were refused before.
             no_updates=before.no_updates if before and not is_update else None,
             taken_at=planned.taken_at or self.now(),
             **history,
@@ -153,8 +153,8 @@ class Delivery:
         raise AssertionError("pauses have no end")
 
     def _update(self, planned: Planned, target: Checkpoint, remote: RemoteDatasource) -> Sent:
-        # Only the last part leads to a checkpoint. If a part after the first does not take effect,
-        # the next run publishes everything.
+        # Only the last part has a checkpoint as its target. If the first part took effect and a
+        # later one does not, the next run publishes the whole data source.
         distrust, sent, deltas = None, None, planned.deltas
         for number, delta in enumerate(deltas, start=1):
             is_last = number == len(deltas)
@@ -187,7 +187,7 @@ class Delivery:
     def _set_metadata(
         self, publisher: Publisher, mode: PublishMode, sent: Sent, extract: Extract
     ) -> Sent:
-        """Publish again, with the declared metadata set in the `.tds` that the server has made."""
+        """Set the declared metadata in the `.tds` that the server made, and publish any change."""
         reached, declared, before = sent.reached, publisher.metadata, publisher.base.metadata
         if sent.distrust or sent.merged or reached is None or not declared.fields:
             return sent
@@ -215,11 +215,12 @@ class Delivery:
 
     def _settle(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
         """Restore the owner, and resolve distrust."""
-        # The former owner is known only until this refresh ends, so restore that owner at once.
+        # Restore the owner first: a comparison may take long, and the next refresh of a run that is
+        # killed meanwhile takes the present owner for the former one.
         return self._resolve_distrust(self._restore_owner(sent, planned, before))
 
     def _restore_owner(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
-        """Restore the former owner if publishing has made our user the owner."""
+        """Give the data source back to its former owner if it has another owner now."""
         # A declared owner is set later, with the other declared properties.
         if before is None or self.declaration.owner:
             return sent
@@ -234,7 +235,10 @@ class Delivery:
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)
 
     def _resolve_distrust(self, sent: Sent) -> Sent:
-        """Drop distrust if the content equals what was sent, so no other user has changed it."""
+        """Turn distrust into a warning if the content equals what was sent.
+
+        Then no other user has changed it.
+        """
         if sent.distrust and sent.reached:
             comparison = self.reconciler.compare_rows(sent.reached, sent.remote)
             if not comparison.problem and not comparison.skipped:

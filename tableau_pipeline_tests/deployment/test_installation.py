@@ -99,7 +99,8 @@ def test_all_that_is_needed_is_pinned(platform: str):
     assert needed(platform) - pins(platform).keys() == set()
 
 
-@pytest.mark.slow
+# It asks for some hundred packages, and only a change of constraints.txt changes the answer.
+@pytest.mark.long
 @pytest.mark.parametrize("platform", MACS)
 def test_there_is_a_wheel_for(platform: str):
     """Prevents: an installation that stops on every Mac, since one package is not made for it."""
