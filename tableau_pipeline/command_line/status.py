@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+import dagster as dg
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import Output, ago, columns, reports, signed
@@ -16,11 +16,12 @@ from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import describe_next_refresh
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.publish_file import published_files
+from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.status import (
     DatasourceStatus,
-    Month,
     PastRefresh,
     history,
+    requests_by_kind,
     savings,
     statuses,
     statuses_of_files,
@@ -46,36 +47,52 @@ _SIGNS |= {Status.RUNNING: "~", Status.FRESH: "="}
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
 @click.option("--savings", "saved", is_flag=True, help="Show what was saved, month by month.")
+@click.option("--requests", is_flag=True, help="Show how many requests refreshes sent.")
 @reports
 def status(
-    module: str | None, names: Sequence[str], *, offline: bool, saved: bool, output: Output
+    module: str | None,
+    names: Sequence[str],
+    *,
+    offline: bool,
+    saved: bool,
+    requests: bool,
+    output: Output,
 ) -> int:
     """Show which data sources are fresh, and which need a person. With a NAME, its history.
 
     Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
     """
-    problem, others, site = "", [], None
     with open_project(module) as project:
         declared = project.named(names)
-        if saved:
-            months = {key: savings(project.instance, key) for key in declared}
-            output.result({"savings": months}, _savings_table(declared, months))
+        if saved or requests:
+            show = _show_savings if saved else _show_requests
+            show(project.instance, declared, output)
             return 0
-        now = statuses(project.instance, declared.values())
-        models = {key: datasource.models for key, datasource in declared.items()}
-        lines = with_rejected(project.instance, now.values(), models, project.rejected)
-        if not names:
-            lines += statuses_of_files(project.instance).values()
-        next_refresh = describe_next_refresh(project.definitions, project.instance)
-        next_times = {key: next_refresh(datasource) for key, datasource in declared.items()}
-        if not offline:
-            try:
-                lines, others, site = _compare_with_server(
-                    project, lines, output, everything=not names
-                )
-            except RefreshError as error:
-                problem = str(error)
-        histories = {key: history(project.instance, key) for key in declared} if names else {}
+        return _show_status(project, names, declared, offline=offline, output=output)
+
+
+def _show_status(
+    project: CodeLocation,
+    names: Sequence[str],
+    declared: Mapping[str, PublishedDatasource],
+    *,
+    offline: bool,
+    output: Output,
+) -> int:
+    problem, others, site = "", [], None
+    now = statuses(project.instance, declared.values())
+    models = {key: datasource.models for key, datasource in declared.items()}
+    lines = with_rejected(project.instance, now.values(), models, project.rejected)
+    if not names:
+        lines += statuses_of_files(project.instance).values()
+    next_refresh = describe_next_refresh(project.definitions, project.instance)
+    next_times = {key: next_refresh(datasource) for key, datasource in declared.items()}
+    if not offline:
+        try:
+            lines, others, site = _compare_with_server(project, lines, output, everything=not names)
+        except RefreshError as error:
+            problem = str(error)
+    histories = {key: history(project.instance, key) for key in declared} if names else {}
     lines.sort(key=lambda line: (_URGENCY.index(line.state), line.name.casefold()))
     needing = [line for line in lines if line.needs_attention]
     datasources = [_json_data(line) | {"next": next_times.get(line.key)} for line in lines]
@@ -104,9 +121,10 @@ def _json_data(line: DatasourceStatus) -> dict[str, Any]:
     return data
 
 
-def _savings_table(
-    declared: Mapping[str, Declaration], found: Mapping[str, Sequence[Month]]
-) -> Table:
+def _show_savings(
+    instance: dg.DagsterInstance, declared: Mapping[str, Declaration], output: Output
+) -> None:
+    found = {key: savings(instance, key) for key in declared}
     heads = ("DATA SOURCE", "MONTH", ">REFRESHES", ">FULL", ">SENT", ">SAVED")
     rows = [
         (
@@ -120,7 +138,21 @@ def _savings_table(
         for key, months in found.items()
         for month in months
     ]
-    return columns((*heads, ">TIME SAVED", ">OF THE SERVER"), rows)
+    table = columns((*heads, ">TIME SAVED", ">OF THE SERVER"), rows)
+    output.result({"savings": found}, table)
+
+
+def _show_requests(
+    instance: dg.DagsterInstance, declared: Mapping[str, Declaration], output: Output
+) -> None:
+    sent = {key: requests_by_kind(instance, key) for key in declared}
+    heads = ("DATA SOURCE", "DECISION", ">REFRESHES", ">REQUESTS OF EACH", ">AT MOST")
+    rows = [
+        (declared[key].name, found.kind, found.refreshes, f"{found.mean:g}", found.most)
+        for key, kinds in sent.items()
+        for found in kinds
+    ]
+    output.result({"requests": sent}, columns(heads, rows))
 
 
 def _compare_with_server(

@@ -203,8 +203,9 @@ def describe_next_refresh(
             case CronTrigger(cron, zone):
                 tick = get_next_cron_tick(cron, datetime.now(UTC), zone).astimezone()
                 trigger, is_on = f"{tick:%Y-%m-%d %H:%M}", schedule_name(datasource) in names
-            case AfterTrigger(after):
-                trigger, is_on = f"after {after} of its models", follows_models
+            case AfterTrigger(after, every):
+                often = f", every {every} at most" if every else ""
+                trigger, is_on = f"after {after} of its models{often}", follows_models
             case DbtTrigger(file):
                 trigger, is_on = "after dbt", dbt_sensor_name(file) in names
             case None:

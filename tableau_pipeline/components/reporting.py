@@ -340,24 +340,31 @@ def published_result(
         **_field_table(done),
         **_column_metadata(declaration, done),
         **_decision(done),
-        "details": {
-            "full": isinstance(done.plan, Publish),
-            "compared": compared(done)[0],
-            "rows": dict(checkpoint.rows),
-            "deleted": {name: counts.deleted for name, counts in done.tables.items()},
-            "inserted": {name: counts.inserted for name, counts in done.tables.items()},
-            "seconds": dict(done.seconds),
-            "bytes sent": done.sent,
-            "bytes of a full publish": checkpoint.size,
-            "updates since the last full publish": checkpoint.updates,
-            "updated at": remote.updated_at.isoformat(),
-            "rows taken at": checkpoint.taken_at.isoformat() if checkpoint.taken_at else None,
-            "job": done.job_id,
-            "luid": remote.luid,
-        },
+        "details": _details(done),
     }
     key, version = dg.AssetKey.from_user_string(declaration.key), _data_version(checkpoint)
     return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
+
+
+def _details(done: Refreshed) -> Mapping[str, Any]:
+    """Return what programs read of a refresh, such as `status`."""
+    checkpoint, remote = done.checkpoint, done.remote
+    return {
+        "full": isinstance(done.plan, Publish),
+        "compared": compared(done)[0],
+        "rows": dict(checkpoint.rows),
+        "deleted": {name: counts.deleted for name, counts in done.tables.items()},
+        "inserted": {name: counts.inserted for name, counts in done.tables.items()},
+        "seconds": dict(done.seconds),
+        "requests": done.requests,
+        "bytes sent": done.sent,
+        "bytes of a full publish": checkpoint.size,
+        "updates since the last full publish": checkpoint.updates,
+        "updated at": remote.updated_at.isoformat(),
+        "rows taken at": checkpoint.taken_at.isoformat() if checkpoint.taken_at else None,
+        "job": done.job_id,
+        "luid": remote.luid,
+    }
 
 
 def _rows_sent(done: Refreshed) -> int:

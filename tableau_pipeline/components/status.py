@@ -42,6 +42,7 @@ class PastRefresh:
         deleted: how many rows an update deleted, in all tables together; `inserted` counts those
             that it inserted.
         bytes_saved: the bytes that were not sent, compared with a full publish.
+        requests: how many requests it sent to the server; None if it is not recorded.
         compared: how its rows were compared with the models, or a note that they were not
             compared, without the reason.
         is_full: whether it was a full publish.
@@ -61,6 +62,7 @@ class PastRefresh:
     inserted: int = 0
     bytes_sent: int | None = None
     bytes_saved: int | None = None
+    requests: int | None = None
     compared: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     accepts: Sequence[str] = ()
@@ -100,6 +102,7 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
         inserted=sum(details.get("inserted", {}).values()),
         bytes_sent=sent,
         bytes_saved=max(full - (sent or 0), 0) if full else None,
+        requests=details.get("requests"),
         compared=details.get("compared", ""),
         is_full=details.get("full", False),
         taken_at=datetime.fromisoformat(taken_at) if taken_at else None,
@@ -360,12 +363,44 @@ class Month:
     server_seconds_saved: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How many requests the refreshes of a data source sent, for one kind of refresh.
+
+    Attributes:
+        kind: what they decided, such as "update".
+        mean: requests of a refresh, on average; `most` is the largest number.
+    """
+
+    kind: str
+    refreshes: int
+    mean: float
+    most: int
+
+
+def requests_by_kind(instance: dg.DagsterInstance, key: str) -> Sequence[Requests]:
+    """Return what the newest thousand refreshes of a data source cost in requests, by kind."""
+    kinds: dict[str, list[int]] = {}
+    for refresh in _refreshed(instance, key):
+        if refresh.requests is not None:
+            kinds.setdefault(refresh.decision, []).append(refresh.requests)
+    return [
+        Requests(kind, len(sent), round(sum(sent) / len(sent), 1), max(sent))
+        for kind, sent in sorted(kinds.items())
+    ]
+
+
+def _refreshed(instance: dg.DagsterInstance, key: str) -> Sequence[PastRefresh]:
+    """Return the newest thousand refreshes that succeeded, the oldest first."""
+    events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=1000)
+    refreshed = filter(None, (past_refresh(record.event_log_entry) for record in events.records))
+    return [*refreshed][::-1]
+
+
 def savings(instance: dg.DagsterInstance, key: str) -> Sequence[Month]:
     """Return what the newest thousand refreshes of a data source have saved, by month."""
-    events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=1000)
     months: dict[str, list[PastRefresh]] = {}
-    refreshed = filter(None, (past_refresh(record.event_log_entry) for record in events.records))
-    for latest in reversed([*refreshed]):
+    for latest in _refreshed(instance, key):
         months.setdefault(f"{latest.at:%Y-%m}", []).append(latest)
     full = [refresh for group in months.values() for refresh in group if refresh.is_full]
 

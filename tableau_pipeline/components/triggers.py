@@ -15,12 +15,42 @@ from tableau_pipeline.yaml_keys import Zone, keyed
 RETRY_CRON = "*/30 * * * *"
 
 
+# The minutes that divide an hour, and the hours that divide a day.
+_PARTS = {"m": (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30), "h": (1, 2, 3, 4, 6, 8, 12)}
+
+
+def _check_every(text: str) -> str:
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or int(number) not in _PARTS.get(unit, ()):
+        minutes, hours = (", ".join(map(str, parts)) for parts in _PARTS.values())
+        raise ValueError(
+            f"every: {text} does not divide an hour or a day: write minutes ({minutes}) as in 15m, "
+            f"or hours ({hours}) as in 2h; at fixed times, trigger: {{cron: ...}} refreshes"
+        )
+    return text
+
+
+Every = Annotated[str, AfterValidator(_check_every)]
+
+
+def _ticks(every: str) -> str:
+    """Return a cron expression."""
+    number, unit = every[:-1], every[-1]
+    return f"*/{number} * * * *" if unit == "m" else f"0 */{number} * * *"
+
+
 @keyed
 class AfterTrigger:
     """Refresh when any upstream model is new, or when all are."""
 
     after: Literal["any", "all"] = Field(
-        description="any: as soon as one model is new. all: once all models are, feeds included."
+        description="any: as soon as one model is new. all: once all models are, feeds included. "
+        "With `every` alone: any."
+    )
+    every: Every | None = Field(
+        default=None,
+        description="Refresh at most once in each quarter of an hour (15m), or two hours (2h), of "
+        "the day; what is new meanwhile is refreshed together.",
     )
 
 
@@ -51,7 +81,12 @@ class CronTrigger:
     )
 
 
-_CLASSES = {"after": AfterTrigger, "cron": CronTrigger, "dbt": DbtTrigger}
+_CLASSES = {
+    "after": AfterTrigger,
+    "every": AfterTrigger,
+    "cron": CronTrigger,
+    "dbt": DbtTrigger,
+}
 
 
 def _read_trigger(value: Any) -> Any:
@@ -59,16 +94,18 @@ def _read_trigger(value: Any) -> Any:
     if isinstance(value, AfterTrigger | CronTrigger | DbtTrigger):
         return value
     names = [name for name in _CLASSES if name in value] if isinstance(value, dict) else []
-    if len(names) > 1:
+    if len({_CLASSES[name] for name in names}) > 1:
         raise ValueError(
             f"{' and '.join(f'`{name}`' for name in names)} are {len(names)} triggers; a data "
             "source has one, or it would be refreshed twice: keep one of them"
         )
     if not names:
         raise ValueError(
-            'trigger is one of: {after: any}; {after: all}; {cron: "0 6 * * *", timezone: '
-            "Europe/Paris}; {dbt: .../run_results.json, models: [...]}"
+            'trigger is one of: {after: any}; {after: all}; {every: 15m}; {cron: "0 6 * * *", '
+            "timezone: Europe/Paris}; {dbt: .../run_results.json, models: [...]}"
         )
+    if names == ["every"]:
+        value = {"after": "any", **value}
     return TypeAdapter(_CLASSES[names[0]]).validate_python(value)
 
 
@@ -97,6 +134,9 @@ def automation_conditions(
     # arrives must not block all.
     updates = [is_.asset_matches(model, updated) for model in models]
     events = updates if trigger.after == "all" else [is_.any_deps_match(updated)]
+    if trigger.every:
+        # A tick is remembered, too, until the next request: a model may just be running.
+        events = [*events, is_.cron_tick_passed(_ticks(trigger.every))]
     new = reduce(and_, (condition.since(is_.newly_requested()) for condition in events))
     failed = is_.execution_failed() & is_.cron_tick_passed(RETRY_CRON)
     extract = (

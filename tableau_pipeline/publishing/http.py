@@ -32,6 +32,7 @@ from tableau_pipeline.publishing.deadlines import (
 from tableau_pipeline.publishing.errors import IS_IT_RIGHT, BadAnswerError, TooLargeError
 from tableau_pipeline.publishing.retries import (
     GATEWAY_FAILED,
+    PAUSE,
     SAFE_TWICE,
     UPDATE,
     RequestBudget,
@@ -211,6 +212,7 @@ class WireAdapter(HTTPAdapter):
         is_quick = only_reads or "/auth/" in request.path_url
         seconds = wire.times.read if is_quick else wire.times.write
         settings["timeout"] = seconds
+        PAUSE.wait(wire.url)
         wire.budget.take(to_sign_out=request.path_url.endswith("/auth/signout"))
         try:
             response = super().send(request, *args, **settings)
@@ -311,6 +313,7 @@ def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -
         # Pass the last answer on to TSC, which reads Tableau's error code from it.
         raise_on_status=False,
         log=log,
+        server=wire.url,
         budget=wire.budget,
     )
     session = requests.Session()

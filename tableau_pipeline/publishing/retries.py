@@ -1,13 +1,15 @@
 """Which requests are repeated, when, and how many requests there may be.
 
 * The answer 429, or 503 with Retry-After, means that a request was not carried out. Such a request
-  and a request that never reached the server are always repeated.
+  and a request that never reached the server are always repeated. As long as the server asks one
+  request to wait, this process sends it no other one.
 * After a broken connection, 502, 504, or 503 alone, it is not known whether the request arrived.
   Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
   server carries out once. A publish is never repeated.
 """
 
 import logging
+import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Self
@@ -59,6 +61,26 @@ class RequestBudget:
         self.sent += 1
 
 
+class SharedPause:
+    """Lets all sessions of this process wait while a server has asked one of them to."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    def begin(self, server: str, seconds: float) -> None:
+        """Send nothing more to a server for so many seconds."""
+        until = time.monotonic() + seconds
+        self._until[server] = max(until, self._until.get(server, until))
+
+    def wait(self, server: str) -> None:
+        """Wait for the end of the pause, if there is one."""
+        while (left := self._until.get(server, 0.0) - time.monotonic()) > 0:
+            time.sleep(left)
+
+
+PAUSE = SharedPause()
+
+
 GATEWAY_FAILED = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
@@ -99,13 +121,13 @@ class CountedRetry(Retry):
 class SafeRetry(CountedRetry):
     """Applies the rules of this module."""
 
-    def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
+    def __init__(self, *args: Any, log: logging.Logger, server: str, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._log = log
+        self._log, self._server = log, server
 
     def new(self, **settings: Any) -> Self:
         """Return a copy with other retry counts."""
-        return super().new(log=self._log, **settings)
+        return super().new(log=self._log, server=self._server, **settings)
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
         """Whether a request is repeated after this answer."""
@@ -119,8 +141,10 @@ class SafeRetry(CountedRetry):
         self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
     ) -> "SafeRetry":
         """Count one more retry; fail if the server asks for too long a wait."""
-        if response is not None and self._asked_to_wait(response) > _LONGEST_WAIT:
-            raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
+        if response is not None and (seconds := self._asked_to_wait(response)):
+            if seconds > _LONGEST_WAIT:
+                raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
+            PAUSE.begin(self._server, seconds)
         return super().increment(method, url, response, *args, **more)
 
     def sleep(self, response: Any = None) -> None:

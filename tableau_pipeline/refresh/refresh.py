@@ -502,6 +502,7 @@ class _Phases:
             warnings=tuple(dict.fromkeys(warnings)),
             problems=properties.problems if properties else (),
             job_id=sent.intent.job_id if sent.intent else None,
+            requests=self.planner.server.budget.sent,
             seconds=_with_total(self.planner.seconds, self.started),
         )
         _log_summary(self.setup, done)

@@ -33,6 +33,7 @@ class Refreshed:
         warnings: what a user should know although nothing is wrong.
         problems: how the properties on the server differ from the declared ones.
         job_id: the id of the server's job that carried out the last request; None if there is none.
+        requests: how many requests its session sent, with the sign-in, without the sign-out.
         seconds: the seconds that each phase took, and those of the whole refresh under "total".
     """
 
@@ -47,6 +48,7 @@ class Refreshed:
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
     job_id: str | None
+    requests: int
     seconds: Mapping[str, float]
 
     @property

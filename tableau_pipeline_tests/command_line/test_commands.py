@@ -215,6 +215,11 @@ def test_history(morning: World):
     assert first["bytes_saved"] == second["bytes_sent"] - first["bytes_sent"]
     months = morning.run("status", "arrivals", "--savings")
     assert masked(months.text) == documented("tableau-pipeline status arrivals --savings")
+    told = morning.run("status", "arrivals", "--requests")
+    assert masked(told.text)[0] == documented("tableau-pipeline status arrivals --requests")[0]
+    sent = morning.run("status", "arrivals", "--requests", "--json").data["requests"]["arrivals"]
+    assert [each["kind"] for each in sent] == ["publish (create)", "update"]
+    assert all(10 < each["mean"] == each["most"] < 40 for each in sent)
     (month,) = morning.run("status", "arrivals", "--savings", "--json").data["savings"]["arrivals"]
     assert (month["refreshes"], month["full"]) == (2, 1)
     assert month["server_seconds_saved"] == pytest.approx(

@@ -35,9 +35,14 @@ class Location:
     """A location with one data source, and a clock for its automation."""
 
     def __init__(
-        self, after: str, *, orders: dg.PartitionsDefinition | None = None, checked: bool = False
+        self,
+        after: str,
+        *,
+        orders: dg.PartitionsDefinition | None = None,
+        checked: bool = False,
+        **trigger: str,
     ) -> None:
-        datasource = declared(trigger={"after": after})
+        datasource = declared(trigger={"after": after, **trigger})
 
         @dg.asset_check(asset=ORDERS, blocking=True)
         def sound() -> dg.AssetCheckResult: ...
@@ -109,6 +114,25 @@ def test_new_models(after: str, looks: str):
     for look in looks.split():
         location.materialize(*(models[letter] for letter in look if letter in models))
         assert location.tick() == (BOTH if look.endswith("!") else set()), look
+
+
+def test_at_most_one_refresh_in_a_quarter():
+    """Prevents: a refresh for each of a dozen models of an hour; a model that the next tick
+    forgets; a wait although nothing was refreshed for long."""
+    location = Location("any", every="15m")
+    location.materialize(ORDERS)
+    assert location.tick(minutes=5) == set()
+    location.materialize(CUSTOMERS)
+    assert location.tick(minutes=9) == BOTH, "it is 10:16"
+    location.materialize(ORDERS)
+    assert location.tick() == set()
+    run = location.start()
+    assert location.tick(minutes=14) == set(), "a refresh runs"
+    location.instance.report_run_canceled(run)
+    assert location.tick() == BOTH
+    assert location.tick(minutes=60) == set(), "nothing is new"
+    location.materialize(CUSTOMERS)
+    assert location.tick() == BOTH
 
 
 @pytest.mark.parametrize("after", ["any", "all"])

@@ -44,7 +44,8 @@ CASES = {
     "two triggers": ('      {}\n  trigger: {after: any, cron: "0 6 * * *"}', 8,
         "attributes.trigger: `after` and `cron` are 2 triggers"),
     "trigger": ("      {}\n  trigger: daily", 8,
-        'trigger: trigger is one of: {after: any}; {after: all}; {cron: "0 6 * * *", timezone:'),
+        "trigger: trigger is one of: {after: any}; {after: all}; {every: 15m}; {cron: "),
+    "every": ("      {}\n  trigger: {every: 7m}", 8, "every: 7m does not divide an hour or a day"),
     "cron": ("      {}\n  trigger: {cron: every day}", 8,
         '"every day" is not a cron schedule: write minute, hour, day of the month'),
     "zone": ('      {}\n  trigger:\n    cron: "0 6 * * *"\n    timezone: Europe/Pariss', 10,
@@ -105,7 +106,7 @@ def test_editors_complete_every_form():
     """Prevents: no completion below a key that has several forms."""
     schema = PublishedDatasource.model().model_json_schema()
     assert set(schema["properties"]["trigger"]["properties"]) == {
-        "after", "cron", "timezone", "upstream", "dbt", "models"
+        "after", "every", "cron", "timezone", "upstream", "dbt", "models"
     }  # fmt: skip
     refresh = schema["$defs"]["Table"]["properties"]["refresh"]
     assert set(refresh["properties"]) == {"diff", "append", "partitions"}

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from time import monotonic, sleep
@@ -90,6 +91,21 @@ def test_patience_ends(shop: Shop, retry_after: int | None, calls: int):
         shop.update()
     assert busy.fired == calls
     assert not isinstance(caught.value, RefusedError)
+
+
+def test_one_request_that_must_wait_holds_all_others_up(shop: Shop, sign_in: SignIn):
+    # Prevents: forty refreshes of one process that each spend a limit of calls that is spent.
+    with sign_in() as second, ThreadPoolExecutor(1) as threads:
+        with shop.sandbox.armed(Refuse(**ONE, status=429, retry_after=2)) as busy:
+            first = threads.submit(shop.found)
+            while not busy.fired:
+                sleep(0.01)
+            # Until the answer has arrived.
+            sleep(0.2)
+        began = monotonic()
+        second.find_by_luid(shop.sales.luid)
+        assert monotonic() - began > 1
+        assert first.result().luid == shop.sales.luid
 
 
 BROKEN = [
