@@ -1,6 +1,9 @@
 """`make bench`: alternatives side by side, on equal contents, as ratios."""
 
 import argparse
+import json
+import sys
+from pathlib import Path
 
 from benchmarks.build_extract import compare_with_bare_sql
 from benchmarks.change.cases import CASES
@@ -13,6 +16,7 @@ from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
 from benchmarks.publish import compare_publish
+from benchmarks.results import worse, write
 
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),
@@ -44,7 +48,19 @@ if __name__ == "__main__":
         default=[*CASES],
         help=f"of change, for instance a,b (default: {','.join(CASES)})",
     )
+    parser.add_argument(
+        "--worse",
+        nargs=2,
+        type=Path,
+        metavar=("OLD", "NEW"),
+        help="only compare two results.json: print what got worse by more than 5 %%",
+    )
     parsed = parser.parse_args()
+    if parsed.worse:
+        lines = [*worse(*(json.loads(file.read_text("utf-8")) for file in parsed.worse))]
+        print("\n".join(lines) or "Nothing got worse by more than 5 %.")
+        sys.exit(bool(lines))
     for name, compare in _WHICH.items():
         if parsed.which == name or (not parsed.which and name != _WITH_SERVERS):
             compare(parsed)
+            write(name)

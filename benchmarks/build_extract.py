@@ -1,7 +1,6 @@
 """Building the flights extract, against the bare SQL that any solution would have to run."""
 
 import logging
-import statistics
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ import pyarrow as pa
 from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
 from benchmarks.bare import scan
+from benchmarks.results import figure
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.defs.flights import models, raw
 from tableau_pipeline.demo.story import datasources
@@ -52,10 +52,8 @@ def compare_with_bare_sql() -> None:
         ours = files.file(tables).path
         for table in snapshots:
             _assert_equal(hyper, ours, bare, table)
-        print(
-            f"building the four-table extract: median {statistics.median(ratios):.2f} x bare CTAS "
-            f"(min {min(ratios):.2f}, max {max(ratios):.2f}, {RUNS} runs, equal contents)"
-        )
+        name = "building the four-table extract / bare CTAS"
+        print(f"{name}: {figure(name, ratios)}, {RUNS} runs, equal contents")
 
 
 def _snapshots(folder: Path) -> dict[str, Snapshot]:

@@ -19,7 +19,7 @@ from tableauhyperapi import CreateMode, HyperProcess
 from benchmarks.bare import scan
 from benchmarks.lineitem import KEY, generate
 from benchmarks.peers.process_tree import processor_seconds
-from benchmarks.spread import spread
+from benchmarks.results import figure
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.snapshots.spark import spark_session
 
@@ -104,7 +104,9 @@ def compare_choices(scale: float, runs: int) -> None:
     print("| --- | --- | --- | --- | --- |")
     defaults = found[_CHOICES[0].name]
     for name, effects in found.items():
-        cells = [spread(_ratios(effects, defaults, of)) for of in ("write", "load")]
+        cells = [
+            figure(f"{name}: {of}", _ratios(effects, defaults, of)) for of in ("write", "load")
+        ]
         sizes = [f"{_ratios(effects, defaults, of)[0]:.2f}" for of in ("stored", "loaded")]
         print(f"| {name} | {' | '.join([*cells, *sizes])} |")
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.fresh_process import in_fresh_process, peak_memory
 from benchmarks.peers.process_tree import processor_seconds
-from benchmarks.spread import spread
+from benchmarks.results import figure
 from tableau_pipeline.ingest.file_store import store_rows
 from tableau_pipeline.ingest.frames import read_files, rows_of
 from tableau_pipeline.ingest.options import Files
@@ -59,10 +59,13 @@ def compare_files(runs: int) -> None:
         print("| --- | --- | --- | --- | --- |")
         for way, costs in found.items():
             cells = []
-            for mine, theirs in zip(zip(*costs, strict=True), zip(*found["Spark"], strict=True),
-                                    strict=True):  # fmt: skip
+            both = zip(zip(*costs, strict=True), zip(*found["Spark"], strict=True), strict=True)
+            for what, (mine, theirs) in zip(("seconds", "processor"), both, strict=True):
                 ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
-                cells += [spread(mine), spread(ratios)]
+                cells += [
+                    figure(f"{way}: {what}", mine),
+                    figure(f"{way}: {what}, ratio", ratios),
+                ]
             print(f"| {way} | {' | '.join(cells)} |")
         peaks = [in_fresh_process(_peak, folder, rows) for rows in (ROWS, 10 * ROWS)]
         print(f"Peak memory of Python: {peaks[0] / 1e6:.0f} MB; for ten times the rows "

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.fresh_process import in_fresh_process, peak_memory
-from benchmarks.spread import spread
+from benchmarks.results import figure
 from benchmarks.waits import waits
 from tableau_pipeline.components.published_datasource import ModelSnapshots
 from tableau_pipeline.core.declaration import Declaration, Table
@@ -71,10 +71,13 @@ def measure_hours(runs: int) -> None:
     if {each.decision for each in found} != {"no change"}:
         raise RuntimeError(f"what was to be measured did not happen: {found}")
     print(f"\nnothing changed in {HOURS:,} partitions, {runs} runs: median (min to max)")
-    print(f"seconds without the server's: {spread([each.seconds for each in found])}")
-    print(f"processor seconds: {spread([each.cpu for each in found])}")
-    print(f"MB above an idle process: {spread([each.memory / 1e6 for each in found], 0)}")
-    print(f"bytes of the longest record: {spread([each.record for each in found], 0)}")
+    for name, values, digits in (
+        ("seconds without the server's", [each.seconds for each in found], 2),
+        ("processor seconds", [each.cpu for each in found], 2),
+        ("MB above an idle process", [each.memory / 1e6 for each in found], 0),
+        ("bytes of the longest record", [each.record for each in found], 0),
+    ):
+        print(f"{name}: {figure(name, values, digits)}")
 
 
 def write_hours(folder: Path) -> Snapshot:

@@ -10,7 +10,7 @@ from benchmarks.fresh_process import in_fresh_process
 from benchmarks.lineitem import KEY, Content, write_contents
 from benchmarks.one_refresh import Cost, refreshed
 from benchmarks.published import check_published
-from benchmarks.spread import spread
+from benchmarks.results import figure
 from benchmarks.uplink import uplink
 from tableau_pipeline.core.declaration import Declaration, Diff, Republish, Table
 from tableau_pipeline.core.journal_store import script_journal
@@ -73,9 +73,13 @@ def compare_with_full_refresh(scale: float, runs: int) -> None:
         "nothing changed: seconds of planning": [run.nothing.phases["plan"] for run in large],
         "nothing changed: client seconds": [run.nothing.client for run in large],
     }.items():
-        print(f"{what}: {spread(values)}")
+        faster = what.endswith("full / increment")
+        print(f"{what}: {figure(what, values, more_is_better=faster)}")
     for way in ("increment", "full"):
-        peaks = [spread([getattr(run, way).peak / 1e6 for run in of], 0) for of in (small, large)]
+        peaks = [
+            figure(f"MB of Python, {way}, {size}", [getattr(run, way).peak / 1e6 for run in of], 0)
+            for size, of in (("a tenth", small), ("all", large))
+        ]
         print(f"MB of Python at scale {scale / 10:g} and {scale:g}, {way}: {' and '.join(peaks)}")
 
 

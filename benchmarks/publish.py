@@ -15,7 +15,7 @@ import psutil
 
 from benchmarks.files import COLUMNS, ROWS, generated
 from benchmarks.peers.process_tree import processes
-from benchmarks.spread import spread
+from benchmarks.results import figure
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
 _COMMAND = [str(Path(sys.executable).with_name("tableau-pipeline")), "publish"]
@@ -52,7 +52,11 @@ def compare_publish(runs: int) -> None:
         for way, costs in found.items():
             seconds, used = zip(*costs, strict=True)
             ratios = [one / other[1] for one, other in zip(used, found["script"], strict=True)]
-            print(f"| {way} | {spread(seconds)} | {spread(used)} | {spread(ratios)} |")
+            cells = [
+                figure(f"{way}: {what}", values)
+                for what, values in (("seconds", seconds), ("processor", used), ("ratio", ratios))
+            ]
+            print(f"| {way} | {' | '.join(cells)} |")
         _print_change(folder, sandbox, environment)
 
 
@@ -85,11 +89,17 @@ def _print_change(folder: Path, sandbox: Sandbox, environment: Mapping[str, str]
         row.replace(",privat,", ",gewerblich,") if draw.random() < 0.01 else row for row in before
     ]
     command = [*_COMMAND, str(path), "--name", "keyed", "--key", "id", "--json"]
+    sent = []
     for content in (before, after):
         path.write_text("\n".join([f"id,{head}", *content]) + "\n", "utf-8")
         started = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         seconds = time.perf_counter() - started
-        print(f"{json.loads(done.stdout)['summary'].split(', http')[0]} ({seconds:.1f} s in all)")
+        result = json.loads(done.stdout)
+        sent.append(result["bytes_sent"])
+        print(f"{result['summary'].split(', http')[0]} ({seconds:.1f} s in all)")
     subprocess.run([*_SCRIPT, str(path), "by script"], env=environment, check=True)
-    print(f"The script sends {Path(f'{path}.hyper').stat().st_size / 1e6:.2f} MB")
+    by_script = Path(f"{path}.hyper").stat().st_size
+    name = "1 % changed: bytes / those of the script"
+    share = figure(name, [sent[1] / by_script], 3)
+    print(f"The script sends {by_script / 1e6:.2f} MB; {name}: {share}")

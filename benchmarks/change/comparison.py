@@ -19,7 +19,7 @@ from benchmarks.change.disk import watched_disk
 from benchmarks.change.pipeline import Cost, publish, start_spark
 from benchmarks.fresh_process import in_fresh_process
 from benchmarks.lineitem import generate
-from benchmarks.spread import spread
+from benchmarks.results import figure
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 
 # Of hyperd, unless HYPER_MEMORY_LIMIT says otherwise.
@@ -143,27 +143,32 @@ def _table(found: Mapping[str, Sequence[Turn]], disk: Mapping[str, int]) -> str:
     ]
     for letter, turns in found.items():
         cells = [f"({letter}) {CASES[letter].title}"]
-        cells += _both(turns, "processor")
-        cells.append(spread([turn.change.processor / turn.full.processor for turn in turns], 3))
-        cells.append(
-            spread(
-                [(turn.change.processor - turn.spark) / turn.full.processor for turn in turns], 3
-            )
-            if CASES[letter].has_model
-            else ""
-        )
-        cells += _both(turns, "wall")
+        title = CASES[letter].title
+        cells += _both(title, turns, "processor")
+        ratios = [turn.change.processor / turn.full.processor for turn in turns]
+        cells.append(figure(f"{title}: ratio", ratios, 3))
+        without = [(turn.change.processor - turn.spark) / turn.full.processor for turn in turns]
+        name = f"{title}: ratio without Spark's start"
+        cells.append(figure(name, without, 3) if CASES[letter].has_model else "")
+        cells += _both(title, turns, "wall")
         for what in ("sent", "hyperd", "python"):
-            cells += _both(turns, what, unit=1e6, digits=1 if what == "sent" else 0)
+            cells += _both(title, turns, what, unit=1e6, digits=1 if what == "sent" else 0)
         lines.append(f"| {' | '.join(cells)} | {disk[letter] / 1e9:.1f} |")
     starts = [turn.spark for turns in found.values() for turn in turns if turn.spark]
     if starts:
-        lines += ["", f"Spark that starts and writes nothing: {spread(starts)} processor seconds"]
+        name = "Spark that starts and writes nothing"
+        lines += ["", f"{name}: {figure(name, starts)} processor seconds"]
     return "\n".join(lines)
 
 
-def _both(turns: Sequence[Turn], what: str, *, unit: float = 1, digits: int = 2) -> Sequence[str]:
+def _both(
+    title: str, turns: Sequence[Turn], what: str, *, unit: float = 1, digits: int = 2
+) -> Sequence[str]:
     return [
-        spread([getattr(getattr(turn, way), what) / unit for turn in turns], digits)
+        figure(
+            f"{title}: {what}, {way}",
+            [getattr(getattr(turn, way), what) / unit for turn in turns],
+            digits,
+        )
         for way in ("change", "full")
     ]

@@ -18,6 +18,7 @@ from benchmarks.many.locations import (
     write_folders_bare,
 )
 from benchmarks.many.measure import Figures, measure
+from benchmarks.results import figure
 
 COUNTS = (125, 500)
 _LOCATIONS = {
@@ -73,6 +74,8 @@ def _print(found: Mapping[tuple[str, int], Sequence[Figures]], runs: int) -> Non
             ]
             ratios = [cpu[layout, count] / cpu[by_hand, count] for count in COUNTS]
             cells.append(", ".join(f"{ratio:.2f}" for ratio in ratios))
+            for count, ratio in zip(COUNTS, ratios, strict=True):
+                figure(f"{words}: {layout} / {by_hand}, {count} data sources", [ratio])
         growth = [cpu[each, most] / cpu[each, least] for each in _LOCATIONS]
         cells.append(", ".join(f"{each:.1f}" for each in growth))
         print(f"| {words} | {' | '.join(cells)} |")

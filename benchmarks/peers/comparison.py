@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.peers.inputs import Input, write_flights, write_lineitem
 from benchmarks.peers.measure import Contender, Cost, measure
-from benchmarks.spread import spread
+from benchmarks.results import figure
 
 OURS = Contender("ours", "ours")
 FLOOR = Contender("floor: Spark's write and a bare CTAS", "floor")
@@ -46,10 +46,8 @@ def compare_with_peers(scale: float, runs: int) -> None:
                 for slow, ours in _pairs(collecting[contender], by_files[OURS])
             ]
             if per_row:
-                print(
-                    f"seconds per row, {contender.name} at scale {scale / 10:g} / ours at scale "
-                    f"{scale:g}: {spread(per_row)}"
-                )
+                what = f"seconds per row, {contender.name} on a tenth / ours"
+                print(f"{what}: {figure(what, per_row, more_is_better=True)}")
         everyone = (*_BY_FILES, *_COLLECTING)
         print("\n" + table(flights, _in_turns(flights, everyone, runs)), flush=True)
 
@@ -71,7 +69,6 @@ def table(rows: Input, costs: Costs) -> str:
         "| contender | seconds | MB of file | seconds | processor | peak memory | runs |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    ours = costs[OURS]
     for contender, own in costs.items():
         if isinstance(own, str):
             lines.append(f"| {contender.name} | failed: {own} | | | | | |")
@@ -79,9 +76,10 @@ def table(rows: Input, costs: Costs) -> str:
         if differing := max(cost.differing for cost in own):
             ratios = [f"contents differ: {differing:,} rows", "", ""]
         else:
-            ratios = [_ratios(own, ours, what) for what in ("wall", "cpu", "peak")]
+            ratios = [_ratios(rows, contender, costs, what) for what in ("wall", "cpu", "peak")]
         size = statistics.median(cost.size for cost in own) / 1e6
-        cells = [contender.name, spread([cost.wall for cost in own]), f"{size:.1f}", *ratios]
+        seconds = figure(f"{rows.name}: {contender.name}: seconds", [cost.wall for cost in own])
+        cells = [contender.name, seconds, f"{size:.1f}", *ratios]
         lines.append(f"| {' | '.join(cells)} | {len(own)} |")
     return "\n".join([*lines, "", _verdict(costs)])
 
@@ -109,8 +107,12 @@ def _pairs(own: Sequence[Cost] | str, ours: Sequence[Cost] | str) -> list[tuple[
     return list(zip(own, ours, strict=True))
 
 
-def _ratios(own: Sequence[Cost] | str, ours: Sequence[Cost] | str, what: str) -> str:
-    return spread([getattr(a, what) / getattr(b, what) for a, b in _pairs(own, ours)])
+def _ratios(rows: Input, contender: Contender, costs: Costs, what: str) -> str:
+    pairs = _pairs(costs[contender], costs[OURS])
+    ratios = [getattr(own, what) / getattr(ours, what) for own, ours in pairs]
+    # It is ours that is judged: the more the others take, the better.
+    name = f"{rows.name}: {contender.name} / ours: {what}"
+    return figure(name, ratios, more_is_better=True)
 
 
 def _in_turns(rows: Input, contenders: Sequence[Contender], runs: int) -> Costs:

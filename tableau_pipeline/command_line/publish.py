@@ -99,7 +99,7 @@ def publish(
     done, bad = published.done, published.bad
     data |= {"success": True, "accepts": [], "summary": done.summary, "decision": done.decision}
     data |= {"reason": getattr(done, "reason", ""), "warnings": [*getattr(done, "warnings", ())]}
-    data |= {"bad_rows": bad.total if bad else 0}
+    data |= {"bad_rows": bad.total if bad else 0, "bytes_sent": getattr(done, "sent", 0)}
     output.result(data, signed("=", done.summary), _left_out(bad))
     return 0
 

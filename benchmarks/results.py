@@ -1,0 +1,72 @@
+"""The figures of benchmarks: as text in tables, and as values in `results.json`."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+RESULTS = Path(__file__).with_name("results.json")
+# A figure that got worse by less says nothing: so much differs from run to run.
+_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured in several runs."""
+
+    median: float
+    least: float
+    most: float
+    runs: int
+    more_is_better: bool = False
+
+
+_figures: dict[str, Figure] = {}
+
+
+def figure(
+    name: str, values: Sequence[float], digits: int = 2, *, more_is_better: bool = False
+) -> str:
+    """Keep a figure under its name; return median, minimum and maximum in words."""
+    middle, low, high = statistics.median(values), min(values), max(values)
+    _figures[name] = Figure(middle, low, high, len(values), more_is_better)
+    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def write(benchmark: str, file: Path = RESULTS) -> None:
+    """Put the figures that were kept since the last call in place of those of a benchmark."""
+    stored = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    figures = {name: asdict(found) for name, found in sorted(_figures.items())}
+    _figures.clear()
+    stored[benchmark] = {"commit": _commit(), "machine": _machine(), "figures": figures}
+    text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False)
+    file.write_text(f"{text}\n", "utf-8")
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _machine() -> str:
+    memory = psutil.virtual_memory().total / 2**30
+    return f"{platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}"
+
+
+def worse(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each median of two results that got worse."""
+    for benchmark, found in after.items():
+        old = before.get(benchmark, {}).get("figures", {})
+        for name, now in found["figures"].items():
+            if name not in old or not (was := old[name]["median"]):
+                continue
+            change = now["median"] / was - 1
+            if (-change if now["more_is_better"] else change) > _NOISE:
+                yield f"{benchmark}: {name}: {was:.3g} -> {now['median']:.3g} ({change:+.0%})"
