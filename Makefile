@@ -29,7 +29,7 @@ test: java .venv/classes # The tests that take minutes
 
 # Slow ones wait more: for daemons, sensors and installations.
 test-all: test postgresql # These, and the slow ones
-	@$(BIN)/pytest $(IN_PARALLEL) --numprocesses 4 -m "slow and not long"
+	@$(BIN)/pytest $(IN_PARALLEL) -m "slow and not long"
 
 # What CI has no time for: to be run before a change of what a refresh promises is called done. It
 # ends with fresh histories, and adds what they met to docs/explanation/histories.md.

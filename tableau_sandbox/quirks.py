@@ -112,3 +112,7 @@ class Quirks:
         if is_publish and self.pending_publish != "none":
             return int(self.pending_publish)
         return 0 if self.early_finish_code else None
+
+    block_numbers: Literal["kept", "ignored"] = option(
+        "kept", "sequenceID of a block; if ignored, blocks are stored as they come"
+    )

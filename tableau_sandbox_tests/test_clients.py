@@ -172,7 +172,7 @@ def test_tabcmd(
     assert "Signed out" in tabcmd("logout")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_dagster_tableau(
     start_sandbox: Callable[..., Sandbox], installed: Installed, tmp_path: Path, one_row: Path
 ):

@@ -235,7 +235,7 @@ def clients_publish(world: World, files: Path) -> None:
         run(tabcmd, "publish", file, "--name", name, "-r", "Default", **home)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_forty_data_sources_of_other_clients(world: World, tmp_path: Path):
     """Prevents: one odd data source stops the takeover of a project, or its declaration breaks the
     code location."""

@@ -441,7 +441,7 @@ def test_models(morning: World):
         models.unlink()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_in_a_deployment(morning: World, tmp_path: Path):
     """Prevents: a refresh by the web server that reports success too early, or the wrong cause."""

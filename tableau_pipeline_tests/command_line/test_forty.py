@@ -13,7 +13,7 @@ from tableau_pipeline_tests.command_line.conftest import (
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_sandbox.faults import FailJob
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 FORTY = [f"region_{number:02}" for number in range(40)]
 
 

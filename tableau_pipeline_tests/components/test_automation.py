@@ -344,7 +344,7 @@ attributes:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
     tableau_sandbox: Sandbox, project: Project, tmp_path: Path
 ):

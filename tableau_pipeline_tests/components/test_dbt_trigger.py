@@ -112,6 +112,7 @@ def _check(key: str) -> dg.AssetChecksDefinition:
     return sound
 
 
+@pytest.mark.long
 def test_models_and_datasource_in_one_run_once(written: dict[str, Path]):
     """Prevents: a refresh of models that were not run again; one for each look at the file; rows
     that a blocking check would have kept from Tableau."""

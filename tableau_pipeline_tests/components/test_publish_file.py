@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from shutil import rmtree
@@ -24,7 +23,6 @@ from tableau_pipeline.components.publish_file import (
 )
 from tableau_pipeline.components.status import statuses_of_files
 from tableau_pipeline.core.identity import TAG_PREFIX
-from tableau_pipeline.definitions import defs
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.outcome import Status
@@ -42,17 +40,6 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterIns
     """Of this module alone: every status shows what files became."""
     with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("files"))) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def shipped(
-    shipped: Shipped, instance: dg.DagsterInstance, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shipped]:
-    """With this module's own journal, for the same reason."""
-    folder = tmp_path_factory.mktemp("data of files")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIPELINE_DATA_DIR", str(folder))
-        yield replace(shipped, definitions=defs(), data_dir=folder, instance=instance)
 
 
 @pytest.fixture

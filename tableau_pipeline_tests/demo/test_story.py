@@ -7,10 +7,13 @@ from tableauhyperapi import Connection
 
 from tableau_pipeline.command_line.main import run
 from tableau_pipeline.components.asset_names import asset_keys
+from tableau_pipeline.components.journal import journal_place
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH
+from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline_tests.command_line.conftest import Told, check_transcripts
+from tableau_pipeline_tests.components.support.location import forget
 from tableau_pipeline_tests.conftest import ROOT, Story
 from tableau_pipeline_tests.refresh.support.pipeline import session
 
@@ -65,6 +68,10 @@ def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     job = story.definitions.resolve_implicit_global_asset_job_def()
     keys = [key for each in datasources() for key in asset_keys(each.key)]
     assert job.execute_in_process(instance=story.instance, asset_selection=keys).success
+    # Others have published files, which every status of this data folder would show.
+    for key in journal_place().recorded_keys():
+        if key.startswith(KEY_PREFIX):
+            forget(story.instance, key)
     monkeypatch.setenv("DAGSTER_HOME", story.instance.root_directory)
     monkeypatch.chdir(ROOT)
     capsys.readouterr()

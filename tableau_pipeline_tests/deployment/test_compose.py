@@ -150,7 +150,14 @@ def test_code_server_is_the_location_of_the_laptop():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["dg dev", "dagster-webserver", "dagster-daemon run"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("dg dev", marks=pytest.mark.long),
+        pytest.param("dagster-webserver", marks=pytest.mark.long),
+        "dagster-daemon run",
+    ],
+)
 def test_it_is_read(command: str, tmp_path: Path):
     """Prevents: a setting that works at the desk and is nothing on the server, or the reverse."""
     home, log = tmp_path / "home", tmp_path / "log"

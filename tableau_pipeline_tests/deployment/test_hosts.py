@@ -94,6 +94,7 @@ def left(folder: Path) -> list[Path]:
     return [path for path in files if "copies" not in path.parts and path.suffix != ".lock"]
 
 
+@pytest.mark.long
 def test_data_sources_at_once(running: Deployment):
     """Prevents: refreshes of two hosts, or of two data sources on a host, that disturb each
     other."""
@@ -123,6 +124,7 @@ def test_eight_refreshes_at_once(running: Deployment):
         assert running.wrong(model) == []
 
 
+@pytest.mark.long
 def test_another_instance(deployment: Deployment, tmp_path: Path):
     """Prevents: a run of another Dagster instance on the same data that is taken for ended while
     it sends, as this instance does not know it; one that knows nothing of what others sent."""
@@ -161,6 +163,7 @@ def test_a_killed_run(deployment: Deployment, phase: str):
     assert deployment.wrong(model) == []
 
 
+@pytest.mark.long
 def test_a_paused_run_that_was_given_up(deployment: Deployment):
     """Prevents: a mixture of two versions that a run ends well with, or that outlives the next."""
     run = deployment.first.paused(MODEL, Stop(f"{SITE}.update"))
@@ -177,6 +180,7 @@ def test_a_paused_run_that_was_given_up(deployment: Deployment):
     assert deployment.wrong(MODEL) == []
 
 
+@pytest.mark.long
 def test_a_lost_host(deployment: Deployment):
     """Prevents: a refresh that is taken for dead because its process is not seen from here, or a
     host that cannot be replaced."""
@@ -198,6 +202,7 @@ def test_a_lost_host(deployment: Deployment):
     assert deployment.wrong(MODEL) == []
 
 
+@pytest.mark.long
 def test_a_database_that_restarts(deployment: Deployment):
     """Prevents: a run that fails because the database was away for a moment."""
     run = deployment.first.paused(MODEL, ANSWERED)
@@ -214,6 +219,7 @@ def test_a_database_that_restarts(deployment: Deployment):
     [(ANSWERED, 12), (CLAIMED, 5)],
     ids=["answered", "claimed"],
 )
+@pytest.mark.long
 def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
     """Prevents: a refresh that ends well although Dagster has no trace of it, or one that no later
     run can continue."""
@@ -241,6 +247,7 @@ def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
     "server", [pytest.param(S3Server, id="S3", marks=pytest.mark.slow)], indirect=True
 )
 @pytest.mark.parametrize("stop", [ANSWERED, CLAIMED], ids=["answered", "claimed"])
+@pytest.mark.long
 def test_a_lost_store(deployment: Deployment, server: ObjectServer, stop: Stop):
     """Prevents: a refresh that goes on without its journal, or although it cannot know whether
     another one has begun; or one that no later run can continue."""
@@ -267,7 +274,7 @@ spark.speculation.quantile    0.5
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_copies_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Prevents: rows twice in a model, because both copies of a task have stored them."""
     for name in ("conf", "copies"):

@@ -114,7 +114,7 @@ def settings(tableau_sandbox: Sandbox, tmp_path: Path) -> Mapping[str, str]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_runs_of_the_composition(
     tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path

@@ -122,7 +122,7 @@ def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
     assert (tmp_path / "data" / "snapshots").is_dir()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     """Prevents: a component that works in this repository only; data among installed packages."""

@@ -98,7 +98,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             yield Shop(folder, environment, server)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     """Prevents: a data source that does not follow another location, follows it twice, ships more
@@ -127,7 +127,7 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     assert shop.server.runs_of("shop_sales").keys() - known == {run}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_one_run_after_dbt_outside_dagster(shop: Shop):
     """Prevents: a data source that misses a dbt it cannot see, or is refreshed for each look at its

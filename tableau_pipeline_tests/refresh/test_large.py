@@ -262,6 +262,7 @@ write_snapshot(frame, SnapshotStore(Path(sys.argv[1])), asset_key="flights", run
 
 
 @pytest.mark.skipif(not can_be_hidden(), reason="mount namespaces are not allowed here")
+@pytest.mark.long
 def test_files_on_the_disks_of_workers(tmp_path: Path):
     """Prevents: rows that workers wrote to their own disks are missing from a green run."""
     # The second of them is beside those of the workers, and empty to them.

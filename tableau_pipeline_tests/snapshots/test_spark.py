@@ -245,7 +245,7 @@ def _listens(port: int) -> bool:
     return True
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_runs_store_the_same_snapshot(
     connect_server: str,
     s3: Mapping[str, str],

@@ -59,6 +59,8 @@ NO_JOBS = NO_LIST | {
     "failed-update": "may not ask for jobs",
     "taken-name-as-a-job": "may not ask for jobs",
 }
+# The others are left to `make test-long`.
+_IN_CI = ("as documented", "a creator", "ended sessions", "2024.3", "blocks as they come")
 # For each site: its quirks, who signs in, and what is not as assumed.
 SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
     "as documented": ({}, ADMIN, {}),
@@ -117,6 +119,11 @@ SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
             "taken-name-as-a-job": "the request is refused",
             "warnings-of-an-asset-without-one": "the list is empty",
         },
+    ),
+    "blocks as they come": (
+        {"block_numbers": "ignored"},
+        ADMIN,
+        {"blocks-out-of-order": "the file is damaged then"},
     ),
     "2024.3": (
         {"rest_version": "3.24", "product_version": "2024.3.0", "vds": False},
@@ -227,7 +234,9 @@ def refreshes(sandbox: Sandbox, folder: Path, user: tuple[str, str], **quirks: A
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in _IN_CI else pytest.mark.long) for name in SITES]
+)
 def test_what_a_trial_finds(tmp_path: Path, name: str):
     """Prevents: a trial that misses what a site does, tells of what it does not, or leaves it to
     the first refresh to find out by a failure."""
@@ -254,6 +263,7 @@ def test_usual_site(tmp_path: Path):
         assert left(site) == []
     assert {each.verdict for each in trial.answers} == {Verdict.AS_ASSUMED}
     learnt = {"replaces": True, "takes_bare_stars": True, "updates_move_stamp": True}
+    learnt["orders_blocks"] = True
     assert facts.model_dump().items() >= learnt.items()
     assert facts.job_words.keys() == {"publish_datasource", "update_uploaded_file"}
     assert not [*(tmp_path / "trials").rglob("*.hyper")]
@@ -336,7 +346,7 @@ with signed_in(url, site="", credentials=Password("admin", "admin")) as site:
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param(STEPS[2::5], marks=pytest.mark.slow, id="some steps"),
+        pytest.param(STEPS[2::5], marks=pytest.mark.long, id="some steps"),
         pytest.param(STEPS[1:], marks=pytest.mark.long, id="each step"),
     ],
 )

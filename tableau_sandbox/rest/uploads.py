@@ -41,7 +41,9 @@ def append_to_upload(services: Services, call: Call) -> Reply:
         _check_is_open(services, call, luid)
         known = files.blocks(services.database, luid)
         most = services.options.upload_blocks
-        sequence = _sequence(call.query.get("sequenceID"), known=known, most=most)
+        keeps_order = services.options.block_numbers == "ignored"
+        number = None if keeps_order else call.query.get("sequenceID")
+        sequence = _sequence(number, known=known, most=most)
         file = services.files.keep(call.attachment.path, services.files.uploads, suffix=".block")
         block = {"sequence": sequence, "file": file, "bytes": call.attachment.size}
         services.database.add("upload_block", upload=luid, **block)

@@ -131,7 +131,7 @@ STEPS = st.lists(st.tuples(POLICIES, CHANGES, WINDOWS, st.integers(0, 15)), min_
 @pytest.mark.slow
 @pytest.mark.parametrize("make", LAKES)
 @settings(
-    max_examples=20,
+    max_examples=10,
     suppress_health_check=list(HealthCheck),
     # An example takes seconds, and is short enough to be read as it was drawn.
     phases=[Phase.explicit, Phase.generate],

@@ -196,7 +196,7 @@ def quirks(chance: Random) -> dict[str, Any]:
     """Draw a value of each quirk, mostly the default."""
     chosen, hints = {}, get_type_hints(Quirks)
     for quirk in fields(Quirks):
-        if quirk.name in ("packages", "publisher_owns"):
+        if quirk.name in ("packages", "publisher_owns", "block_numbers"):
             # Without packages, declared fields are always refused; and the pipeline's user may not
             # always give a data source back to its owner.
             continue

@@ -37,7 +37,7 @@ REGRESSIONS = {
 }
 # A history takes about eight seconds of a processor. FEW run in `make test`, MANY in CI, and there
 # as many FRESH ones, whose seeds derive from the commit.
-FEW, MANY, FRESH = 4, 36, 32
+FEW, MANY, FRESH = 4, 24, 24
 # The largest share of undisturbed refreshes that may be refused, and the number of histories from
 # which this share means something.
 _ENOUGH, _MOST_REFUSED = 20, 0.25
