@@ -1,0 +1,91 @@
+"""Stores that earlier releases wrote: refreshes go on from them, and nothing is lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tableau_pipeline.core.hold import end_hold
+from tableau_pipeline.errors import HeldError, RefusedError
+from tableau_pipeline.outcome import Code
+from tableau_pipeline.refresh.approval import Approval
+from tableau_pipeline.refresh.plan_file import read_plan_file
+from tableau_pipeline.refresh.saved_plan import SavedPlan
+from tableau_pipeline_tests.refresh.releases.keep import FOLDER, held, opened, star
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.test_rollback import back
+
+RELEASES = sorted(file.stem for file in FOLDER.glob("*.zip"))
+
+
+@pytest.fixture(params=RELEASES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The data folder of a release and its server, as they are found in another place."""
+    with ZipFile(FOLDER / f"{request.param}.zip") as archive:
+        archive.extractall(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def pipeline(store: Path) -> Iterator[Pipeline]:
+    with opened(store, star()) as pipeline:
+        yield pipeline
+
+
+def moved(pipeline: Pipeline) -> Pipeline:
+    """Say that this store is the one of the deployment, as a person does after a move."""
+    place = pipeline.journal.place
+    deployment = place.recorded()
+    assert deployment
+    place.keep(deployment)
+    return pipeline
+
+
+def test_there_is_a_store_of_a_release():
+    """Prevents: a test of upgrades without a store, which finds nothing."""
+    assert "1.0.0" in RELEASES
+
+
+def test_a_refresh_goes_on(pipeline: Pipeline):
+    """Prevents: an upgrade after which all is published again, or refused; or lost metadata."""
+    with pytest.raises(RefusedError, match="this is a copy, or it was moved"):
+        pipeline.run()
+    moved(pipeline)
+    assert [checkpoint.refresh for checkpoint in pipeline.journal.checkpoints()] == [2, 1]
+    done = pipeline.run()
+    assert (done.decision, done.tables["flights"].deleted) == ("update", 1)
+    assert pipeline.wrong() == []
+    assert "Lateness" in pipeline.tds()
+    assert pipeline.run().decision == "no change"
+    back(pipeline, 1)
+    end_hold(pipeline.journal.place, pipeline.journal.key)
+    assert pipeline.run().decision == "update"
+    assert pipeline.wrong() == []
+
+
+def test_agreements_hold(pipeline: Pipeline, store: Path):
+    """Prevents: an approval of yesterday that nobody can use after the nightly upgrade."""
+    moved(pipeline)
+    key = pipeline.declaration.key
+    approval = read_plan_file(store / "approval.json", Approval)[key]
+    plan = read_plan_file(store / "plan.json", SavedPlan)[key]
+    assert pipeline.run(approval=approval, saved=plan).decision == "update"
+    pipeline.model("flights", flights(2))
+    with pytest.raises(RefusedError) as refused:
+        pipeline.run(approval=approval)
+    assert [refusal.code for refusal in refused.value.refusals] == [Code.NOT_APPROVED]
+
+
+def test_a_hold_and_an_open_request_are_understood(store: Path):
+    """Prevents: a request of the release before that is sent again; a hold that ends by itself."""
+    with opened(store, held()) as pipeline:
+        moved(pipeline)
+        with pytest.raises(HeldError, match="by ann: looks odd"):
+            pipeline.run()
+        end_hold(pipeline.journal.place, pipeline.journal.key)
+        before = len([*pipeline.eyes.tsc.jobs.filter()])
+        assert pipeline.run().decision == "no change"
+        assert len([*pipeline.eyes.tsc.jobs.filter()]) == before > 0
+        assert pipeline.wrong() == []
