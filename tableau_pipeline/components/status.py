@@ -318,10 +318,12 @@ def _by_command(
             return replace(status, state=Status.RUNNING)
         why = "the process of its publish is gone, and has left no result"
         return replace(status, state=Status.FAILED, why=why)
-    if checkpoint is None or known.refresh > checkpoint.refresh:
-        why = "its last publish was refused or failed: that command said why"
+    if checkpoint and known.refresh == checkpoint.refresh:
+        return status
+    if (failure := known.failure) is None:
+        why = "its last publish was interrupted, and has left no reason"
         return replace(status, state=Status.FAILED, why=why)
-    return status
+    return replace(status, state=failure.status, why=failure.reason, accepts=failure.accepts)
 
 
 def _is_unfinished(run: dg.RunRecord | None) -> bool:

@@ -17,8 +17,8 @@ from pydantic import Field, ValidationError
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, Outcome, PublishMode, Window
 from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
-from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.outcome import Code, Distrust, Doubt
+from tableau_pipeline.errors import RefreshError, RefusedError, describe_error
+from tableau_pipeline.outcome import Code, Distrust, Doubt, Status, accepts_of
 
 # The format in which this release writes records; to change what a record means, increment it.
 FORMAT = 5
@@ -129,10 +129,37 @@ class Intent(Frozen):
         return f"publish ({self.mode})" if self.mode else "update"
 
 
+# Of a reason that is stored with each later record.
+_LONGEST_REASON = 2000
+
+
+class Failure(Frozen):
+    """Why a refresh was not completed.
+
+    Attributes:
+        status: REFUSED or FAILED.
+        reason: in words, for users.
+        accepts: what a run must accept to override the refusals.
+    """
+
+    status: Status
+    reason: str
+    accepts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failure":
+        """Return the failure that an error stands for."""
+        accepts = accepts_of(error.refusals) if isinstance(error, RefusedError) else ()
+        status = error.decision if isinstance(error, RefreshError) else Status.FAILED
+        reason = describe_error(error)[:_LONGEST_REASON]
+        return cls(status=status, reason=reason, accepts=tuple(accepts))
+
+
 class ClaimRelease(Frozen):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
+        failure: why it was not completed; None if nobody could record it.
         unlocked_by: the user who ended the claim of a process that no longer runs; None if the
             refresh ended its own claim.
     """
@@ -144,6 +171,7 @@ class ClaimRelease(Frozen):
     closed_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
     unlocked_by: str | None = None
     checkpoint: Checkpoint | None = None
+    failure: Failure | None = None
 
 
 class Recovered(Frozen):
@@ -279,6 +307,7 @@ class History(Frozen):
         floor: the lowest number that a record may still have; earlier ones were removed.
         refresh: the highest number of any refresh.
         claim: the claim that has not ended; None if no refresh runs.
+        failure: why the last refresh was not completed; None if it was, or if nobody recorded it.
         settled: the number of the newest refresh whose requests `recovered` includes.
         recovered: the state after all requests of the refreshes up to `settled`.
         intents: the requests of refreshes after `settled`, oldest first. If a request has several
@@ -289,6 +318,7 @@ class History(Frozen):
     floor: int = 1
     refresh: int = 0
     claim: Claim | None = None
+    failure: Failure | None = None
     recovered: Recovered = Recovered()
     settled: int = 0
     intents: tuple[Intent, ...] = ()
@@ -309,7 +339,7 @@ class History(Frozen):
             case Recovered():
                 changes |= self._settled(record, record.refresh - 1)
             case ClaimRelease() if self.claim and self.claim.id == record.claim:
-                changes["claim"] = None
+                changes |= {"claim": None, "failure": record.failure}
                 if record.checkpoint:
                     changes |= self._settled(Recovered.at(record.checkpoint), record.refresh)
                 if self.number - self.floor >= KEPT * 3 // 2:

@@ -10,6 +10,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.journal import (
     Claim,
     ClaimRelease,
+    Failure,
     History,
     Intent,
     Record,
@@ -40,8 +41,10 @@ class HeldClaim:
         """The number of the refresh."""
         return self.claim.refresh
 
-    def close(self, checkpoint: Checkpoint | None = None) -> None:
-        """End the claim, and record the checkpoint if the refresh was completed.
+    def close(
+        self, checkpoint: Checkpoint | None = None, *, failure: Failure | None = None
+    ) -> None:
+        """End the claim; record the checkpoint if the refresh was completed, else why it was not.
 
         Raises:
             OvertakenError: as `append`.
@@ -53,6 +56,7 @@ class HeldClaim:
                 claim=self.claim.id,
                 run_id=self.claim.owner.run_id,
                 checkpoint=checkpoint,
+                failure=failure,
             )
         )
 
@@ -162,13 +166,17 @@ def claimed(
     """
     claim = _wait_for_claim(journal, what, timeout, sleep, log)
     with journal.heartbeat():
+        failure = None
         try:
             yield claim
+        except Exception as error:
+            failure = Failure.of(error)
+            raise
         finally:
             # A claim left open after an error would block later refreshes until this process ends.
             if not claim.is_closed:
                 with suppress(OvertakenError):
-                    claim.close()
+                    claim.close(failure=failure)
 
 
 def _wait_for_claim(

@@ -168,7 +168,10 @@ def test_it_is_shown_like_others(world: World, monkeypatch: pytest.MonkeyPatch):
     )
     path.write_text("id,v\n1,a\n", "utf-8")
     assert world.run("publish", str(path), "--name", "Shown").code == 1
-    assert (shown()["state"], shown()["remedy"]) == ("failed", "publish the file again")
+    line = shown()
+    assert line["state"] == "refused"
+    assert "1 rows where 3 are published: a loss of 67%" in line["why"]
+    assert line["remedy"] == "publish the file again, with accept: [shrink]"
     assert world.run("hold", line["key"]).code == 0
     assert shown()["state"] == "held"
     assert world.run("publish", str(path), "--name", "Shown", "--accept", "shrink").code == 1
