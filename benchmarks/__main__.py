@@ -17,6 +17,7 @@ from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
 from benchmarks.publish import compare_publish
 from benchmarks.results import worse, write
+from benchmarks.upload import compare_uploads
 
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),
@@ -28,6 +29,7 @@ _WHICH = {
     "many": lambda chosen: compare_many(chosen.runs),
     "files": lambda chosen: compare_files(chosen.runs),
     "publish": lambda chosen: compare_publish(chosen.runs),
+    "upload": lambda chosen: compare_uploads(chosen.runs),
     "hours": lambda chosen: measure_hours(chosen.runs),
     "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
 }

@@ -128,14 +128,14 @@ class LogLines(logging.Logger):
     """Shows the log records that `shows` selects, and the rows of each materialized asset.
 
     Args:
-        tell: also gets each message, for a bar.
+        tell: also gets each message for a bar, with the share that is done if the record has one.
     """
 
     def __init__(
         self,
         output: Output,
         shows: Callable[[logging.LogRecord], bool],
-        tell: Callable[[str], None] = lambda text: None,
+        tell: Callable[[str, float | None], None] = lambda *_: None,
     ) -> None:
         super().__init__("command line")
         self._output, self._shows, self._started = output, shows, time.monotonic()
@@ -153,7 +153,7 @@ class LogLines(logging.Logger):
             )
         elif event or record.levelno < logging.INFO or not self._shows(record):
             return
-        self._tell(text)
+        self._tell(text, getattr(record, "share", None))
         self._output.progress(f"{time.monotonic() - self._started:6.1f} s  {text}")
 
 

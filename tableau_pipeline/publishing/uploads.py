@@ -77,7 +77,8 @@ def upload_file(
         for block in upload.at_once(numbered) if several else upload.one_by_one(numbered):
             sent += block
             of_total = f" of {megabytes(size)}" if sent < size else ""
-            log.info("Uploaded %s%s", megabytes(sent), of_total)
+            share = {"share": sent / size}
+            log.info("Uploaded %s%s", megabytes(sent), of_total, extra=share)
     return upload.id
 
 

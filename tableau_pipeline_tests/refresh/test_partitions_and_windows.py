@@ -180,7 +180,7 @@ def test_model_that_was_not_partitioned(windows: Pipeline):
     """Prevents: the rows of a model from before it was partitioned stay published; a misspelt
     column shows as an error of hyperd."""
     windows.model("flights", at("2025-03-01", 1, 2))
-    refused(windows.run, 'the model "flights" is not partitioned: give its')
+    refused(windows.run, 'the model "flights" is not partitioned. Give its')
     windows.policy(ReplaceAll())
     windows.run()
     windows.policy(Partitions("at"))
