@@ -12,6 +12,7 @@ from benchmarks.change.several_hosts import compare_with_several_hosts
 from benchmarks.choices import compare_choices
 from benchmarks.files import compare_files
 from benchmarks.hours import measure_hours
+from benchmarks.idle import compare_idle
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
@@ -29,6 +30,7 @@ _WHICH = {
     "many": lambda chosen: compare_many(chosen.runs),
     "files": lambda chosen: compare_files(chosen.runs),
     "publish": lambda chosen: compare_publish(chosen.runs),
+    "idle": lambda chosen: compare_idle(chosen.runs),
     "upload": lambda chosen: compare_uploads(chosen.runs),
     "hours": lambda chosen: measure_hours(chosen.runs),
     "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
