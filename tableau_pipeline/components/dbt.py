@@ -232,7 +232,7 @@ def node_columns(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, Fie
             raise RefusedError(
                 f'meta.tableau of the column "{name}" of {node} in dbt: '
                 f"{'.'.join(map(str, first['loc']))}: {first['msg']}. Its keys are those of a "
-                "field: caption, description, format, role, aggregation, hidden and folder",
+                "field: caption, description, format, role, aggregation, geo, hidden and folder",
                 code=Code.DECLARATION,
             ) from error
         yield name, replace(field, description=field.description or column.get("description", ""))

@@ -169,6 +169,23 @@ DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
 # Tableau's names of some aggregations. Its other names are ours with a capital letter.
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
+# The names of places, by our name of their kind, as `.tds` files of Tableau Desktop have them.
+GEOGRAPHIC_ROLES = MappingProxyType(
+    {
+        "country": "[Country].[Name]",
+        "country code": "[Country].[ISO3166_2]",
+        "state": "[State].[Name]",
+        "county": "[County].[Name]",
+        "city": "[City].[Name]",
+        "postcode": "[ZipCode].[Name]",
+        "latitude": "[Geographical].[Latitude]",
+        "longitude": "[Geographical].[Longitude]",
+    }
+)
+GeographicRole = Literal[
+    "country", "country code", "state", "county", "city", "postcode", "latitude", "longitude"
+]
+
 _FORMAT = (
     'Number format, "#,##0.00", "0.0%" or "$#,##0"; date format, "yyyy-MM-dd"; or a format as '
     "Tableau itself writes it, 'c\"€\"#,##0'. Default: Tableau's."
@@ -205,6 +222,11 @@ class FieldMetadata(_DisplaySettings):
     caption: str = Field(default="", description="The name that people see. Default: the column's.")
     aggregation: Aggregation | None = Field(
         default=None, description="How a measure is aggregated. Default: sum for numbers."
+    )
+    geo: GeographicRole | None = Field(
+        default=None,
+        description="What place its values name, for maps: country, country code (ISO 3166, two "
+        "letters), state, county, city, postcode, latitude or longitude.",
     )
 
 
@@ -367,6 +389,7 @@ def _field_values(path: FieldPath, declared: FieldMetadata | Calculation) -> dic
         given = declared.aggregation or ""
         parts["caption"] = declared.caption
         parts["aggregation"] = _AGGREGATIONS.get(given, given.capitalize())
+        parts["geo"] = GEOGRAPHIC_ROLES[declared.geo] if declared.geo else ""
     return {(*path, part): value for part, value in parts.items() if value}
 
 

@@ -42,7 +42,12 @@ _FOLDERS = "SchemaViewerObjectModel"
 # The character that Tableau writes before a line break in formatted text.
 _LINE_END = "\u00c6"
 _ATTRIBUTES = MappingProxyType(
-    {"caption": "caption", "format": "default-format", "hidden": "hidden"}
+    {
+        "caption": "caption",
+        "format": "default-format",
+        "hidden": "hidden",
+        "geo": "semantic-role",
+    }
 )
 
 

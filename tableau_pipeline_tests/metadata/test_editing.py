@@ -38,6 +38,7 @@ WANTED: Values = {
     ("field", "flights", "day", "role"): "measure",
     ("field", "flights", "day", "hidden"): "true",
     ("field", "air]lines", "[odd]", "caption"): "Odd",
+    ("field", "air]lines", "[odd]", "geo"): "[City].[Name]",
     ("calculation", "Share", "caption"): "Share",
     ("calculation", "Share", "type"): "real",
     ("calculation", "Share", "formula"): "[Twice] / SUM([flights.delay]) // [delay] '[delay]'",

@@ -64,6 +64,20 @@ def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipelin
     assert_at_rest(pipeline, delay="Departure delay")
 
 
+def test_places_are_known_to_maps(pipeline: Pipeline):
+    """Prevents: a map that takes cities for words; a role that comes and goes with each refresh."""
+    (table,) = pipeline.declaration.tables
+    fields = (FieldMetadata("carrier", geo="city"), FieldMetadata("delay", geo="latitude"))
+    pipeline.policy(table.policy, fields=fields)
+    pipeline.run()
+    for role in ("[City].[Name]", "[Geographical].[Latitude]"):
+        assert pipeline.tds().count(role) == 1
+    assert pipeline.run().decision == "no change"
+    pipeline.policy(table.policy, fields=fields[:1])
+    assert "geo of delay removed" in pipeline.run().reason
+    assert "[Geographical]" not in pipeline.tds()
+
+
 def test_what_people_edited_stays(pipeline: Pipeline):
     """Prevents: a caption or a calculated field of an analyst is gone with the next change of the
     declaration; or theirs is taken for ours later."""
