@@ -85,6 +85,9 @@ class Intent(Frozen):
             it by hand, or another user changed the data source at the same time.
         job_id: the id of the server's job, once it is known.
         outcome: None while it is unknown whether the request has taken effect.
+        is_deduced: whether the outcome follows from what the data source shows, as nobody could ask
+            for the job. Another user may have changed the time stamp, and the rows may have been
+            equal before: so it is open whether the metadata of the request are there.
     """
 
     kind: Literal["intent"] = "intent"
@@ -106,6 +109,7 @@ class Intent(Frozen):
     distrust: Distrust | None = None
     job_id: str | None = None
     outcome: Outcome | None = None
+    is_deduced: bool = False
     note: str | None = None
 
     @property
@@ -233,7 +237,7 @@ class Recovered(Frozen):
             case Outcome.DONE if target:
                 # A publish replaces all content, so distrust of earlier content ends. An update is
                 # sent only where there is no distrust.
-                target = target.reached if has_metadata else target
+                target = target.reached if has_metadata and not intent.is_deduced else target
                 state = state._with(rows={}, pending=None, late=intent.late).holding(target)
                 return state._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:

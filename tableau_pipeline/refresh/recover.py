@@ -54,9 +54,10 @@ def _observed(intent: Intent, effects: Effects) -> Intent:
     """
     job = effects.server.job(intent.job_id) if intent.job_id else NoJob.HIDDEN
     outcome, note = (job.outcome, job.notes) if isinstance(job, Job) else (None, "")
-    if outcome is None and _took_effect(intent, job, effects):
-        outcome = Outcome.DONE
-    return intent.model_copy(update={"outcome": outcome, "note": note or None})
+    is_deduced = outcome is None and _took_effect(intent, job, effects)
+    outcome = Outcome.DONE if is_deduced else outcome
+    found = {"outcome": outcome, "is_deduced": is_deduced, "note": note or None}
+    return intent.model_copy(update=found)
 
 
 def _took_effect(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
@@ -91,17 +92,19 @@ def _is_job_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
 def _settled(intent: Intent, sender: Sender) -> Intent:
     """Wait for the outcome of an open intent, and record it, even if it stays unknown."""
     jobs, outcome, note = sender.jobs, Outcome.LOST, "its outcome cannot be determined"
+    is_deduced = False
     job = jobs.wait(intent.job_id) if intent.job_id else NoJob.HIDDEN
     if isinstance(job, Job) and job.outcome:
         outcome, note = job.outcome, job.notes
     elif intent.job_id:
         jobs.log.warning("The server tells nothing of job %s (%s)", intent.job_id, job)
     if outcome is Outcome.LOST and _takes_effect_soon(intent, job, sender):
-        outcome, note = Outcome.DONE, "as the data source shows"
+        outcome, note, is_deduced = Outcome.DONE, "as the data source shows", True
     if outcome is Outcome.LOST and not _is_job_over(intent, job, sender.effects):
         _wait_for_unknown(intent, sender)
     jobs.log.info("An interrupted refresh had sent its %s: %s %s", intent.action, outcome, note)
-    intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
+    found = {"outcome": outcome, "is_deduced": is_deduced, "note": note or None}
+    intent = intent.model_copy(update=found)
     sender.claim.append(intent)
     return intent
 

@@ -447,7 +447,9 @@ class _Phases:
             "accepted": self.accepted,
         }
         if properties:
-            fields["written"] = properties.written
+            # If the outcome is deduced, the metadata may still be the ones from before.
+            is_open = sent.intent is not None and sent.intent.is_deduced
+            fields["written"] = properties.written + reached.written[1:] * is_open
         if self.planner.no_updates:
             fields["no_updates"] = self.planner.no_updates
         if self.refused_others:

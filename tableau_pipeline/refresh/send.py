@@ -341,7 +341,8 @@ class Sender:
                 self.claim.check_effect(intent)
                 end = max(self.server.now(), effect.remote.updated_at)
                 window = Window(intent.recorded_at, end)
-                sent = self._record_done(intent, before, effect.remote, window, ())
+                deduced = intent.model_copy(update={"is_deduced": True})
+                sent = self._record_done(deduced, before, effect.remote, window, ())
                 distrust = None if effect.is_proved else sent.distrust
                 return replace(sent, distrust=distrust)
             if self.server.now() >= until:
@@ -465,7 +466,8 @@ class Sender:
             # If only our revision is new, it settles what the time stamp leaves open.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
-            target = target.reached if intent.mode in NEW_METADATA else target
+            is_certain = intent.mode in NEW_METADATA and not intent.is_deduced
+            target = target.reached if is_certain else target
             target = completed(target, remote, metadata=digest, late=self.late)
         # Record before tagging, whose failure must not lose the outcome. Record distrust here: a
         # later refresh would see only the last time stamp, which may be ours.
