@@ -85,8 +85,7 @@ def test_the_tutorial_shows_real_messages():
 def test_names(where: Page):
     """Prevents: a module, class or function that is not where a page says that it is."""
     names = set(re.findall(r"`(tableau_pipeline(?:\.\w+)+)(?:\(.*?\))?`", where.whole.text))
-    gone = {"tableau_pipeline.refresh.batch"}  # which the changelog says
-    assert [name for name in sorted(names - gone) if not _is_known(name)] == []
+    assert [name for name in sorted(names) if not _is_known(name)] == []
 
 
 def _is_known(name: str) -> bool:
