@@ -128,13 +128,8 @@ def entry(
         f"{len(failures)} failures\n"
     ]
     for kind in ("event", "status", "refusal", "doubt", "error", "safeguard"):
-        met = {
-            key.partition(": ")[2]: number
-            for key, number in sorted(tally.items())
-            if key.startswith(f"{kind}: ")
-        }
-        shown = ", ".join(f"{key} {number:,}" for key, number in met.items()) or "none"
-        lines.append(f"* {kind.capitalize()}: {shown}.")
+        met = [number for key, number in tally.items() if key.startswith(f"{kind}: ")]
+        lines.append(f"* {kind.capitalize()}: {len(met)} kinds, {sum(met):,} times.")
     missing = never_met(tally)
     lines.append(f"* Never met: {', '.join(missing) or 'nothing'}.")
     lines += [f"* Failed: seed {seed}." for seed, _ in failures]
