@@ -33,7 +33,6 @@ _SMALLEST, _LARGEST = 10**6, 10**9
 # How many histories a worker plays between two looks at the clock.
 _PORTION = 4
 _SECTION = "## Ledger\n"
-KINDS = ("event", "status", "refusal", "doubt", "error", "safeguard")
 
 
 def commit() -> str:
@@ -110,12 +109,6 @@ def never_met(tally: Mapping[str, int]) -> list[str]:
     return [name for name in expected if not tally.get(name)]
 
 
-def details(tally: Mapping[str, int]) -> str:
-    """How often each kind was met, and what never was: for the log of a run."""
-    met = [f"{key} {number:,}" for key, number in sorted(tally.items())]
-    return "\n".join([*met, *(f"never met: {name}" for name in never_met(tally))])
-
-
 def entry(
     name: str,
     count: int,
@@ -134,10 +127,16 @@ def entry(
         f"### {name[:12]}: {count:,} histories, {seconds / 3600:.1f} processor hours, "
         f"{len(failures)} failures\n"
     ]
-    for kind in KINDS:
-        met = [number for key, number in tally.items() if key.startswith(f"{kind}: ")]
-        lines.append(f"* {kind.capitalize()}: {len(met)} kinds, {sum(met):,} times.")
-    lines.append(f"* Never met: {len(never_met(tally))} kinds.")
+    for kind in ("event", "status", "refusal", "doubt", "error", "safeguard"):
+        met = {
+            key.partition(": ")[2]: number
+            for key, number in sorted(tally.items())
+            if key.startswith(f"{kind}: ")
+        }
+        shown = ", ".join(f"{key} {number:,}" for key, number in met.items()) or "none"
+        lines.append(f"* {kind.capitalize()}: {shown}.")
+    missing = never_met(tally)
+    lines.append(f"* Never met: {', '.join(missing) or 'nothing'}.")
     lines += [f"* Failed: seed {seed}." for seed, _ in failures]
     return "\n".join(lines) + "\n"
 
@@ -160,7 +159,7 @@ def main() -> int:
                     print(text, flush=True)  # noqa: T201
             count += _PORTION * workers
     text = entry(name, count, seconds, tally, failures)
-    print(f"{details(tally)}\n\n{text}")  # noqa: T201
+    print(text)  # noqa: T201
     page = LEDGER.read_text("utf-8")
     head, section, rest = page.partition(_SECTION)
     LEDGER.write_text(f"{head}{section}{rest.rstrip()}\n\n{text}", "utf-8")

@@ -34,6 +34,7 @@ REGRESSIONS = {
     459592939: ("4658d316", "the rows of a data source that somebody else had published before"),
     366970094: ("0341ff6e", "two publishes, each of which lists are late to show"),
     605153556: ("0b510da5", "metadata that a publish whose job is hidden may not have brought"),
+    94651119: ("1f1e1bba", "a saved plan whose rows a disk has lost"),
     190: ("b44746ce", "an approval that forbade the repair of what was sent within it"),
 }
 # A history takes about eight seconds of a processor. FEW run in `make test`, MANY in CI, and there

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Accept
@@ -154,18 +155,22 @@ class _Refusal:
         return any(f"{INSTANCE_TAG_PREFIX}{other}" in self._tags for other in others)
 
     def _is_gone(self, version: str, table: str) -> bool:
-        """Whether the snapshot of a table at a version was removed."""
+        """Whether the rows of a table at a version are no longer stored."""
         checkpoints = self._journal.as_seen_by(self._refresh.owner).checkpoints()
         found = next((c.tables[table] for c in checkpoints if c.refresh == int(version)), None)
         # Few records are kept in some scenarios.
-        return found is None or self._history.store.version(found.model, found.version) is None
+        return found is None or self._is_lost(found)
 
     def _is_collected(self, table: str) -> bool:
-        """Whether the version of a table that was planned was removed."""
+        """Whether the rows of a table that were planned are no longer stored."""
         saved = self._refresh.options.saved
         planned = saved.tables.get(table) if saved else None
-        store = self._history.store
-        return not planned or store.version(planned.model, planned.version) is None
+        return not planned or self._is_lost(planned)
+
+    def _is_lost(self, table: TableContent) -> bool:
+        """Whether a version was removed, or one of its files."""
+        snapshot = self._history.store.version(table.model, table.version)
+        return snapshot is None or bool(snapshot.missing())
 
     def _later_release(self) -> bool:
         return self._journal.later_at is not None
