@@ -18,7 +18,8 @@ _COUNT = 40
 
 def compare_idle(runs: int) -> None:
     """Print the requests and processor seconds of a refresh."""
-    logging.disable(logging.WARNING)
+    log = logging.getLogger(__name__)
+    log.setLevel(logging.ERROR)
     requests, seconds = list[float](), list[float]()
     with TemporaryDirectory() as name, running_sandbox(Path(name, "sandbox")) as sandbox:
         settings = {
@@ -34,10 +35,10 @@ def compare_idle(runs: int) -> None:
             publications.append(FilePublication(paths=(str(path),), name=f"Idle {number}"))
         with mock.patch.dict(os.environ, settings):
             for publication in publications:
-                publish_files(publication)
+                publish_files(publication, log=log)
             for _ in range(runs):
                 used = processor_seconds(os.getpid())
-                done = [publish_files(publication).done for publication in publications]
+                done = [publish_files(each, log=log).done for each in publications]
                 seconds.append((processor_seconds(os.getpid()) - used) / _COUNT)
                 refreshed = [each for each in done if isinstance(each, Refreshed)]
                 if {each.decision for each in refreshed} != {"no change"}:

@@ -106,13 +106,12 @@ class Quirks:
     vds_access: Literal["capability", "everybody", "nobody"] = option(
         "capability", "who may query by VizQL Data Service"
     )
+    block_numbers: Literal["kept", "ignored"] = option(
+        "kept", "sequenceID of a block; if ignored, blocks are stored as they come"
+    )
 
     def finish_code_of_unfinished(self, *, is_publish: bool) -> int | None:
         """Return the finish code of a job that has not ended; None if it has none."""
         if is_publish and self.pending_publish != "none":
             return int(self.pending_publish)
         return 0 if self.early_finish_code else None
-
-    block_numbers: Literal["kept", "ignored"] = option(
-        "kept", "sequenceID of a block; if ignored, blocks are stored as they come"
-    )

@@ -94,9 +94,9 @@ def _read_trigger(value: Any) -> Any:
     if isinstance(value, AfterTrigger | CronTrigger | DbtTrigger):
         return value
     names = [name for name in _CLASSES if name in value] if isinstance(value, dict) else []
-    if len({_CLASSES[name] for name in names}) > 1:
+    if (several := len({_CLASSES[name] for name in names})) > 1:
         raise ValueError(
-            f"{' and '.join(f'`{name}`' for name in names)} are {len(names)} triggers; a data "
+            f"{' and '.join(f'`{name}`' for name in names)} are {several} triggers; a data "
             "source has one, or it would be refreshed twice: keep one of them"
         )
     if not names:

@@ -170,7 +170,7 @@ DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
 # The names of places, by our name of their kind, as `.tds` files of Tableau Desktop have them.
-GEOGRAPHIC_ROLES = MappingProxyType(
+_GEOGRAPHIC_ROLES = MappingProxyType(
     {
         "country": "[Country].[Name]",
         "country code": "[Country].[ISO3166_2]",
@@ -389,7 +389,7 @@ def _field_values(path: FieldPath, declared: FieldMetadata | Calculation) -> dic
         given = declared.aggregation or ""
         parts["caption"] = declared.caption
         parts["aggregation"] = _AGGREGATIONS.get(given, given.capitalize())
-        parts["geo"] = GEOGRAPHIC_ROLES[declared.geo] if declared.geo else ""
+        parts["geo"] = _GEOGRAPHIC_ROLES[declared.geo] if declared.geo else ""
     return {(*path, part): value for part, value in parts.items() if value}
 
 

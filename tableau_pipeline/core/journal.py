@@ -132,6 +132,15 @@ class Intent(Frozen):
         """The kind of request: an update, or a publish with its mode."""
         return f"publish ({self.mode})" if self.mode else "update"
 
+    @property
+    def reached(self) -> Checkpoint | None:
+        """The target, as it is once the request has taken effect.
+
+        If that is deduced, the metadata may still be the ones from before.
+        """
+        is_certain = self.mode in NEW_METADATA and not self.is_deduced
+        return self.target.reached if self.target and is_certain else self.target
+
 
 # Of a reason that is stored with each later record.
 _LONGEST_REASON = 2000
@@ -163,7 +172,7 @@ class ClaimRelease(Frozen):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-        failure: why it was not completed; None if nobody could record it.
+        failure: why it was not completed; None if it was, or if nobody could record why.
         unlocked_by: the user who ended the claim of a process that no longer runs; None if the
             refresh ended its own claim.
     """
@@ -235,10 +244,10 @@ class Recovered(Frozen):
         state = self._with(creating=bare) if intent.luid is None else self
         match intent.outcome:
             case Outcome.DONE if target:
-                # A publish replaces all content, so distrust of earlier content ends. An update is
-                # sent only where there is no distrust.
-                target = target.reached if has_metadata and not intent.is_deduced else target
-                state = state._with(rows={}, pending=None, late=intent.late).holding(target)
+                # A publish replaces all content, so distrust of earlier content ends; and the last
+                # part of an update ends that of the parts before it.
+                state = state._with(rows={}, pending=None, late=intent.late)
+                state = state.holding(intent.reached or target)
                 return state._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
                 return state._with(distrust=intent.distrust or _IN_PART, late=intent.late)

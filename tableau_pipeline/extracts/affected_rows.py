@@ -362,7 +362,8 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
 
     Rows of shared files are not compared, as they are in both versions. If such a row has the key
     of a changed row, the delta deletes it, too; then the fingerprints of the delta do not add up,
-    and `build_delta` refuses it. Return the number of equal pairs, as `find_affected` does.
+    and `build_delta` sends the whole table. Return the number of equal pairs, as `find_affected`
+    does.
     """
     change = keys.change
     sides = (change.unshared(change.new), change.unshared(change.published))
@@ -436,8 +437,8 @@ def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -
         for rows in (change.added_sql(), change.surviving_sql())
     )
     # Equal row hashes imply equal keys, and joining on one number is faster than on a composite
-    # key. If hashes of different rows ever collide, the fingerprints do not add up, and the delta
-    # is refused.
+    # key. If hashes of different rows ever collide, the fingerprints do not add up, and the whole
+    # table is sent.
     return (
         f"SELECT DISTINCT {_pair_key(key)}, 0 "  # noqa: S608
         f"FROM {new} n FULL JOIN {old} o ON n.{_HASH} = o.{_HASH} "

@@ -215,8 +215,7 @@ class Delivery:
 
     def _settle(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
         """Restore the owner, and resolve distrust."""
-        # Restore the owner first: a comparison may take long, and the next refresh of a run that is
-        # killed meanwhile takes the present owner for the former one.
+        # Restore the owner first: the comparison may take long.
         return self._resolve_distrust(self._restore_owner(sent, planned, before))
 
     def _restore_owner(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:

@@ -466,9 +466,7 @@ class Sender:
             # If only our revision is new, it settles what the time stamp leaves open.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
-            is_certain = intent.mode in NEW_METADATA and not intent.is_deduced
-            target = target.reached if is_certain else target
-            target = completed(target, remote, metadata=digest, late=self.late)
+            target = completed(intent.reached or target, remote, metadata=digest, late=self.late)
         # Record before tagging, whose failure must not lose the outcome. Record distrust here: a
         # later refresh would see only the last time stamp, which may be ours.
         intent = self._record(
