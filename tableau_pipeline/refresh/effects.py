@@ -58,6 +58,13 @@ class Effects:
             earliest = intent.recorded_at.replace(microsecond=0) - SLACK
             return Effect(created, False) if is_ours and created.created_at >= earliest else None
         remote = self.server.find_by_luid(intent.luid)
+        if (
+            remote
+            and remote.updated_at == intent.before
+            and remote.revision != intent.before_revision
+        ):
+            # The publish took effect between the requests for the time stamp and the revision.
+            remote = self.server.find_by_luid(intent.luid)
         if remote is None or not (is_over or _has_moved(intent, remote)):
             return None
         if intent.target is None:

@@ -22,6 +22,7 @@ from tableau_pipeline.errors import (
     RefusedError,
     UnknownOutcomeError,
 )
+from tableau_pipeline.publishing import rest
 from tableau_pipeline.publishing.errors import update_refused
 from tableau_pipeline.refresh import updates
 from tableau_pipeline.refresh.report import Refreshed
@@ -279,6 +280,34 @@ def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
 
     pipeline.run(full=True, around={"sleep": goes_on})
     assert len(looks) > 3
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.few_variants(1)
+def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: everything is published twice, since a hidden publish took effect between the
+    request for the time stamp and the one for the revision, and the clock of the server's node that
+    stamped it is ahead: the stamp was taken for another user's."""
+    pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    (item,) = pipeline.found()
+    for _ in range(4):
+        # Each moves the time stamp by a second.
+        other_users.deletes_a_flight(pipeline.sandbox, str(item.id))
+    fault = pipeline.sandbox.control.add(HoldJobs(job_kind="publish_datasource"))
+    list_revisions, waits = rest.list_revisions, list[float]()
+
+    def listed(server: TSC.Server, luid: str) -> Any:
+        if waits and pipeline.sandbox.control.faults():
+            pipeline.sandbox.control.clear(fault.number)
+            pipeline.sandbox.wait_until_idle()
+        return list_revisions(server, luid)
+
+    monkeypatch.setattr(rest, "list_revisions", listed)
+    pipeline.run(full=True, around={"sleep": waits.append})
+    assert not pipeline.sandbox.control.faults()
+    assert len(list_revisions(pipeline.eyes.tsc, str(item.id))) == 2
     assert_at_rest(pipeline)
 
 
