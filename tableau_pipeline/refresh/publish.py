@@ -253,7 +253,7 @@ class Publisher:
             self.metadata.differences_on_server(merged.tds, sent.metadata) if sent.metadata else ()
         )
         if not changed:
-            return sent
+            return sent.proved() if sent.metadata else sent
         return sent.warned(
             f"The server holds other metadata than were published: {'; '.join(changed)}"
         )

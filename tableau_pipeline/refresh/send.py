@@ -67,6 +67,11 @@ class Sent:
         """Return this result with more warnings."""
         return replace(self, warnings=(*self.warnings, *warnings))
 
+    def proved(self) -> "Sent":
+        """Return this result once the server shows the metadata that the request brought."""
+        intent = self.intent and self.intent.model_copy(update={"is_deduced": False})
+        return replace(self, intent=intent)
+
 
 class FailedRequestError(RefreshError):
     """A request of ours had no effect, as far as is known.

@@ -35,6 +35,10 @@ REGRESSIONS = {
     366970094: ("0341ff6e", "two publishes, each of which lists are late to show"),
     605153556: ("0b510da5", "metadata that a publish whose job is hidden may not have brought"),
     94651119: ("1f1e1bba", "a saved plan whose rows a disk has lost"),
+    279341644: ("623337a4", "a hidden job that outlives the time limits of jobs"),
+    341715459: ("fbdca599", "rows that are not known to a refresh that was said to have ended"),
+    667061576: ("178ce34c", "a create in vain, as the name was taken by another declaration"),
+    246964168: ("5559f45f", "a removal by a person after a publish whose job is hidden"),
     190: ("b44746ce", "an approval that forbade the repair of what was sent within it"),
 }
 # A history takes about eight seconds of a processor. FEW run in `make test`, MANY in CI, and there

@@ -88,9 +88,14 @@ class Requests:
         self.set_before_declared |= {(luid, item) for item in items}
 
     def in_flight(self) -> list[Request]:
-        """Our requests whose jobs have not ended."""
-        unfinished = {job.luid for job in self.tableau.unfinished()}
+        """Our requests whose jobs have not ended, and may still have an effect."""
+        unfinished = {job.luid for job in self.tableau.unfinished() if not self._is_vain(job)}
         return [request for job, request in self.sent.items() if job in unfinished]
+
+    def _is_vain(self, job: Job) -> bool:
+        """Whether a job is to create a data source whose name another one has by now."""
+        publication = job.parameters.get("publication", {})
+        return publication.get("mode") == "createnew" and self.target(job) is not None
 
     def target(self, job: Job) -> Datasource | None:
         """The data source that a job changes; None if there is none yet, or no longer."""
