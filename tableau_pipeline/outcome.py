@@ -55,6 +55,7 @@ class Accept(StrEnum):
     TAKEOVER = "takeover"
     CHECKS = "checks"
     METADATA = "metadata"
+    FILTER = "filter"
 
 
 class Check(StrEnum):
@@ -80,6 +81,8 @@ class Code(StrEnum):
     SCHEMA_CHANGED = "schema changed"
     METADATA_CONFLICT = "metadata changed by both"
     WORK_WOULD_GO = "work of people would go"
+    FILTER_GONE = "filter of rows gone"
+    FILTER_LOST = "filter of rows would go"
     SEVERAL_TAGGED = "several data sources tagged"
     OTHER_ENVIRONMENT = "published by another environment"
     OTHER_DEPLOYMENT = "published by another deployment"

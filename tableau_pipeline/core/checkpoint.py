@@ -169,6 +169,7 @@ class Checkpoint(Frozen):
         owner: the LUID of the owner before a publish; cleared once that owner is restored.
         written: the names of the files with the metadata values that we wrote: one, or several, the
             newest first, if it is unknown whether a publish took effect.
+        filters: what decided which rows a user sees when that was last read, in phrases.
         saved: users' edits of removed columns and calculations, until these return.
         late: when updates of ours took effect whose change of `updated_at` the refresh did not see;
             some sites change it later.
@@ -201,6 +202,7 @@ class Checkpoint(Frozen):
     adopted: str | None = None
     owner: str | None = None
     written: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
     saved: tuple[SavedEdits, ...] = ()
     late: tuple[Window, ...] = ()
     updates: int = 0

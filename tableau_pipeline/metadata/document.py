@@ -51,12 +51,17 @@ def with_fields(formula: str, new: Callable[[str], str]) -> str:
     return _TOKEN.sub(replaced, formula)
 
 
+def bare_formula(formula: str) -> str:
+    """Return a formula without its comments, with "0" in place of each string and field."""
+    return _TOKEN.sub(lambda match: "" if match[0][:2] in ("//", "/*") else "0", formula)
+
+
 _CLOSING = MappingProxyType({")": "(", "]": "[", "}": "{"})
 
 
 def fault_in(formula: str) -> str | None:
     """Return why a formula is malformed, as a phrase; None if no fault was found."""
-    rest = _TOKEN.sub(lambda match: "" if match[0][:2] in ("//", "/*") else "0", formula)
+    rest = bare_formula(formula)
     if not rest.strip():
         return "it is empty"
     opened: list[str] = []
@@ -398,13 +403,17 @@ _INSTANCE = re.compile(r"\w+:(.*):\w+", re.DOTALL)
 
 def names_field(element: Element, local: str) -> bool:
     """Whether an element or a descendant names a field in an attribute other than a formula."""
+    return local in fields_named(element)
+
+
+def fields_named(element: Element) -> Iterator[str]:
+    """Yield what stands in brackets in all attributes other than formulas; instances as fields."""
     for descendant in element.iter():
         for key, value in attributes_of(descendant).items():
             for name in BRACKETS.findall(value) if key != "formula" else ():
-                instance = _INSTANCE.fullmatch(unbracketed(name))
-                if name == local or (instance and instance[1] == unbracketed(local)):
-                    return True
-    return False
+                yield name
+                if instance := _INSTANCE.fullmatch(unbracketed(name)):
+                    yield bracketed(instance[1])
 
 
 def insert(root: Element, new: Element) -> None:

@@ -137,6 +137,21 @@ def _(case: Case) -> None:
     case.pipeline.run(Accept.SCHEMA)
 
 
+@of(Code.FILTER_GONE)
+def _(case: Case) -> None:
+    other_users.filters_rows(case.published())
+    case.pipeline.run()
+    other_users.filters_no_rows(case.pipeline)
+    case.pipeline.run()
+
+
+@of(Code.FILTER_LOST)
+def _(case: Case) -> None:
+    other_users.filters_rows(case.published())
+    case.pipeline.model("flights", flights().drop_columns("carrier"))
+    case.pipeline.run(*Accept)
+
+
 _NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 _OURS = frozenset({"tableau-pipeline:sales", "tableau-pipeline-instance:here"})
 

@@ -25,7 +25,7 @@ from tableau_sandbox.faults import (
 )
 from tableau_sandbox.simulation import Fate
 
-ALL = frozenset(Accept)
+ALL = frozenset(Accept) - {Accept.FILTER}
 # The points of a refresh at which events happen: patterns for their names. The most important come
 # more often.
 _POINTS = (
@@ -321,7 +321,7 @@ def _event_before(chance: Random) -> Event:
             lambda: Event(events.failed_refreshes, pick([30, 60, 300]), yes(0.5)): 14,
             lambda: Event(
                 events.another_environment,
-                Asked(full=yes(0.3), accept=pick([frozenset(), frozenset(Accept)])),
+                Asked(full=yes(0.3), accept=pick([frozenset(), ALL])),
                 yes(0.4),
             ): 10,
             lambda: Event(

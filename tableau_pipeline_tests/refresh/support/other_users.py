@@ -1,5 +1,6 @@
 """What other people do on the server, between two refreshes."""
 
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,16 @@ def _records(table: str) -> str:
     )
 
 
+_ACCESS = b"[Calculation_123456789012345678]"
+_ACCESS_FIELD = (
+    b"<column caption='Row access' datatype='boolean' name='" + _ACCESS + b"' role='dimension' "
+    b"type='nominal'><calculation class='tableau' formula='LOWER([carrier]) = LOWER(USERNAME())' />"
+    b"</column>"
+)
+_ACCESS_FILTER = (
+    b"<filter class='categorical' column='" + _ACCESS + b"' filter-group='2'><groupfilter "
+    b"function='member' level='" + _ACCESS + b"' member='true' /></filter>"
+)
 # Both name the columns: the table of the database, and the extract.
 EXTRACT_TDS = (
     "<datasource><connection class='federated'><named-connections><named-connection name='p'>"
@@ -89,6 +100,31 @@ def captions(pipeline: Pipeline) -> dict[str, str]:
     columns = ElementTree.fromstring(pipeline.tds().encode()).iterfind("./column[@caption]")
     shown = {each.get("name", "").strip("[]"): each.get("caption", "") for each in columns}
     return {name: text for name, text in shown.items() if "_" not in name or name == "flight_id"}
+
+
+def filters_rows(pipeline: Pipeline) -> None:
+    """Show each user the rows of their carrier, as people do it in Desktop: a data source filter.
+
+    The shape is the one of filters in files of Tableau 2025.1.
+    """
+
+    def change(tds: bytes) -> bytes:
+        tds = tds.replace(b"<aliases", _ACCESS_FIELD + b"<aliases", 1)
+        end = re.search(rb"<(_\.fcp\S+)?object-graph|</datasource>", tds)
+        assert end
+        return tds[: end.start()] + _ACCESS_FILTER + tds[end.start() :]
+
+    edits(pipeline, change)
+
+
+def filters_no_rows(pipeline: Pipeline) -> None:
+    """Take that filter away."""
+
+    def change(tds: bytes) -> bytes:
+        tds = re.sub(rb"<filter.*?</filter>", b"", tds, flags=re.DOTALL)
+        return re.sub(rb"<column [^>]*Row access.*?</column>", b"", tds, flags=re.DOTALL)
+
+    edits(pipeline, change)
 
 
 def edits(pipeline: Pipeline, change: Callable[[bytes], bytes]) -> None:

@@ -1,0 +1,110 @@
+"""Who may see which rows: what people made for that stays, or nothing is published."""
+
+import pytest
+
+from tableau_pipeline.core.declaration import ReplaceAll, Republish
+from tableau_pipeline.core.fields import FieldMetadata
+from tableau_pipeline.errors import UnreadableError
+from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.metadata.row_security import row_filters
+from tableau_pipeline.outcome import Accept
+from tableau_pipeline.publishing.rest import list_revisions
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_pipeline_tests.refresh.support.shipping import refused
+
+pytestmark = pytest.mark.few_variants(1)
+BOTH = {'the filter on "Row access"', '"Row access", which uses USERNAME()'}
+ALL = frozenset(Accept) - {Accept.FILTER, Accept.TAKEOVER}
+
+
+def filters(pipeline: Pipeline) -> set[str]:
+    return set(row_filters(pipeline.tds().encode()))
+
+
+def secured(pipeline: Pipeline) -> str:
+    """Publish, add the filter in Desktop: the LUID of the data source."""
+    pipeline.policy(ReplaceAll())
+    pipeline.run()
+    other_users.filters_rows(pipeline)
+    assert filters(pipeline) == BOTH
+    return str(pipeline.found()[0].id)
+
+
+def revisions(pipeline: Pipeline, luid: str) -> int:
+    return len(list_revisions(pipeline.eyes.tsc, luid))
+
+
+@pytest.mark.parametrize("accept", [(), sorted(ALL)], ids=["usual", "all"])
+def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept]):
+    """Prevents: everybody sees all rows after a full publish, or between two requests of one."""
+    luid = secured(pipeline)
+    changes = [
+        lambda: pipeline.model("flights", flights(9)),
+        lambda: pipeline.declare(republish=Republish(after=1)),
+        lambda: pipeline.model("flights", flights(5)),
+        lambda: pipeline.policy(ReplaceAll(), fields=(FieldMetadata("delay", caption="Late"),)),
+    ]
+    for change in changes:
+        change()
+        before = revisions(pipeline, luid)
+        report = pipeline.run(*accept, full=True)
+        # A second request would have left the filter to the second one.
+        assert revisions(pipeline, luid) == before + 1
+        assert report.decision == "publish (overwrite)"
+        assert filters(pipeline) == BOTH
+        assert pipeline.wrong() == []
+
+
+def test_a_column_of_the_filter_cannot_go(pipeline: Pipeline):
+    """Prevents: a filter that names no column any more, with everything accepted."""
+    luid = secured(pipeline)
+    before = revisions(pipeline, luid)
+    pipeline.model("flights", flights(9).drop_columns("carrier"))
+    told = "would lose", 'the filter on "Row access"', "as a field that it uses goes"
+    refused(lambda: pipeline.run(*ALL, full=True), *told)
+    refused(lambda: pipeline.run(*Accept), *told)
+    assert (filters(pipeline), revisions(pipeline, luid)) == (BOTH, before)
+
+
+def test_a_filter_that_is_gone(pipeline: Pipeline):
+    """Prevents: rows go on to everybody, since nobody notices that the filter was taken away."""
+    secured(pipeline)
+    pipeline.run()
+    other_users.filters_no_rows(pipeline)
+    for rows in (9, 10):
+        pipeline.model("flights", flights(rows))
+        refused(lambda: pipeline.run(*ALL), 'the filter on "Row access"', "accept: [filter]")
+    pipeline.run(Accept.FILTER)
+    assert pipeline.wrong() == []
+    assert pipeline.run().decision == "no change"
+
+
+def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
+    """Prevents: a deleted data source comes back with its rows, and without its filter."""
+    luid = secured(pipeline)
+    pipeline.run()
+    pipeline.eyes.tsc.datasources.delete(luid)
+    refused(pipeline.run, "went with it when it was deleted")
+    assert pipeline.found() == []
+    assert pipeline.run(Accept.FILTER).decision == "publish (create)"
+    assert pipeline.run().decision == "no change"
+
+
+def test_a_filter_that_cannot_be_read(pipeline: Pipeline):
+    """Prevents: a publish drops the filter, since its user may no longer read the metadata."""
+    secured(pipeline)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    other_users.deletes_a_flight(pipeline.sandbox, str(pipeline.found()[0].id))
+    pipeline.sandbox.wait_until_idle()
+
+    class Unreadable(Proxy):
+        def metadata(self, luid: str) -> Metadata:
+            raise UnreadableError(f"{luid} cannot be read.")
+
+    around = {"around_server": Unreadable}
+    refused(lambda: pipeline.run(*ALL, full=True, around=around), "its metadata cannot be read")
+    assert filters(pipeline) == BOTH
