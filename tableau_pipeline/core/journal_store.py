@@ -136,16 +136,18 @@ class StoredJournal:
         """
         self.place.established()
         history = after.after(record)
-        content = StoredRecord(format=FORMAT, record=record, history=history)
-        if not self._storage.put(self._file(history.number), content.model_dump_json().encode()):
+        stored = StoredRecord(format=FORMAT, record=record, history=history)
+        content = stored.model_dump_json().encode()
+        if not self._storage.put(self._file(history.number), content):
             return None
-        if self._is_removed(after):
+        # Number 1 is never free again.
+        if after.number and not self._has(after):
             # This process has slept for so long that others have removed the record before: a
             # number is free again, and means nothing.
             self._storage.delete(self._file(history.number))
             return None
         if history.floor > after.floor:
-            self._collect(history)
+            self._collect(history, content, is_first=after.floor == 1)
         return history
 
     def append(self, make: Callable[[History], Record | None], *, after: History) -> History:
@@ -222,14 +224,6 @@ class StoredJournal:
         stored = self._read(history.number)
         return stored is not None and stored.history == history
 
-    def _is_removed(self, history: History) -> bool:
-        """Whether records up to the end of a history were removed, and perhaps later ones."""
-        if history.number:
-            # Records are removed in order.
-            return not self._has(history)
-        newest = self._read(max(self._numbers(), default=0))
-        return newest is not None and newest.history.floor > 1
-
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
         """Raise an error if a record is missing; the newest record says which there must be."""
         floor = history.floor
@@ -250,12 +244,20 @@ class StoredJournal:
             code=Code.RECORD,
         )
 
-    def _collect(self, history: History) -> None:
-        """Remove the records below the floor; whatever cannot be removed now goes the next time."""
+    def _collect(self, history: History, content: bytes, *, is_first: bool) -> None:
+        """Remove the records below the floor; whatever cannot be removed now goes the next time.
+
+        Number 1 stays, with the content of the record that first removed others. A process that
+        has slept since it found no record, or the first one, learns by that what has come since,
+        even if listings are late.
+        """
         with suppress(StoreError, OSError):
-            for number in self._numbers():
-                if number < history.floor:
-                    self._storage.delete(self._file(number))
+            below = [number for number in self._numbers() if 1 < number < history.floor]
+            # If the last attempt got no further, number 2 is still there.
+            if is_first or 2 in below:
+                self._storage.replace(self._file(1), content)
+            for number in below:
+                self._storage.delete(self._file(number))
 
     def _is_silent(self) -> bool:
         """Whether nothing was written here for a while, by the clock of the store."""

@@ -399,8 +399,8 @@ def test_a_sleeper_whose_number_is_free_again(storage: Storage):
         asleep.append(add(journal, closing(number, checkpoint(refresh=number))))
     newest = asleep.pop()
     left = numbers(journal)
-    assert left == [*range(newest.floor, 25)]
-    assert len(left) <= 8
+    assert left == [1, *range(newest.floor, 25)]
+    assert len(left) <= 9
     for history in asleep:
         sleeper = journal_in(storage)
         assert sleeper.create(claim(99), after=history) is None
@@ -412,6 +412,19 @@ def test_a_sleeper_whose_number_is_free_again(storage: Storage):
                     use()
     assert numbers(journal) == left
     assert journal.history() == newest
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("lacks", [(), range(20, 99), range(1, 99)], ids=["none", "newest", "all"])
+def test_a_sleeper_whose_listings_are_late(root: Path, lacks: Sequence[int]):
+    """Prevents: two refreshes that each hold the data source: one slept since it had found no
+    record, and a late listing did not show it that the first records have been removed since."""
+    storage = objects(root)
+    newest = refreshes(journal_in(storage), *range(1, 13))
+    for asleep in (History(), History().after(claim(1))):
+        sleeper = journal_in(Late(storage, *lacks))
+        assert sleeper.create(claim(99), after=asleep) is None
+    assert journal_in(storage).history() == newest
 
 
 @pytest.mark.usefixtures("few")
@@ -468,7 +481,7 @@ def test_what_cannot_be_removed_goes_the_next_time(root: Path):
     assert history.floor > 1
     assert numbers(journal) == [*range(1, 19)]
     newest = refreshes(journal_in(storage), *range(10, 13))
-    assert numbers(journal) == [*range(newest.floor, 25)]
+    assert numbers(journal) == [1, *range(newest.floor, 25)]
 
 
 @pytest.mark.usefixtures("few")

@@ -36,7 +36,10 @@ REGRESSIONS = {
     605153556: ("0b510da5", "metadata that a publish whose job is hidden may not have brought"),
     94651119: ("1f1e1bba", "a saved plan whose rows a disk has lost"),
     279341644: ("623337a4", "a hidden job that outlives the time limits of jobs"),
-    341715459: ("fbdca599", "rows that are not known to a refresh that was said to have ended"),
+    341715459: (
+        "fbdca599",
+        "two that hold it, as the first records were gone and a listing late",
+    ),
     667061576: ("178ce34c", "a create in vain, as the name was taken by another declaration"),
     246964168: ("5559f45f", "a removal by a person after a publish whose job is hidden"),
     190: ("b44746ce", "an approval that forbade the repair of what was sent within it"),

@@ -47,7 +47,7 @@ class _Refusal:
             r'Table "(\w+)": model "\w+" has ([\d,]+) rows, fewer than': self._too_few,
             r'Table "(\w+)": model "\w+" has ([\d,]+) rows where ([\d,]+) are': self._shrunk,
             r'Table "(\w+)": .* and how many are published is not known': lambda _: (
-                self._takes_over or self._may_miss_rows
+                self._takes_over or visibility.records_may_miss_rows(self._history, self._journal)
             ),
             r"The schema changed: (.+)\. on_schema_change": self._schema,
             r'"[^"]+" must be overwritten, because': lambda: self._may_have_edits,
@@ -103,12 +103,6 @@ class _Refusal:
     def _takes_over(self) -> bool:
         """Whether its records may lack those of the deployment that it takes over from."""
         return Accept.TAKEOVER in self._refresh.options.accept
-
-    @property
-    def _may_miss_rows(self) -> bool:
-        # If it was said to have ended, another refresh has published what its records lack.
-        is_ended = self._refresh.name in self._journal.ended
-        return is_ended or visibility.records_may_miss_rows(self._history, self._journal)
 
     @property
     def _may_have_edits(self) -> bool:
