@@ -19,7 +19,7 @@ from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableInfo, open_hyper
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, spark_type
-from tableau_pipeline.metadata.document import Metadata, edits_phrase
+from tableau_pipeline.metadata.contents import Metadata, edits_phrase
 from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite

@@ -233,6 +233,11 @@ class Recovered(Frozen):
         return self.record.luid if self.record else None
 
     @property
+    def filters(self) -> tuple[str, ...]:
+        """What decided which rows a user sees when the last refresh looked."""
+        return self.record.filters if self.record else ()
+
+    @property
     def published(self) -> tuple[Checkpoint, ...]:
         """The contents that the server may hold, the newest first."""
         return tuple(checkpoint for checkpoint in (self.pending, self.record) if checkpoint)

@@ -1,10 +1,9 @@
-"""Parse a `.tds`: its parts by name, users' edits in it, and a digest of these edits."""
+"""Parse a `.tds`, and find its parts by name."""
 
 import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -115,8 +114,6 @@ ORDER = (
     "object-graph",
     "default-calendar-type",
 )
-# How many names of each kind a message lists.
-_LISTED = 30
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
 # Products put this prefix before an element or attribute until a release officially supports it.
 # Its form with "false" is for older products; newer products drop it and use the form with "true",
@@ -439,90 +436,14 @@ def insert_at(parent: Element, position: int, new: Element) -> None:
             before.tail = parent.text
 
 
-# Elements that users do not edit: they are about the origin of the data, their transfer, the
-# published location and permissions.
-_NOT_BY_USERS = frozenset(
-    {"connection", "document-format-change-manifest", "extract", "repository-location"}
-)
-# Attributes that products maintain without a user.
-_BY_PRODUCTS = frozenset(
-    {
-        "approximate-count",
-        "auto-hidden",
-        "dim-percentage-v2",
-        "explainability",
-        "is-auto-gen-lod-field",
-        "measure-percentage-v2",
-    }
-)
 # Marks the field "Number of Records" of old products, and the hidden groups of dashboard actions.
 _AUTOMATIC = f"{{{USER}}}auto-column"
 # The kinds of users' edits of a column; the keys are the attributes or elements that hold them.
 _BY_ATTRIBUTE = {"caption": "captions", "default-format": "formats", "hidden": "hidden fields"}
 _BY_ELEMENT = {"aliases": "aliases", "desc": "descriptions"}
-# Kinds of other edits that have names; the keys are the tags of the parent and of the element.
-_NAMED = MappingProxyType(
-    {
-        ("datasource", "group"): "groups and sets",
-        ("datasource", "folder"): "folders",
-        ("folders-common", "folder"): "folders",
-        ("drill-paths", "drill-path"): "hierarchies",
-        ("datasource-dependencies", "column"): "parameters",
-    }
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """The content of a data source's `.tds`.
-
-    Attributes:
-        digest: changes when a user edits calculated fields, captions or folders. Equal metadata
-            have equal digests, however they are written or packed.
-        columns: pairs (table, column) of the published file; None if the `.tds` lists none.
-        work: the names of what users made in the data source; the keys are kinds, such as
-            "calculated fields".
-        tds: the file itself; b"" if unknown.
-        source: the class of the database that the data source connects to, such as "postgres"; None
-            if all its data are in Hyper.
-    """
-
-    digest: str
-    columns: frozenset[tuple[str, str]] | None
-    work: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    tds: bytes = field(default=b"", repr=False, compare=False)
-    source: str | None = None
-
-
-def read_metadata(tds: bytes) -> Metadata:
-    """Read a `.tds`.
-
-    Raises:
-        ValueError: it is not a `.tds`; the message states why.
-    """
-    root = parsed(tds, comments=False)
-    resolve(root)
-    document = Document(root)
-    columns, source = frozenset(document.locals), _source(document.root)
-    work = _work(document)
-    return Metadata(_digest(document, columns), columns or None, work, tds, source)
-
-
-def _work(document: Document) -> dict[str, tuple[str, ...]]:
-    """Name users' edits, with kinds as keys. Only the digest covers edits without names."""
-    work: dict[str, list[str]] = defaultdict(list)
-    for column in document.columns.values():
-        for kind in _kinds(column):
-            work[kind].append(visible_name(column))
-    for element in document.root.iterdescendants():
-        parent = element.getparent()
-        kind = None if parent is None else _NAMED.get((parent.tag, element.tag))
-        if kind and not is_automatic(element):
-            work[kind].append(visible_name(element))
-    return {kind: tuple(names) for kind, names in work.items()}
-
-
-def _kinds(column: Element) -> list[str]:
+def edit_kinds(column: Element) -> list[str]:
     """Return the kinds of users' edits in a column."""
     if column.find("calculation") is not None and _AUTOMATIC not in column.attrib:
         return ["calculated fields"]
@@ -533,51 +454,4 @@ def _kinds(column: Element) -> list[str]:
 def is_automatic(element: Element) -> bool:
     """Whether a product made a group or a column without a user, and no user edited it."""
     is_column = tag_of(element) == "column"
-    return _AUTOMATIC in element.attrib and not (is_column and _kinds(element))
-
-
-def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
-    """Return the digest of users' edits and of the columns, to which edits may refer.
-
-    First, everything else is removed from the document: ids of tables, and the origin of data.
-    """
-    root = document.root
-    objects = [*root.iter("object")]
-    captions = {obj.get("id", ""): obj.get("caption", "") for obj in objects}
-    for child in [*root]:
-        is_table = child.tag == "column" and child.get("name", "").startswith(TABLE_COLUMN)
-        if is_table or child.tag in _NOT_BY_USERS or is_automatic(child):
-            root.remove(child)
-    for element in root.iter():
-        attributes = attributes_of(element)
-        if element is root or element in objects:
-            # The other attributes describe the product that wrote it, or a connection.
-            attributes = {key: value for key, value in attributes.items() if key == "caption"}
-        if table := attributes.get("object-id"):
-            attributes["object-id"] = captions.get(table, "")
-        element.attrib.clear()
-        element.attrib.update(
-            {key: value for key, value in attributes.items() if key not in _BY_PRODUCTS}
-        )
-    for obj in objects:
-        obj[:] = []
-    # Canonical XML sorts attributes, so equal content gives equal text.
-    text = etree.canonicalize(root, strip_text=True)
-    return hashlib.sha256(f"{text}{sorted(columns)}".encode()).hexdigest()[:16]
-
-
-def _source(root: Element) -> str | None:
-    classes = (connection.get("class") for connection in root.iterfind("connection//connection"))
-    names = (*classes, *(connection.get("class") for connection in root.iterfind("connection")))
-    return next((name for name in names if name not in (None, "federated", "hyper")), None)
-
-
-def edits_phrase(metadata: Metadata | None) -> str:
-    """Return a phrase that lists what users made in a data source, as far as it has names."""
-    if metadata is None or not metadata.work:
-        return "whatever calculated fields, captions, folders and formats people made in it"
-    phrases = []
-    for kind, names in metadata.work.items():
-        listed, more = ", ".join(f'"{name}"' for name in names[:_LISTED]), len(names) - _LISTED
-        phrases.append(f"{kind} {listed}" + (f" and {more} more" if more > 0 else ""))
-    return "; ".join(phrases)
+    return _AUTOMATIC in element.attrib and not (is_column and edit_kinds(element))

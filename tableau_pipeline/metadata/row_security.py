@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from lxml import etree
@@ -13,8 +14,6 @@ from tableau_pipeline.metadata.document import (
     bare_formula,
     fields_in,
     fields_named,
-    parsed,
-    resolve,
     unbracketed,
     visible_name,
 )
@@ -29,20 +28,18 @@ _USER_FUNCTION = re.compile(
 _USER_FILTER = (f"{{{USER}}}ui-builder", "identity-set")
 
 
-def row_filters(tds: bytes) -> Mapping[str, str]:
-    """Return what decides in a `.tds` which rows a user sees.
+def row_filters(document: Document) -> Mapping[str, str]:
+    """Return what decides in a resolved document which rows a user sees.
 
     Returns:
         A digest of each, with a phrase that names it as the key. The digest changes with the
         filter, with the formulas that it uses, and if a field that it uses is gone.
-
-    Raises:
-        ValueError: it is not a `.tds`.
     """
-    root = parsed(tds, comments=False)
-    resolve(root)
-    document = Document(root)
-    return {name: _digest(document, element) for name, element in _filters(document)}
+    digests: dict[str, str] = defaultdict(str)
+    for name, element in _filters(document):
+        # One field may have several filters.
+        digests[name] += _digest(document, element)
+    return dict(digests)
 
 
 def _filters(document: Document) -> Iterator[tuple[str, Element]]:

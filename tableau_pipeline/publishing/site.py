@@ -28,7 +28,8 @@ from tableau_pipeline.errors import (
     RefusedError,
     UnreadableError,
 )
-from tableau_pipeline.metadata.document import LARGEST, Metadata, read_metadata
+from tableau_pipeline.metadata.contents import Metadata, read_metadata
+from tableau_pipeline.metadata.document import LARGEST
 from tableau_pipeline.publishing import counts, job_list, packages, rest
 from tableau_pipeline.publishing.errors import (
     DOWNLOAD_REMEDIES,

@@ -14,7 +14,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.types import Column
-from tableau_pipeline.metadata.document import edits_phrase
+from tableau_pipeline.metadata.contents import edits_phrase
 from tableau_pipeline.metadata.merge import Merge, conflict_phrases, lost_phrases
 from tableau_pipeline.outcome import Accept, Code, Refusal, Status, in_words
 from tableau_pipeline.refresh.approval import Approval

@@ -27,7 +27,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.content import Models
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.metadata.columns import TypesByTable, datatype_of
-from tableau_pipeline.metadata.document import Metadata, edits_phrase, read_metadata
+from tableau_pipeline.metadata.contents import Metadata, edits_phrase, read_metadata
 from tableau_pipeline.metadata.formats import misfit
 from tableau_pipeline.metadata.merge import (
     CERTIFIED,

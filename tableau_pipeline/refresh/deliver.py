@@ -18,7 +18,6 @@ from tableau_pipeline.refresh.in_place import change_owner, move, tag
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.row_security import filters_in
 from tableau_pipeline.refresh.send import Sender, Sent
 from tableau_pipeline.refresh.timing import phase
 
@@ -101,8 +100,6 @@ class Delivery:
             # Record the digest only if no user edited the metadata: a later overwrite would drop
             # edits that are recorded as ours, without asking.
             digest = base.metadata.digest
-        is_read = base.metadata is not None and base.metadata.tds
-        filters = tuple(filters_in(base.metadata)) if is_read else before.filters if before else ()
         owner = base.remote.owner_id if base.remote and isinstance(plan, Publish) else None
         is_adopted = isinstance(plan, Publish) and not base.is_ours and not is_whole
         return Checkpoint(
@@ -118,7 +115,7 @@ class Delivery:
             adopted=base.metadata.digest if is_adopted and base.metadata else None,
             owner=base.owner or owner,
             written=planned.metadata.written_by(plan),
-            filters=filters,
+            filters=base.filters_found,
             saved=planned.metadata.still_lost(before.saved if before else ()),
             # Once an update succeeds, forget that updates were refused before.
             no_updates=before.no_updates if before and not is_update else None,

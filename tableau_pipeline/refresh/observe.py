@@ -17,7 +17,7 @@ from tableau_pipeline.core.drift import (
 from tableau_pipeline.core.journal import Intent, Recovered
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.errors import RefusedError, UnreadableError
-from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.metadata.contents import Metadata
 from tableau_pipeline.outcome import Code, Distrust, Doubt, Refusal, sentence
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import SLACK, misdirected
@@ -58,6 +58,7 @@ class Base:
         rows: rows by table; None if they are not known.
         metadata: the content of its `.tds`; None if the data source is absent, or if it is ours
             and the `.tds` cannot be read.
+        filters: what decided which rows a user sees when the last refresh looked, in phrases.
         left: digests of the metadata as our refreshes left them on the server.
         owner: the LUID of the previous owner, whom an interrupted refresh has not restored yet;
             None if none is recorded, or if our user does not own the data source now.
@@ -74,6 +75,7 @@ class Base:
     distrust: Distrust | None = None
     rows: Mapping[str, int] | None = None
     metadata: Metadata | None = None
+    filters: tuple[str, ...] = ()
     left: frozenset[str] = frozenset()
     owner: str | None = None
     moved: tuple[str, ...] = ()
@@ -89,6 +91,13 @@ class Base:
     def is_edited(self) -> bool:
         """Whether a user may have edited the metadata: they are unknown, or not as we left them."""
         return self.exists and (self.metadata is None or self.metadata.digest not in self.left)
+
+    @property
+    def filters_found(self) -> tuple[str, ...]:
+        """What decides which rows a user sees; as the last refresh saw it if it was not read."""
+        if self.metadata and self.metadata.tds:
+            return tuple(self.metadata.filters)
+        return self.filters
 
 
 def recorded(declaration: Declaration, recovered: Recovered) -> Base:
@@ -168,7 +177,7 @@ class Observer:
         if remote is None:
             remote, candidates = self._find_by_tag(project_id)
         if remote is None:
-            return Base(checkpoint=checkpoint)
+            return Base(checkpoint=checkpoint, filters=recovered.filters)
         is_ours = is_recorded or self.declaration.tag in remote.tags
         metadata, unread = self._metadata(remote, recovered, is_ours=is_ours)
         base = Base(
@@ -176,6 +185,7 @@ class Observer:
             remote=remote,
             ownership=Ownership.of(remote, self.tags, is_ours=is_ours, candidates=candidates),
             metadata=metadata,
+            filters=recovered.filters,
             owner=self._owner_before(recovered, remote),
             moved=moved,
             late=still_late(recovered.late, now=self.server.now()),
@@ -194,8 +204,7 @@ class Observer:
             checkpoint=checkpoint,
             move=self._declared_move(checkpoint, remote, project_id),
         )
-        # Distrusted records lead to a full publish anyway, so do not download the rows to compare
-        # them.
+        # Distrusted records lead to a full publish anyway: do not download the rows for them.
         if recovered.distrust:
             return replace(base, distrust=recovered.distrust)
         return self._verified(base, checkpoint, recovered, remote)

@@ -39,7 +39,7 @@ from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.observe import Base, Observer, recorded
 from tableau_pipeline.refresh.reconcile import Reconciler, layout_differences
-from tableau_pipeline.refresh.row_security import filters_in, secured
+from tableau_pipeline.refresh.row_security import secured
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.refresh.timing import phase
 from tableau_pipeline.refresh.updates import learn_of_stamp, record_of, whole_files
@@ -266,6 +266,8 @@ class Planner:
             RefusedError: a model has rows that cannot be published.
         """
         base = self.observe(recovered)
+        if Accept.FILTER in self.options.accept:
+            base = replace(base, filters=())
         planned, metadata = self._plan_for(base), base.metadata
         if (
             metadata
@@ -296,13 +298,13 @@ class Planner:
                 metadata=metadata.merge,
                 rejected=self.setup.rejected(),
             )
-            plan = secured(decide(facts, self.options), facts, self.options)
+            plan = secured(decide(facts, self.options), facts)
         if isinstance(plan, Changed):
             if reason := self._reason_for_whole_files(plan, base.remote):
                 plan = in_full(plan, reason)
             else:
                 plan, deltas = self._decide_by_size(builder, plan, desired)
-            plan = secured(plan, facts, self.options)
+            plan = secured(plan, facts)
         if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
             # A publish checks all tables anyway. Other plans must check a newly declared key
             # here, or it would stay unchecked until the next change of the rows.
@@ -349,7 +351,7 @@ class Planner:
             to=self.options.to,
             held=base.metadata,
             # What a person made stays a person's, also once a publish of ours has brought it along.
-            is_edited=base.is_edited or bool(filters_in(base.metadata)),
+            is_edited=base.is_edited or bool(base.metadata and base.metadata.filters),
         )
         declared = metadata.declared_properties(certified=True)
         concerns_server = any(map(is_property, [*declared, *metadata.last_written]))

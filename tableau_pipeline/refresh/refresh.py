@@ -56,7 +56,6 @@ from tableau_pipeline.refresh.planning import Planned, Planner
 from tableau_pipeline.refresh.reconcile import Reconciliation, ReconciliationError
 from tableau_pipeline.refresh.recover import recover
 from tableau_pipeline.refresh.report import Audited, Built, Done, Refreshed
-from tableau_pipeline.refresh.row_security import filters_in
 from tableau_pipeline.refresh.send import (
     FailedRequestError,
     LostOutcomeError,
@@ -451,8 +450,6 @@ class _Phases:
             # If the outcome is deduced, the metadata may still be the ones from before.
             is_open = sent.intent is not None and sent.intent.is_deduced
             fields["written"] = properties.written + reached.written[1:] * is_open
-        if sent.metadata and sent.metadata.tds:
-            fields["filters"] = tuple(filters_in(sent.metadata))
         if self.planner.no_updates:
             fields["no_updates"] = self.planner.no_updates
         if self.refused_others:

@@ -31,7 +31,7 @@ from tableau_pipeline.errors import (
     UnreachableError,
     UnreadableError,
 )
-from tableau_pipeline.metadata.document import Metadata
+from tableau_pipeline.metadata.contents import Metadata
 from tableau_pipeline.metadata.merge import Merge
 from tableau_pipeline.outcome import Distrust, sentence
 from tableau_pipeline.publishing.jobs import Jobs

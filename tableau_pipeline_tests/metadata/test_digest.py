@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.metadata.document import Metadata, read_metadata
+from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline_tests.differences import tds_in
 
 # Of the form that Tableau's products write, with two tables and what an analyst adds to them.

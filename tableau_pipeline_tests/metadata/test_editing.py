@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from tableau_pipeline.metadata.columns import TypesByTable
-from tableau_pipeline.metadata.document import read_metadata
+from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.metadata.merge import TAKEN, Values, merge
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline_tests.metadata.test_digest import TDS

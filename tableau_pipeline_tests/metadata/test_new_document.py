@@ -9,7 +9,7 @@ from lxml import etree
 
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.metadata.columns import TypesByTable
-from tableau_pipeline.metadata.document import read_metadata
+from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.metadata.new_document import new_tds
 from tableau_pipeline.metadata.tds import Tds, pack

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from tableau_pipeline.metadata.document import read_metadata
+from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.metadata.merge import Values, merge
 from tableau_pipeline.metadata.tds import Tds, merged_into
 from tableau_pipeline_tests.metadata.shapes import (

@@ -22,7 +22,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column, hyper_type
 from tableau_pipeline.metadata.columns import TypesByTable
-from tableau_pipeline.metadata.document import read_metadata
+from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.metadata.new_document import new_tds
 from tableau_pipeline.metadata.tds import Tds, pack
 from tableau_pipeline.publishing.packages import unpack

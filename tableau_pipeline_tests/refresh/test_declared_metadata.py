@@ -13,7 +13,7 @@ from tableau_pipeline.core.declaration import Diff, ReplaceAll, Republish
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.relationships import Relationship
-from tableau_pipeline.metadata.document import Metadata, read_metadata
+from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline.metadata.merge import OnConflict
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables

@@ -15,7 +15,7 @@ from tableau_pipeline.core.declaration import Diff, ReplaceAll
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.metadata.document import read_metadata
+from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.objects.stores import store_at
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables

@@ -5,8 +5,7 @@ import pytest
 from tableau_pipeline.core.declaration import ReplaceAll, Republish
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.errors import UnreadableError
-from tableau_pipeline.metadata.document import Metadata
-from tableau_pipeline.metadata.row_security import row_filters
+from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.rest import list_revisions
 from tableau_pipeline_tests.refresh.support import other_users
@@ -21,7 +20,7 @@ ALL = frozenset(Accept) - {Accept.FILTER, Accept.TAKEOVER}
 
 
 def filters(pipeline: Pipeline) -> set[str]:
-    return set(row_filters(pipeline.tds().encode()))
+    return set(read_metadata(pipeline.tds().encode()).filters)
 
 
 def secured(pipeline: Pipeline) -> str:
@@ -91,6 +90,28 @@ def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
     assert pipeline.found() == []
     assert pipeline.run(Accept.FILTER).decision == "publish (create)"
     assert pipeline.run().decision == "no change"
+
+
+def test_another_of_its_name(pipeline: Pipeline):
+    """Prevents: rows go to everybody in a data source that somebody has published in the place of
+    the one with the filter, since no record of that one counts any more."""
+    luid = secured(pipeline)
+    pipeline.run()
+    pipeline.eyes.tsc.datasources.delete(luid)
+    other_users.publishes(pipeline, flights())
+    pipeline.declare(adopt=True)
+    refused(lambda: pipeline.run(*ALL), 'the filter on "Row access"', "accept: [filter]")
+    assert pipeline.run(Accept.FILTER).decision.startswith("publish")
+
+
+def test_two_filters_of_one_field(pipeline: Pipeline):
+    """Prevents: the second filter of a field hides from us that the first one is gone."""
+    secured(pipeline)
+    one = read_metadata(pipeline.tds().encode()).filters
+    other_users.filters_rows(pipeline)
+    two = read_metadata(pipeline.tds().encode()).filters
+    name = 'the filter on "Row access"'
+    assert two[name] == one[name] * 2
 
 
 def test_a_filter_that_cannot_be_read(pipeline: Pipeline):

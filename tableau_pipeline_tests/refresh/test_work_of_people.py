@@ -8,7 +8,8 @@ import pytest
 from tableau_pipeline.core.declaration import ReplaceAll
 from tableau_pipeline.core.fields import Calculation, FieldMetadata, MetadataPolicy
 from tableau_pipeline.errors import RefreshError, UnreadableError
-from tableau_pipeline.metadata.document import Metadata, local_name
+from tableau_pipeline.metadata.contents import Metadata
+from tableau_pipeline.metadata.document import local_name
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange
 from tableau_pipeline.refresh.preview import preview

@@ -25,6 +25,7 @@ from tableau_sandbox.faults import (
 )
 from tableau_sandbox.simulation import Fate
 
+# No history has a filter yet, whose acceptance would change the draws of all seeds.
 ALL = frozenset(Accept) - {Accept.FILTER}
 # The points of a refresh at which events happen: patterns for their names. The most important come
 # more often.
