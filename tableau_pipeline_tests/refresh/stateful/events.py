@@ -148,7 +148,7 @@ def restore(history: Any, refresh: Refresh | None, number: int) -> None:
 
 
 def _note_lost_records(history: Any) -> None:
-    history.metadata_unclear = True
+    history.metadata_unclear = history.edits_unclear = True
     if datasource := history.data_source():
         history.requests.note_origin_unknown(datasource.luid, history.known_items(datasource))
 

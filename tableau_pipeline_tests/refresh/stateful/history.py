@@ -95,6 +95,8 @@ class History:
         running: the refreshes that run. Only the last one is active; the others wait for it.
         metadata_unclear: a refresh ended with an unknown outcome, or records were lost, and no
             publish has replaced the metadata since. Nobody knows who removed declared metadata.
+        edits_unclear: the same, until a publish has dropped what users may have edited: one that
+            merges brings it along.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
         met: counts the events, outcomes, refusals and doubts.
         declared: the declaration of each green refresh that has set all that it declares, by its
@@ -115,6 +117,7 @@ class History:
     trace: list[str] = field(default_factory=list)
     running: list[Refresh] = field(default_factory=list)
     metadata_unclear: bool = False
+    edits_unclear: bool = False
     luids_elsewhere: set[str] = field(default_factory=set)
     met: Counter[str] = field(default_factory=Counter)
     declared: dict[str, Declaration] = field(default_factory=dict)
@@ -259,9 +262,10 @@ class History:
         if isinstance(outcome, Refreshed) and not (outcome.warnings or outcome.problems):
             self.declared[outcome.checkpoint.model_dump_json()] = refresh.declaration
         if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
-            self.metadata_unclear = True
+            self.metadata_unclear = self.edits_unclear = True
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
             self.metadata_unclear = False
+            self.edits_unclear = self.edits_unclear and outcome.plan.merged
         return outcome
 
     def of_environment(self, *, ours: bool) -> dict[str, object]:

@@ -125,7 +125,7 @@ def users_may_have_edited(history: Any, journal: Any) -> bool:
     is_late = quirks["updates_move_stamp"] == "late" or quirks["job_stamps"] == "after"
     if is_late and not quirks["revisions"]:
         return True
-    return history.metadata_unclear or records_may_miss_rows(history, journal)
+    return history.edits_unclear or records_may_miss_rows(history, journal)
 
 
 def records_may_miss_rows(history: Any, journal: Any) -> bool:
