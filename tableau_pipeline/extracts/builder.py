@@ -1,7 +1,7 @@
 """Build the files that a refresh sends: whole data sources, and payloads of updates."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -130,13 +130,18 @@ class Builder:
 
         Returns:
             The greater one of the numbers of rows that only one version has, so that a changed row
-            counts once; None if the rows of `before` are no longer stored.
+            counts once; None if the rows of `before` are no longer stored, or damaged.
         """
         change = self._change(name, now, before)
         if change.old is None:
             return None
-        with connect(self.hyper()) as connection:
-            return max(differing_rows(connection, change, before.columns))
+        try:
+            with connect(self.hyper()) as connection:
+                return max(differing_rows(connection, change, before.columns))
+        except HyperException as error:
+            if is_out_of_memory(error) or not self._find_damage([before]):
+                raise
+        return None
 
     def delta(
         self, tables: Collection[str], desired: Mapping[str, TableContent], checkpoint: Checkpoint
@@ -145,7 +150,8 @@ class Builder:
         try:
             return self._delta(tables, desired, checkpoint)
         except HyperException as error:
-            if is_out_of_memory(error) or not self._find_damage(tables, checkpoint):
+            published = [checkpoint.tables[name] for name in tables]
+            if is_out_of_memory(error) or not self._find_damage(published):
                 raise
         # Tables whose published version is damaged are sent whole.
         return self._delta(tables, desired, checkpoint)
@@ -251,10 +257,10 @@ class Builder:
             return None, f"a file of the snapshot that is published is gone ({missing[0]})"
         return snapshot, None
 
-    def _find_damage(self, tables: Collection[str], checkpoint: Checkpoint) -> bool:
+    def _find_damage(self, published: Iterable[TableContent]) -> bool:
         """Remember the published versions that cannot be read; return whether there are any."""
         is_any_damaged = False
-        for table in (checkpoint.tables[name] for name in tables):
+        for table in published:
             old, _ = self._published_snapshot(table)
             if old and (problem := damage(self.hyper, old)):
                 reason = f"a file of the snapshot that is published cannot be read ({problem})"

@@ -291,7 +291,7 @@ class Observer:
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         # Counting may download the whole file, which is wasted if no guard needs the numbers.
         if all(table.guard.max_shrink >= 1 for table in self.declaration.tables):
-            return {}
+            return None
         return self.reconciler.count(remote)
 
     def _find_by_name(

@@ -122,6 +122,31 @@ def test_rows_that_are_gone_from_the_store_cannot_be_counted(pipeline: Pipeline)
     assert (code, "is not known" in text) == (Code.ROWS_CHANGED, True)
 
 
+def test_rows_without_a_record_cannot_be_counted(pipeline: Pipeline):
+    """Prevents: all published tables count as new ones once the records are lost."""
+    published(pipeline, guard=replace(LAX, max_change=0.25))
+    pipeline.journal.forget()
+    pipeline.model("flights", changed(20, 11))
+    code, text = refusal(pipeline)
+    assert (code, "is not known" in text) == (Code.ROWS_CHANGED, True)
+    pipeline.run(Accept.CHANGE)
+    assert pipeline.wrong() == []
+
+
+@pytest.mark.parametrize("policy", [BY_KEY, ReplaceAll()], ids=["diff", "replace"])
+def test_damaged_rows_cannot_be_counted(pipeline: Pipeline, policy: Policy):
+    """Prevents: a file that a disk has damaged ends each refresh with an error of hyperd."""
+    published(pipeline, policy=policy, guard=replace(LAX, max_change=0.25))
+    old = pipeline.models["flights"]
+    pipeline.model("flights", changed(20, 1))
+    for file in old.files:
+        Path(*old.folder.paths([file.name])).write_bytes(b"no Parquet")
+    code, text = refusal(pipeline)
+    assert (code, "is not known" in text) == (Code.ROWS_CHANGED, True)
+    pipeline.run(Accept.CHANGE)
+    assert pipeline.wrong() == []
+
+
 def test_who_accepted_what(pipeline: Pipeline):
     """Prevents: nobody can tell later who let a shrunken table through; or it is said of each
     refresh after that, too."""
