@@ -83,7 +83,9 @@ class Publisher:
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
         merged = self.metadata.merge
         lost = merged.lost if merged and plan.mode in NEW_METADATA else {}
-        if remote and base.is_edited and (is_bare or lost or not base.is_ours):
+        # A merge keeps no calculation of a person whose column goes.
+        drops = is_bare or bool(lost) or (plan.merged and bool(merged and merged.broken))
+        if remote and base.is_edited and (drops or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
             saved = back_up(server, remote, location=self.backups, name=name)
             work = [SavedEdits(path=path, work=text, file=saved) for path, text in lost.items()]

@@ -68,6 +68,16 @@ def test_a_column_of_the_filter_cannot_go(pipeline: Pipeline):
     assert (filters(pipeline), revisions(pipeline, luid)) == (BOTH, before)
 
 
+def test_work_that_goes_is_saved(pipeline: Pipeline):
+    """Prevents: a publish that keeps the filter drops a calculation, and it is saved nowhere."""
+    secured(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", flights(9).drop_columns("flight_id"))
+    report = pipeline.run(Accept.OVERWRITE, Accept.SCHEMA)
+    assert filters(pipeline) == BOTH
+    assert "was saved as" in str(report.warnings)
+
+
 def test_a_filter_that_is_gone(pipeline: Pipeline):
     """Prevents: rows go on to everybody, since nobody notices that the filter was taken away."""
     secured(pipeline)
