@@ -81,6 +81,7 @@ class PublisherJournal:
         forgotten: the ids of the runs that Dagster does not know any more.
         wiped: how often records were lost.
         placed: LUID, declared name and declared project at the end of the last green refresh.
+        filters: of rows, as items of metadata, that its last refresh saw.
         later_at: the moment when a later release stored a record, while that record is there.
         beating: the refreshes whose heartbeats go on.
         saved: earlier states of the records, as backups have them.
@@ -94,6 +95,7 @@ class PublisherJournal:
     forgotten: set[str] = field(default_factory=set)
     wiped: int = 0
     placed: tuple[str, str, str] | None = None
+    filters: frozenset[tuple[str, ...]] = frozenset()
     later_at: int | None = None
     beating: list[Any] = field(default_factory=list)
     saved: list[dict[str, tuple[bytes, float]]] = field(default_factory=list)
@@ -163,7 +165,7 @@ class PublisherJournal:
         """Lose all records."""
         for key in self._objects:
             self.store.delete(key)
-        self.placed, self.later_at = None, None
+        self.placed, self.later_at, self.filters = None, None, frozenset()
         self.wiped += 1
 
     def upgrade_another(self, moment: int) -> None:

@@ -16,17 +16,19 @@ from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.metadata.merge import CERTIFIED, OWNER, Merge, Values, merge
 from tableau_pipeline.metadata.tds import Tds, TdsEdit
 from tableau_pipeline.metadata.written import WrittenValues
-from tableau_pipeline.outcome import Accept
+from tableau_pipeline.outcome import Accept, Code
 from tableau_pipeline.publishing import job_list
 from tableau_pipeline.refresh.claim import HeldClaim
-from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.decide import Facts, Options, Refuse
 from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata
 from tableau_pipeline.refresh.effects import Effects
+from tableau_pipeline.refresh.limits import _Changes
 from tableau_pipeline.refresh.observe import Observer
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.refresh import _Phases, plan
+from tableau_pipeline.refresh.row_security import secured
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.setup import Setup
@@ -163,6 +165,17 @@ def _with_known_jobs_alone() -> AbstractContextManager:
     return mock.patch("tableau_pipeline.publishing.site.job_list.jobs_possibly_of", careless)
 
 
+def _without_filters() -> AbstractContextManager:
+    """Let publishes drop the filters that they find."""
+
+    def careless(plan: Any, facts: Facts) -> Any:
+        kept = secured(plan, facts)
+        is_gone = isinstance(kept, Refuse) and kept.refusals[0].code is Code.FILTER_GONE
+        return kept if is_gone else plan
+
+    return mock.patch(f"{_REFRESH}.planning.secured", careless)
+
+
 _IMPATIENT = replace(history.TIMEOUTS, listing=0)
 
 
@@ -176,6 +189,11 @@ MUTATIONS: dict[str, Mutation] = {
     "limits of a saved plan": Mutation(3999, lambda: _without(SavedPlan, "moved", ())),
     "limits of an approval": Mutation(
         2377, lambda: mock.patch(f"{_REFRESH}.limits._outside", return_value=())
+    ),
+    "limit of rows that change": Mutation(31, lambda: _without(_Changes, "problem")),
+    "filters of rows in a publish": Mutation(9, _without_filters),
+    "filters of rows that are gone": Mutation(
+        9, lambda: mock.patch(f"{_REFRESH}.row_security._gone", return_value=None)
     ),
     "job window": Mutation(15815, lambda: _without(Window, "covers", True)),
     "guard without a base": Mutation(4964, lambda: _without(Observer, "_counted", {})),

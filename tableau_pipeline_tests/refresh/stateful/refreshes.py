@@ -90,6 +90,7 @@ class Refresh:
         edited_at: when it changed tags, the name or the project, if it has not looked since.
         read_at: the moment when it last read the journal.
         last_call: its last call since then; "" if there is none.
+        request_id: of its last request; None if it was a publish, or if there is none.
         holds_claim: its claim is stored and not closed; `has_claimed`: it ever held one.
         overtaken_at: the moment when another refresh went on, as Dagster reported this one ended.
         users_acted: another user changed the data source while it ran.
@@ -123,6 +124,7 @@ class Refresh:
     edited_at: datetime | None = None
     read_at: int = 0
     last_call: str = ""
+    request_id: object = None
     holds_claim: bool = False
     has_claimed: bool = False
     overtaken_at: int | None = None

@@ -22,13 +22,19 @@ from tableau_pipeline_tests.refresh.stateful.checks.undisturbed import check_und
 from tableau_pipeline_tests.refresh.stateful.checks.visibility import is_visible
 from tableau_pipeline_tests.refresh.stateful.history import History, new_history
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
-from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario, related, scenario
+from tableau_pipeline_tests.refresh.stateful.scenarios import (
+    Scenario,
+    related,
+    scenario,
+    with_change_limits,
+)
 from tableau_pipeline_tests.refresh.stateful.steps import (
     Step,
     first_step,
     next_step,
     undisturbed_step,
     with_agreement,
+    with_filters,
     with_interruption,
     with_rollback,
 )
@@ -64,8 +70,12 @@ class Case:
             for n in range(1, _STEPS)
         ]
         played = with_interruption(steps, Random(f"{seed}/interruption"))
+        played = with_filters(played, Random(f"{seed}/who may see rows"))
         last = undisturbed_step(Random(f"{seed}/quiet"), (seed + seed // 4) % 4)
-        return cls(seed, scenario(Random(f"{seed}/world")), tuple(played), last)
+        world = with_change_limits(
+            scenario(Random(f"{seed}/world")), Random(f"{seed}/limits of change")
+        )
+        return cls(seed, world, tuple(played), last)
 
     def digest(self) -> str:
         """A digest of all that was drawn, by its words, as sets are in no order."""
@@ -148,7 +158,7 @@ def _play_step(history: History, step: Step) -> None:
         history.tableau.come_to_rest()
 
 
-_ROLLBACK_ACCEPTS = frozenset(Accept) - {Accept.TAKEOVER, Accept.OVERWRITE}
+_ROLLBACK_ACCEPTS = frozenset(Accept) - {Accept.TAKEOVER, Accept.OVERWRITE, Accept.FILTER}
 
 
 def _roll_back(history: History, number: int) -> None:

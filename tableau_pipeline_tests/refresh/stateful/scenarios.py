@@ -41,6 +41,8 @@ _LIMITS = (0.066, 0.1)
 # Any file is larger than this, so that none is downloaded.
 LARGE = Reconcile(max_mb=1e-6)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
+# The share of histories in which declarations limit how many rows change.
+_LIMITED = 0.1
 _POLICIES = ("diff", "append", "partitions", "feed", "replace")
 
 
@@ -190,6 +192,17 @@ def scenario(chance: Random) -> Scenario:
     about["owner"] = chance.choice([None, "boss"])
     about["permissions"] = chance.choice([(), (Permission("All Users", CAPABILITIES),)])
     return replace(drawn, settings={**drawn.settings, **about})
+
+
+def with_change_limits(scenario: Scenario, chance: Random) -> Scenario:
+    """Perhaps a limit to the share of rows that one refresh changes, for each table."""
+    if chance.random() >= _LIMITED:
+        return scenario
+    shapes = []
+    for shape in scenario.shapes:
+        guard = replace(shape.rules.guard, max_change=chance.choice([0.0, 0.3, 0.3, 1.0]))
+        shapes.append(replace(shape, rules=replace(shape.rules, guard=guard)))
+    return replace(scenario, shapes=tuple(shapes))
 
 
 def quirks(chance: Random) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tableau_sandbox.faults import (
 )
 from tableau_sandbox.simulation import Fate
 
-# No history has a filter yet, whose acceptance would change the draws of all seeds.
+# A filter that is gone is accepted only where a refusal says so.
 ALL = frozenset(Accept) - {Accept.FILTER}
 # The points of a refresh at which events happen: patterns for their names. The most important come
 # more often.
@@ -45,6 +45,8 @@ _WIRE_POINTS = ("before send*", "after send*", "after send*", "before look", "be
 
 # The share of histories with an interruption, see `with_interruption`.
 _INTERRUPTED = 0.12
+# The share of histories in which another user filters rows.
+_FILTERED = 0.1
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,25 @@ def with_interruption(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
     killed = replace(killed, during=(*killed.during, kill), after_dry_run=False)
     following = replace(following, before=(pause, update, *following.before))
     return (*steps[:at], killed, following, *steps[at + 2 :])
+
+
+def with_filters(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
+    """Perhaps let another user filter the rows that each user sees, and perhaps end that later."""
+    if chance.random() >= _FILTERED:
+        return steps
+    filtered, at = list(steps), chance.randrange(1, len(steps))
+    column = chance.choice(["k", "cursor", "v0"])
+    event = Event(events.another_user, "edits", f"filter {column}", chance.randrange(3))
+    step = filtered[at]
+    if chance.random() < 0.3:
+        during = (*step.during, TimedEvent(chance.choice(_PLANNED), 1, event))
+        filtered[at] = replace(step, during=during, after_dry_run=False)
+    else:
+        filtered[at] = replace(step, before=(*step.before, event))
+    if at + 1 < len(steps) and chance.random() < 0.4:
+        end = Event(events.another_user, "edits", "unfilter k", 0)
+        filtered[at + 1] = replace(steps[at + 1], before=(*steps[at + 1].before, end))
+    return filtered
 
 
 def undisturbed_step(chance: Random, kind: int) -> Step:

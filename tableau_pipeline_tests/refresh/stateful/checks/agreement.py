@@ -11,6 +11,7 @@ from tableau_pipeline.refresh.decide import Publish, Refuse
 from tableau_pipeline.refresh.limits import kind_of, saved_plan
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.report import Refreshed
+from tableau_pipeline_tests.refresh.stateful.checks.expected import changed_shares
 from tableau_pipeline_tests.refresh.stateful.checks.outcome import Outcome
 from tableau_pipeline_tests.refresh.stateful.checks.require import require
 from tableau_pipeline_tests.refresh.stateful.refreshes import Refresh
@@ -103,24 +104,9 @@ class Agreement:
         if approval.max_change is None or len(refresh.requests) != 1 or refresh.disturbed:
             return
         (request,) = refresh.requests
-        for name, rows in (request.base or {}).items():
-            now = request.expected.get(name)
-            if now is None or rows[0] != now[0] or len(rows) == 1:
-                continue
-            changed = max(_only_in(rows[1:], now[1:]), _only_in(now[1:], rows[1:]))
-            share = 100 * changed / len(rows[1:])
-            require(share <= approval.max_change, f"{share} % of the rows of {name} changed")
-
-
-def _only_in(rows: Any, others: Any) -> int:
-    left = list(others)
-    count = 0
-    for row in rows:
-        if row in left:
-            left.remove(row)
-        else:
-            count += 1
-    return count
+        for name, share in changed_shares(request.base or {}, request.expected).items():
+            is_within = 100 * share <= approval.max_change
+            require(is_within, f"{float(share):.0%} of the rows of {name} changed")
 
 
 def _situation(history: Any) -> object:

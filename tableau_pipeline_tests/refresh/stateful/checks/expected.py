@@ -3,7 +3,8 @@
 It also says which rows may not be published: those that break a guard, or whose keys do not fit.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any
@@ -118,3 +119,16 @@ def _rows(content: Content) -> list[tuple[str, ...]]:
     return list(
         sorted_rows({column.name: content.column(column.name) for column in content.columns})
     )
+
+
+def changed_shares(before: Rows, after: Rows) -> Mapping[str, Fraction]:
+    """The share of the rows of each table that come, go or change, if its columns stay."""
+    return {
+        name: Fraction(max(_only_in(rows, after[name]), _only_in(after[name], rows)), len(rows) - 1)
+        for name, rows in before.items()
+        if len(rows) > 1 and name in after and rows[0] == after[name][0]
+    }
+
+
+def _only_in(rows: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]) -> int:
+    return (Counter(rows) - Counter(others)).total()

@@ -122,7 +122,7 @@ def check_properties(history: Any, refresh: Refresh) -> None:
     require(not wrong, f"{wrong} are no longer as people have set them: {state.metadata}")
 
 
-_IN_FILES = ("field", "calculation", "hierarchy")
+_IN_FILES = ("field", "calculation", "hierarchy", "filter")
 
 
 def _changed(history: Any, state: State, *, in_files: bool) -> dict[Item, tuple[str, int]]:

@@ -96,6 +96,8 @@ def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome
         _check_stopped(refresh, outcome)
     check_properties(history, refresh)
     _check_hold(refresh, start, outcome)
+    if isinstance(outcome, Refreshed):
+        _check_filters(history, refresh, outcome)
     match outcome:
         case RefusedError():
             took_effect = any(request.took_effect for request in refresh.requests)
@@ -137,6 +139,16 @@ def _check_hold(refresh: Refresh, start: Start, outcome: Outcome) -> None:
         require(not (start.held and is_green), "it is held, and was refreshed")
     elif isinstance(outcome, Refreshed) or any(r.took_effect for r in refresh.requests):
         require(refresh.journal.is_held, "it was rolled back, and is not held")
+
+
+def _check_filters(history: Any, refresh: Refresh, report: Refreshed) -> None:
+    """Check that it did not go on without a filter of rows that its last one saw, and note them."""
+    published = [d for d in history.tableau.datasources() if d.luid == report.checkpoint.luid]
+    present = {item for d in published for item in history.metadata_of(d) if item[0] == "filter"}
+    gone = refresh.journal.filters - present - refresh.touched_by_users
+    is_accepted = Accept.FILTER in refresh.options.accept
+    require(is_accepted or not gone, f"people may see all rows, as {gone} is gone")
+    refresh.journal.filters = frozenset(present)
 
 
 def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.checks import expected, visibility
 from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
@@ -44,11 +45,7 @@ class _Refusal:
 
     def _checks(self) -> Mapping[str, Callable[..., object]]:
         return {
-            r'Table "(\w+)": model "\w+" has ([\d,]+) rows, fewer than': self._too_few,
-            r'Table "(\w+)": model "\w+" has ([\d,]+) rows where ([\d,]+) are': self._shrunk,
-            r'Table "(\w+)": .* and how many are published is not known': lambda _: (
-                self._takes_over or visibility.records_may_miss_rows(self._history, self._journal)
-            ),
+            **self._checks_of_guards(),
             r"The schema changed: (.+)\. on_schema_change": self._schema,
             r'"[^"]+" must be overwritten, because': lambda: self._may_have_edits,
             r'The metadata of "[^"]+" were changed .* a person|, and the server has .* Nothing was '
@@ -93,6 +90,24 @@ class _Refusal:
             ANSWERED.pattern: self._disturbed,
         }
 
+    def _checks_of_guards(self) -> Mapping[str, Callable[..., object]]:
+        return {
+            r'Table "(\w+)": model "\w+" has ([\d,]+) rows, fewer than': self._too_few,
+            r'Table "(\w+)": model "\w+" has ([\d,]+) rows where ([\d,]+) are': self._shrunk,
+            r'Table "(\w+)": .* and how many are published is not known': lambda _: (
+                self._takes_over or visibility.records_may_miss_rows(self._history, self._journal)
+            ),
+            "had .*, and that (?:is no longer in it|went with it)": self._is_filter_gone,
+            "must be published in full, and that would lose": lambda: self._has_filter,
+            "had .*, and whether a publish would keep that is not known": lambda: (
+                self._journal.filters
+            ),
+            r'Table "(\w+)": ([\d,]+) of ([\d,]+) rows would come': self._changed,
+            r'Table "(\w+)": how many of its rows would change is not known': (
+                self._changes_not_known
+            ),
+        }
+
     @property
     def _all_tags(self) -> set[str]:
         """Those of all data sources: our records may name another one than that of our name."""
@@ -124,6 +139,37 @@ class _Refusal:
         counts = self._history.requests.row_counts.get(name, set())
         is_broken = expected.lost_too_many(self._table(name).guard, now, was)
         return len(self._content(name).rows) == now and was in counts and is_broken
+
+    def _changed(self, name: str, changed: str, published: str) -> bool:
+        limit, rows = self._table(name).guard.max_change, _count(published)
+        counts = self._history.requests.row_counts.get(name, set())
+        is_accepted = Accept.CHANGE in self._refresh.options.accept
+        is_possible = rows in counts and _count(changed) <= rows + len(self._content(name).rows)
+        return is_possible and not is_accepted and _count(changed) > (limit or 0) * rows
+
+    def _changes_not_known(self, name: str) -> bool:
+        """Whether records of the published rows may be gone, or these rows are no longer stored."""
+        records = self._journal.history().recovered.record
+        published = records.tables.get(name) if records else None
+        return (
+            self._table(name).guard.max_change is not None
+            and Accept.CHANGE not in self._refresh.options.accept
+            and (
+                self._takes_over
+                or visibility.records_may_miss_rows(self._history, self._journal)
+                or published is None
+                or self._is_lost(published)
+            )
+        )
+
+    @property
+    def _has_filter(self) -> bool:
+        metadata = self._history.metadata_of(self._datasource) if self._datasource else {}
+        return any(item[0] == "filter" for item in metadata)
+
+    def _is_filter_gone(self) -> bool:
+        metadata = self._history.metadata_of(self._datasource) if self._datasource else {}
+        return self._takes_over or not self._journal.filters <= metadata.keys()
 
     def _schema(self, _: str) -> bool:
         new = expected.schema(self._declaration, self._refresh.contents)
@@ -168,9 +214,14 @@ class _Refusal:
         return not planned or self._is_lost(planned)
 
     def _is_lost(self, table: TableContent) -> bool:
-        """Whether a version was removed, or one of its files."""
-        snapshot = self._history.store.version(table.model, table.version)
-        return snapshot is None or bool(snapshot.missing())
+        """Whether a version was removed, or one of its files was, or is damaged."""
+        try:
+            snapshot = self._history.store.version(table.model, table.version)
+        except DamagedSnapshotError:
+            return True
+        paths = self._history.store.paths(table.model, table.version)
+        is_damaged = not self._history.store.damaged.isdisjoint(paths)
+        return snapshot is None or is_damaged or bool(snapshot.missing())
 
     def _later_release(self) -> bool:
         return self._journal.later_at is not None

@@ -110,6 +110,10 @@ def _rename_elsewhere(history: Any) -> None:
             history.other_user.renames(datasource, f"Of another environment {luid[:4]}")
 
 
+def _remove_filters(history: Any) -> None:
+    events.another_user(history, None, "edits", "unfilter k", 0)
+
+
 def _give_back(history: Any, luid: str | None = None) -> None:
     ours = history.data_source()
     if luid and not (ours and ours.luid == luid):
@@ -127,6 +131,7 @@ _REMEDIES: Mapping[str, Callable[..., None]] = {
     r"is to be (?:renamed|moved) .* rename or delete that one": _delete_namesake,
     r"failed: 409015 .* Rename or delete the data source that is in the way": _delete_namesake,
     r"set on_conflict to keep": _keep_work,
+    r"would lose .* change or remove it on the server first": _remove_filters,
     r"The format of (?:(\w+)\.)?(\w+): .* Correct or remove it": _drop_format,
     r'"t1\.\w+" is neither a column nor': _drop_calculations,
     r"Relationship .*: table \"\w+\" has no column": _relate_what_is_there,

@@ -146,13 +146,25 @@ class Requests:
         request, target = self.sent[job.luid], self.target(job)
         if job.status != "Success" or target is None or self._before is None:
             return
-        self.luid, request.took_effect = target.luid, True
         after = State.of(self.history, target)
+        if self._before.datasource is None:
+            self._note_brought(after)
+        self.luid, request.took_effect = target.luid, True
         sending.check_effect(self.history, request, before=self._before, after=after)
         metadata.check_edits(self.history, request, self._before, after, job)
         if after.rows == request.expected:
             self.user_changes = []
         self.rows_left[target.luid], self.rows_expected[target.luid] = after.rows, request.expected
+
+    def _note_brought(self, created: State) -> None:
+        """Note the edits of users that a merging publish brought, if a user removed the old one."""
+        assert created.datasource
+        ours = (
+            (item, set_) for (luid, item), set_ in self.set_by_users.items() if luid == self.luid
+        )
+        edits = {item: value for item, (value, _) in ours}
+        kept = {item: value for item, value in created.metadata.items() if edits.get(item) == value}
+        self.note_set_by_users(created.datasource.luid, kept)
 
 
 def _place(datasource: Datasource) -> tuple[str, str]:

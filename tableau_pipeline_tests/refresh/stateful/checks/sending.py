@@ -1,5 +1,6 @@
 """The checks of a request: may the refresh send it now, and does it do what it must?"""
 
+from fractions import Fraction
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import PublishMode
@@ -15,8 +16,11 @@ from tableau_sandbox.faults import HideRows, StaleRows
 from tableau_sandbox.simulation import Datasource
 
 
-def check_may_send(history: Any, refresh: Refresh) -> None:
+def check_may_send(history: Any, refresh: Refresh, request_id: object) -> None:
     """Check that a refresh may send a request now.
+
+    Args:
+        request_id: the id of an update, which the server carries out once.
 
     Raises:
         CheckFailed: it may not.
@@ -33,8 +37,12 @@ def check_may_send(history: Any, refresh: Refresh) -> None:
     require(later is None, "it sends although it has met a record of a later release")
     require(not refresh.options.dry_run, "a dry run sends")
     # Calls may take minutes, and another refresh may have begun meanwhile.
-    call = refresh.last_call
-    require(not call, f"it sends after a call ({call}), without a look at the journal in between")
+    call, is_repeated = refresh.last_call, request_id and request_id == refresh.request_id
+    refresh.request_id = request_id
+    require(
+        not call or is_repeated,
+        f"it sends after a call ({call}), without a look at the journal in between",
+    )
     require(refresh.overtaken_at is None, "it sends although it was overtaken")
     for other in history.running[:-1]:
         journal = other.journal
@@ -60,6 +68,7 @@ def check_request(history: Any, request: Request, target: Datasource | None) -> 
     if target and not _creates(refresh):
         _check_owner(history, refresh, target)
         _check_guards(history, request, before)
+        _check_changes(history, request, before)
     _check_keys(request, before)
 
 
@@ -72,6 +81,7 @@ def check_effect(history: Any, request: Request, *, before: State, after: State)
     datasource = after.datasource
     assert datasource is not None
     assert after.rows is not None
+    _check_filters(history, request, before, after)
     is_publish = request.kind == "publish_datasource"
     split = request.refresh.declaration.on_oversize == "split"
     known_base = before.rows == request.base == history.requests.rows_left.get(datasource.luid)
@@ -79,6 +89,21 @@ def check_effect(history: Any, request: Request, *, before: State, after: State)
     if is_publish or (known_base and not split and not hidden):
         wrong = differences(after.rows, request.expected)
         require(not wrong, f"{request.kind} of {request.refresh.name} made it: {wrong}")
+
+
+def _check_filters(history: Any, request: Request, before: State, after: State) -> None:
+    """Check that each filter of rows is still there that the refresh could see."""
+    if Accept.FILTER in request.refresh.options.accept or before.datasource is None:
+        return
+    requests, luid = history.requests, before.datasource.luid
+    lost = [
+        item
+        for item, value in before.metadata.items()
+        if item[0] == "filter"
+        and after.metadata.get(item) != value
+        and requests.set_by_users.get((luid, item), ("", 0))[1] < request.looked_at
+    ]
+    require(not lost, f"{request.kind} of {request.refresh.name} loses {lost}")
 
 
 def _check_owner(history: Any, refresh: Refresh, target: Datasource) -> None:
@@ -119,6 +144,23 @@ def _check_guards(history: Any, request: Request, before: State) -> None:
         counts = {len(tables[name]) - 1 for tables in earlier} or {0}
         due = all(expected.breaks_guard(table.guard, rows, count) for count in counts)
         require(not due, f"it sends {rows} rows of {name}, not {counts}: {table.guard}")
+
+
+def _check_changes(history: Any, request: Request, before: State) -> None:
+    """Check that no more rows change than a guard allows, where all published rows are ours."""
+    requests, luid = history.requests, before.datasource.luid if before.datasource else ""
+    is_ours = before.rows == requests.rows_left.get(luid) == requests.rows_expected.get(luid)
+    if Accept.CHANGE in request.refresh.options.accept or not is_ours:
+        return
+    declaration = request.refresh.declaration
+    guards = {declaration.published_name(table.name): table.guard for table in declaration.tables}
+    if requests.schemas[-1:] != [expected.schema(declaration, request.refresh.contents)]:
+        # How many values of a column of another type are others is a matter of taste.
+        return
+    for name, share in expected.changed_shares(before.rows or {}, request.expected).items():
+        limit = guards[name].max_change if name in guards else None
+        is_within = limit is None or share <= Fraction(str(limit))
+        require(is_within, f"it changes {float(share):.0%} of the rows of {name}, and may {limit}")
 
 
 def _counts_wrong(history: Any, refresh: Refresh) -> bool:

@@ -62,18 +62,23 @@ def note_users_change(history: Any, what: str, before: State) -> None:
     requests.users_acted_at = history.next_moment()
     new, old = after.metadata, before.metadata
     changed = {item for item in new.keys() | old.keys() if new.get(item) != old.get(item)}
-    requests.note_set_by_users(luid, {item: new.get(item, "") for item in changed})
+    items = {item: new.get(item, "") for item in changed} if still_there else {}
+    requests.note_set_by_users(luid, items)
     for refresh in history.running:
         refresh.users_acted = True
         refresh.touched_by_users |= changed
-    if after.rows == before.rows:
-        return
     change = UserChange(
         requests.users_acted_at,
         history.tableau.now,
         None if after.stamp == before.stamp else after.stamp,
         is_certain=not still_there or after.revision != before.revision,
     )
+    gone = {item for item in changed if item[0] == "filter" and item not in new}
+    if gone and not is_visible(history, change):
+        for journal in history.journals.values():
+            journal.filters -= gone
+    if after.rows == before.rows:
+        return
     requests.user_changes.append(change)
     history.note(
         f"... {what}: the data are others{'' if is_visible(history, change) else ', unseen'}"

@@ -47,7 +47,7 @@ def published_metadata(datasource: Datasource) -> Metadata:
 
 @lru_cache(maxsize=64)
 def metadata_in(tds: bytes) -> Metadata:
-    """The metadata of columns, calculated fields and hierarchies in a `.tds`."""
+    """The metadata of columns, calculated fields, hierarchies and filters in a `.tds`."""
     root, items = ElementTree.fromstring(tds), {}
     records = {
         record.findtext("local-name", ""): record
@@ -92,7 +92,19 @@ def metadata_in(tds: bytes) -> Metadata:
     for path in root.iterfind("./drill-paths/drill-path"):
         names = [".".join(columns.get(name.text or "", ("?",))) for name in path]
         items["hierarchy", path.get("name", ""), "fields"] = " > ".join(names)
-    return items
+    return items | _filters(root, items)
+
+
+def _filters(root: ElementTree.Element, items: Metadata) -> Metadata:
+    """The filters of rows, and the fields with user functions, on which filters may build."""
+    filters, fields = {}, {column.get("name"): column for column in root.iterfind("column")}
+    for rule in root.iterfind("filter"):
+        caption = fields[rule.get("column")].get("caption", "")
+        filters["filter", caption, "rows"] = rule[0].get("member", "")
+    for item, value in items.items():
+        if item[0] == "calculation" and "USERNAME(" in value:
+            filters["filter", *item[1:]] = value
+    return filters
 
 
 def sorted_rows(columns: Mapping[str, Iterable[Any]]) -> Sequence[tuple[str, ...]]:

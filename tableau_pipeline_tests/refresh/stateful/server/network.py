@@ -163,7 +163,8 @@ class Network:
         if _inject_fault(refresh, exchange):
             return
         if name in _SENDS and not refresh.of_other_environment:
-            sending.check_may_send(history, refresh)
+            headers = {name.lower(): value for name, value in exchange.headers.items()}
+            sending.check_may_send(history, refresh, headers.get("requestid"))
         refresh.change_count += name in _CHANGES
         self.tableau.carry(exchange)
         if name in _EDITS and not refresh.of_other_environment:

@@ -110,7 +110,8 @@ class OtherUser:
 
         Args:
             what: a part of a column of the table, and its name: "caption k"; or "calculation",
-                "hierarchy" or "folder" for a new one of the last column that may go.
+                "hierarchy", "folder" or "filter" for a new one of the last column that may go;
+                "unfilter" for no filters any more.
         """
         self._count += 1
         root, (part, _, column) = ElementTree.fromstring(target.tds), what.partition(" ")
@@ -125,10 +126,18 @@ class OtherUser:
         local, type_ = record.findtext("local-name", ""), record.findtext("local-type", "")
         # Without the last "_", a search for number 1 would find number 10.
         name, at = f"Work_{self._count}_", [element.tag for element in root].index("aliases")
-        if part == "calculation":
+        if part in ("calculation", "filter"):
+            formulas = {"calculation": f"COUNT({local})", "filter": f"USERNAME() = STR({local})"}
             new = ElementTree.Element("column", caption=name, name=f"[{name}]", datatype="integer")
-            ElementTree.SubElement(new, "calculation", formula=f"COUNT({local})")
+            ElementTree.SubElement(new, "calculation", formula=formulas[part])
             root.insert(at + 1, new)
+            if part == "filter":
+                rule = ElementTree.SubElement(root, "filter", column=f"[{name}]")
+                ElementTree.SubElement(rule, "groupfilter", level=f"[{name}]", member="true")
+        elif part == "unfilter":
+            secured = [c for c in root.findall("column") if "USERNAME(" in _formula(c)]
+            for element in [*root.findall("filter"), *secured]:
+                root.remove(element)
         elif part == "hierarchy":
             paths = root.find("drill-paths")
             if paths is None:
@@ -145,6 +154,10 @@ class OtherUser:
             root.insert(at, folder)
         else:
             self._set(root, at, part, local, type_)
+        self._publish_with(target, root)
+
+    def _publish_with(self, target: Datasource, root: ElementTree.Element) -> None:
+        """Publish the rows of a data source again, with this `.tds`."""
         package = self._new_file("tdsx")
         with zipfile.ZipFile(package, "w") as archive:
             archive.writestr(f"{target.name}.tds", ElementTree.tostring(root, "utf-8"))
@@ -312,6 +325,11 @@ class OtherUser:
         refused = exchange.status is None or exchange.status >= 500
         assert not refused, exchange.answer.decode()
         return exchange.answer
+
+
+def _formula(column: ElementTree.Element) -> str:
+    calculation = column.find("calculation")
+    return "" if calculation is None else calculation.get("formula", "")
 
 
 def _id(answer: bytes, name: str) -> str:
