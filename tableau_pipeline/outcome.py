@@ -83,6 +83,8 @@ class Code(StrEnum):
     WORK_WOULD_GO = "work of people would go"
     FILTER_GONE = "filter of rows gone"
     FILTER_LOST = "filter of rows would go"
+    FILTER_MISSING = "no filter of rows"
+    ENTITLEMENTS = "entitlements not valid"
     SEVERAL_TAGGED = "several data sources tagged"
     OTHER_ENVIRONMENT = "published by another environment"
     OTHER_DEPLOYMENT = "published by another deployment"

@@ -151,7 +151,7 @@ def setup_of(
         server=lambda: tableau.session(
             log,
             counts=declaration.needs_counts,
-            people=bool(declaration.owner or declaration.permissions),
+            people=bool(declaration.owner or declaration.permissions or declaration.entitlements),
         ),
         hyper=lambda: hyper.process,
         folder=work_dir(keep=keep_files),

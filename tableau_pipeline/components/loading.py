@@ -23,7 +23,7 @@ from tableau_pipeline.components.asset_names import asset_keys
 from tableau_pipeline.components.automation import runs_models, scheduled_assets
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.dagster_internals import (
     IS_VALIDATION,
     ComponentTreeException,

@@ -18,8 +18,15 @@ from tableau_pipeline.components.journal import (
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, tag_run
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration, Diff, ReplaceAll, Table
+from tableau_pipeline.core.declaration import (
+    Declaration,
+    Table,
+)
 from tableau_pipeline.core.identity import root_of
+from tableau_pipeline.core.policies import (
+    Diff,
+    ReplaceAll,
+)
 from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import BadRows

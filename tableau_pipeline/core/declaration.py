@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, fields, is_dataclass, replace
 from itertools import starmap
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
@@ -33,123 +32,23 @@ from tableau_pipeline.core.identity import (
     key_below,
 )
 from tableau_pipeline.core.lake_table import LakeTable
+from tableau_pipeline.core.policies import (
+    Diff,
+    Partitions,
+    Policy,
+    RefreshKey,
+    ReplaceAll,
+    policy_of,
+)
 from tableau_pipeline.core.tableau_limits import check_texts, long_tag
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.relationships import Relationship, tree_problem
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, Column, Nested, TypePolicy
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.yaml_keys import Pairs, Zone, guess, keyed, mistake, written_as
+from tableau_pipeline.yaml_keys import Zone, guess, keyed, mistake, written_as
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
-
-_SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
-
-
-@keyed
-class ReplaceAll:
-    """Replace all rows."""
-
-
-@keyed
-class Feed:
-    """A change-data-capture feed. It names the affected keys; the rows come from the model."""
-
-    model: Annotated[str, Field(validation_alias="feed")] = Field(
-        description="Asset key of the model whose newest snapshot holds the keys affected "
-        "since the last refresh. Too many or too few keys do no harm.",
-    )
-    columns: Pairs = Field(
-        default=(),
-        description="Where their names differ, key column of the table: column of the feed.",
-    )
-
-
-@keyed
-class Diff:
-    """Send the rows that changed, found by comparing the old and the new snapshot."""
-
-    key: Annotated[
-        tuple[str, ...],
-        BeforeValidator(
-            lambda key: (key,) if isinstance(key, str) else key, json_schema_input_type=Any
-        ),
-    ] = Field(
-        min_length=1, description="Columns that identify a row, [a, b]. They must not be NULL."
-    )
-    feed: Annotated[Feed | None, Field(validation_alias="changes")] = Field(
-        default=None,
-        description="A change-data-capture feed of the affected keys. Default: none, "
-        "snapshots are compared.",
-    )
-
-
-def is_span(lookback: str) -> bool:
-    """Whether a lookback is a time span, such as "3 days"."""
-    return bool(_SPAN.fullmatch(lookback))
-
-
-def _lookback(lookback: str | int | None) -> str | int | None:
-    if lookback is None or is_span(str(lookback)) or str(lookback).isdecimal():
-        return lookback
-    raise ValueError(
-        f'"{lookback}" is not a lookback: write a whole number for a numeric cursor, or a span '
-        'such as "3 days" or "12 hours", in seconds, minutes, hours, days, weeks, months or years'
-    )
-
-
-@keyed
-class Append:
-    """Send the rows from the last published maximum of the cursor on, inclusive."""
-
-    cursor: str = Field(
-        description="Column whose values grow with each new row. It must not be NULL."
-    )
-    lookback: Annotated[str | int | None, AfterValidator(_lookback)] = Field(
-        default=None,
-        description="How far before the last maximum rows are sent again, for late or "
-        'corrected rows: 1000 for a number, "3 days" for a date or timestamp.',
-    )
-
-
-@keyed
-class Partitions:
-    """Send the Dagster partitions that were materialized again."""
-
-    column: str = Field(description="Column with the partition of a row. It must not be NULL.")
-
-
-Policy = ReplaceAll | Diff | Append | Partitions
-
-
-@keyed
-class _Refresh:
-    """The key `refresh`, which has exactly one of these forms."""
-
-    diff: Diff | None = Field(default=None, description="Send the rows that differ.")
-    append: Append | None = Field(
-        default=None, description="Send the rows from the last published maximum on."
-    )
-    partitions: Partitions | None = Field(
-        default=None, description="Send the partitions that changed."
-    )
-
-
-def _policy(value: Any) -> Any:
-    if isinstance(value, Policy):
-        return value
-    if value == "replace":
-        return ReplaceAll()
-    keys = list(value) if isinstance(value, dict) else []
-    unknown = [str(key) for key in keys if key not in ("diff", "append", "partitions")]
-    if unknown or len(keys) != 1:
-        given = ", ".join(unknown) or ("several of them" if keys else value)
-        raise ValueError(
-            "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
-            f"{{partitions: {{column: ...}}}}; not {given}"
-        )
-    form = _Refresh(**value)
-    return form.diff or form.append or form.partitions
 
 
 @keyed
@@ -171,6 +70,23 @@ class Guard:
         ge=0,
         description="The refresh is refused if more rows than this share of the published ones "
         "would come, go or change. Default: no limit.",
+    )
+
+
+@keyed
+class Entitlements:
+    """A table that says who may see which rows, for a data source filter that people make."""
+
+    table: str = Field(description="The table of this data source that has a row for each right.")
+    user: str = Field(
+        description="Its column of users, as USERNAME() names them. A refresh is refused if one is "
+        "NULL, or if the site has none of them."
+    )
+    max_shrink: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="It is refused, too, if the table would be empty, or lose this share or more.",
     )
 
 
@@ -203,7 +119,7 @@ class Table:
     )
     policy: Annotated[
         Policy,
-        BeforeValidator(_policy, json_schema_input_type=Literal["replace"] | _Refresh),
+        BeforeValidator(policy_of, json_schema_input_type=Literal["replace"] | RefreshKey),
         Field(validation_alias="refresh"),
     ] = Field(
         default=ReplaceAll(),
@@ -384,8 +300,7 @@ class Declaration(Properties):
     payload_limit_mb: float | None = Field(
         default=None,
         gt=0,
-        description="A lower limit of an update than Tableau's 100 (10 before Server "
-        "2022.1) less 5 %, in megabytes of 10^6 bytes.",
+        description="A lower limit of an update, in MB, than Tableau's 100 less 5 %.",
     )
     timestamps: Annotated[
         Literal["utc", "with_time_zone"] | ZoneInfo,
@@ -444,16 +359,29 @@ class Declaration(Properties):
         default_factory=MetadataPolicy,
         description="What becomes of captions, formats and other metadata that people edited.",
     )
+    guarded: bool = Field(
+        default=False,
+        description="Publish no row before people have made a filter of rows in it.",
+    )
+    entitlements: Entitlements | None = Field(
+        default=None, description="The table that it reads: {table: access, user: user_name}."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         names = [table.name for table in self.tables]
-        for number, edge in enumerate(self.relationships):
-            for side, table in (("from", edge.many), ("to", edge.one)):
-                if table not in names:
-                    problem = f'"{table}" is not a table of this data source: '
-                    problem += f"{guess(table, names)}Its tables are {', '.join(names)}"
-                    raise mistake(("relationships", number, side), problem)
+        named: list[tuple[tuple, str]] = [
+            (("relationships", number, side), table)
+            for number, edge in enumerate(self.relationships)
+            for side, table in (("from", edge.many), ("to", edge.one))
+        ]
+        if self.entitlements:
+            named.append((("entitlements", "table"), self.entitlements.table))
+        for at, table in named:
+            if table not in names:
+                problem = f'"{table}" is not a table of this data source: '
+                problem += f"{guess(table, names)}Its tables are {', '.join(names)}"
+                raise mistake(at, problem)
         if problem := tree_problem(names, self.relationships):
             raise mistake(("relationships",), problem)
         if self.certify and not self.reconcile:
@@ -483,6 +411,14 @@ class Declaration(Properties):
             published=self.published_name,
             inherited=inherited,
         )
+
+    def guard_of(self, table: Table) -> Guard:
+        """Return the guard of a table; that of the entitlements is at least as strict as theirs."""
+        own, guard = self.entitlements, table.guard
+        if own is None or own.table != table.name:
+            return guard
+        shrink = min(guard.max_shrink, own.max_shrink)
+        return replace(guard, min_rows=max(guard.min_rows, 1), max_shrink=shrink)
 
     @property
     def types(self) -> TypePolicy:

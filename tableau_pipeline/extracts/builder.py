@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tableauhyperapi import HyperException
+from tableauhyperapi import HyperException, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
@@ -18,7 +18,7 @@ from tableau_pipeline.extracts.content import Models, desired_table, table_sourc
 from tableau_pipeline.extracts.delta import Delta, build_delta, differing_rows, split_delta
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.messages import is_out_of_memory
-from tableau_pipeline.hyper.parquet import TableSource
+from tableau_pipeline.hyper.parquet import TableSource, select_sql
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.outcome import Code, Refusal
 from tableau_pipeline.rendering import megabytes
@@ -54,6 +54,13 @@ class Builder:
             )
             for table in self.declaration.tables
         }
+
+    def emptied(self) -> "Builder":
+        """Return a builder of the same tables without rows."""
+        # No model has a version 0: once rows are published, it is not compared with.
+        empty = {"number": 0, "parts": ()}
+        models = {model: shot.model_copy(update=empty) for model, shot in self.models.items()}
+        return replace(self, models=models)
 
     def pinned(self, tables: Mapping[str, TableContent], *, doing: str, remedy: str) -> "Builder":
         """Return a builder of the rows that a record names.
@@ -124,6 +131,14 @@ class Builder:
         self, tables: Mapping[str, TableSource], known: Mapping[str, TableChange] | None = None
     ) -> None:
         check_rows(self.hyper(), self.declaration, tables, known=known, samples=self.samples)
+
+    def texts(self, table: str, content: TableContent, column: str) -> set[str | None]:
+        """Return the values of a column of text in a table."""
+        source = table_source(table, self.models[content.model], content.cutoff, only=[column])
+        name, hyper = escape_name(column), self.hyper()
+        query = f"SELECT DISTINCT {name} FROM {select_sql(source)} source"  # noqa: S608
+        with connect(hyper) as connection:
+            return {value for (value,) in connection.execute_list_query(query)}
 
     def changed_rows(self, name: str, now: TableContent, before: TableContent) -> int | None:
         """Return how many rows of a table come, go or change, by the columns of both versions.

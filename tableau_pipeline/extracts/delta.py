@@ -9,7 +9,7 @@ from typing import get_args
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
-from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.affected_rows import (
     KeyMatch,

@@ -27,6 +27,7 @@ from tableau_pipeline.metadata.merge import (
 )
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing import rest
+from tableau_pipeline.publishing.errors import SignInError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.publishing.tsc_internals import RequestFactory
 
@@ -235,6 +236,25 @@ def find_named(site: TableauSite, kind: str, name: str) -> str | None:
             code=Code.NOT_ON_SITE,
         )
     return str(items[0].id) if items else None
+
+
+def has_any_user(site: TableauSite, names: Collection[str]) -> bool | None:
+    """Whether a site has a user with one of these names; None if our user may not list users."""
+    wanted = {name.casefold() for name in names}
+
+    def find() -> bool | None:
+        try:
+            users = rest.iterate(site.tsc.users)
+            return any((user.name or "").casefold() in wanted for user in users)
+        except TSC.ServerResponseError as error:
+            if error.code not in _LIST_REMEDIES:
+                raise
+            return None
+
+    # To a connected app that may not read users, the server says that the session has ended.
+    with suppress(SignInError):
+        return site.ask("Listing the users", find)
+    return None
 
 
 def set_properties(

@@ -25,7 +25,8 @@ def size_problems(
         return []
     problems = []
     for table in declaration.tables:
-        guard, rows, problem = table.guard, desired[table.name].content.rows, None
+        guard, rows = declaration.guard_of(table), desired[table.name].content.rows
+        problem = None
         code = Code.TOO_FEW_ROWS
         before = published.get(table.name, 0) if published else 0
         if rows < guard.min_rows:

@@ -4,14 +4,12 @@ They are checked once it is known what the refresh would do; `decide` checks eve
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 
 from tableau_pipeline.core.checkpoint import columns_of
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.drift import Change
-from tableau_pipeline.extracts.delta import remove
 from tableau_pipeline.metadata.merge import is_property, shown
 from tableau_pipeline.outcome import Accept, Code, Refusal, Status
 from tableau_pipeline.refresh.approval import Approval, metadata_changes, unapproved_columns
@@ -47,11 +45,7 @@ def within_limits(
                 "Nothing was changed"
             )
             refusals.append(Refusal(problem, Code.PLAN_MOVED, remedy="Plan again"))
-    if not refusals:
-        return planned
-    # The files of an update were built only to decide.
-    remove(planned.deltas)
-    return replace(planned, plan=Refuse(tuple(refusals)), deltas=())
+    return planned.refused(*refusals) if refusals else planned
 
 
 def saved_plan(

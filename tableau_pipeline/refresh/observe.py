@@ -290,7 +290,8 @@ class Observer:
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         # Counting may download the whole file, which is wasted if no guard needs the numbers.
-        if all(table.guard.max_shrink >= 1 for table in self.declaration.tables):
+        guards = map(self.declaration.guard_of, self.declaration.tables)
+        if all(guard.max_shrink >= 1 for guard in guards):
             return None
         return self.reconciler.count(remote)
 

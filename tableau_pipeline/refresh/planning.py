@@ -17,7 +17,7 @@ from tableau_pipeline.extracts.delta import Delta, RowCounts, counts, remove, to
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import Merge, Values, is_property
 from tableau_pipeline.metadata.written import WrittenValues
-from tableau_pipeline.outcome import Accept
+from tableau_pipeline.outcome import Accept, Refusal
 from tableau_pipeline.publishing.properties import PropertiesOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import (
@@ -39,7 +39,12 @@ from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.observe import Base, Observer, recorded
 from tableau_pipeline.refresh.reconcile import Reconciler, layout_differences
-from tableau_pipeline.refresh.row_security import secured
+from tableau_pipeline.refresh.row_security import (
+    holds_rows_back,
+    secured,
+    unguarded,
+    without_rows,
+)
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.refresh.timing import phase
 from tableau_pipeline.refresh.updates import learn_of_stamp, record_of, whole_files
@@ -70,6 +75,12 @@ class Planned:
     deltas: Sequence[Delta] = ()
     taken_at: datetime | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def refused(self, *refusals: Refusal) -> "Planned":
+        """Return this plan as a refusal."""
+        # The files of an update were built only to decide.
+        remove(self.deltas)
+        return replace(self, plan=Refuse(refusals), deltas=())
 
     @property
     def merged(self) -> Merge | None:
@@ -283,7 +294,10 @@ class Planner:
     def _plan_for(self, base: Base) -> Planned:
         builder, deltas = self.builder, ()
         with phase(self.seconds, "plan"):
-            pinned = self._pinned(base)
+            is_empty = holds_rows_back(self.setup.declaration, base)
+            pinned = None if is_empty else self._pinned(base)
+            if is_empty:
+                builder, base = builder.emptied(), without_rows(base, self.setup.declaration)
             if pinned is None:
                 desired = builder.desired(base.checkpoint)
             else:
@@ -298,7 +312,7 @@ class Planner:
                 metadata=metadata.merge,
                 rejected=self.setup.rejected(),
             )
-            plan = secured(decide(facts, self.options), facts)
+            plan = self._decide(facts, is_empty=is_empty)
         if isinstance(plan, Changed):
             if reason := self._reason_for_whole_files(plan, base.remote):
                 plan = in_full(plan, reason)
@@ -313,6 +327,15 @@ class Planner:
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
         taken_at = pinned.taken_at if pinned else None
         return Planned(plan, base, desired, metadata, builder, deltas, taken_at)
+
+    def _decide(self, facts: Facts, *, is_empty: bool) -> Plan | Changed:
+        """Decide what to do; `is_empty` says that no row is to be published yet."""
+        options = self.options
+        if refusal := unguarded(facts.declaration, facts.base, options):
+            return Refuse((refusal,))
+        if is_empty:
+            options = replace(options, accept=options.accept | {Accept.SHRINK})
+        return secured(decide(facts, options), facts)
 
     def _pinned(self, base: Base) -> "_Pinned | None":
         """Return the rows to publish whatever the models have by now; None for the newest ones."""

@@ -50,6 +50,7 @@ from tableau_pipeline.refresh.decide import (
 )
 from tableau_pipeline.refresh.declared_metadata import PropertiesSet
 from tableau_pipeline.refresh.deliver import Delivery
+from tableau_pipeline.refresh.entitlements import entitled
 from tableau_pipeline.refresh.guards import size_problems
 from tableau_pipeline.refresh.limits import within_limits
 from tableau_pipeline.refresh.planning import Planned, Planner
@@ -254,12 +255,14 @@ def build(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Built:
 
 
 def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Planned:
-    return within_limits(
+    declaration = setup.declaration
+    planned = within_limits(
         planner.plan(recovered),
         planner.options,
-        declaration=setup.declaration,
+        declaration=declaration,
         digest=setup.declaration_digest,
     )
+    return entitled(planned, declaration.entitlements, planner.site)
 
 
 def _effective_options(setup: Setup, options: Options) -> Options:

@@ -8,8 +8,8 @@ from pathlib import Path
 from tableauhyperapi import Connection, HyperException, TableName, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.core.drift import RemoteDatasource
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected_rows import NotProvedError, in_slices
 from tableau_pipeline.extracts.content import table_source

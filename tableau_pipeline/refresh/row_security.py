@@ -1,15 +1,19 @@
 """Row-level security: no refresh publishes rows without the filters that people made for them.
 
 Updates change rows only. A publish brings the filters of the server in its `.tds`, or is refused.
+With `guarded: true`, a data source has no rows before somebody has made a filter.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.outcome import Accept, Code, Refusal
-from tableau_pipeline.refresh.decide import Changed, Facts, Plan, Publish, Refuse
+from tableau_pipeline.refresh.decide import Changed, Facts, Options, Plan, Publish, Refuse
+from tableau_pipeline.refresh.observe import Base
 
 _AnyPlan = TypeVar("_AnyPlan", bound=Plan | Changed)
 
@@ -29,6 +33,42 @@ def secured(plan: _AnyPlan, facts: Facts) -> _AnyPlan | Publish | Refuse:
     if lost := [name for name in filters if brought.get(name) != filters[name]]:
         return Refuse((_would_go(facts, lost),))
     return Publish(PublishMode.OVERWRITE, plan.reason, merged=True)
+
+
+def holds_rows_back(declaration: Declaration, base: Base) -> bool:
+    """Whether no row may be published yet, as nobody has made a filter of rows."""
+    return declaration.guarded and not (base.filters_found or _may_have_rows(base))
+
+
+def without_rows(base: Base, declaration: Declaration) -> Base:
+    """Return the base with a warning that no row is published."""
+    warning = (
+        f'"{declaration.name}" has no rows yet (guarded: true): the next refresh publishes them '
+        "once somebody has made a data source filter, a user filter, or a field with a user "
+        "function in it"
+    )
+    return replace(base, warnings=(*base.warnings, warning))
+
+
+def unguarded(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
+    """Return a refusal if rows would be published that no filter guards, although declared so."""
+    if not declaration.guarded or base.filters_found or not (options.to or _may_have_rows(base)):
+        return None
+    if Accept.FILTER in options.accept and not options.to:
+        return None
+    return Refusal(
+        f'"{declaration.name}" is declared with guarded: true, and has no filter on the server '
+        "that decides who sees which rows. Nothing was sent",
+        Code.FILTER_MISSING,
+        Accept.FILTER,
+        remedy="Make one there; or declare it without guarded; or, if people may see all rows, "
+        "run once with accept: [filter]",
+    )
+
+
+def _may_have_rows(base: Base) -> bool:
+    tables = base.checkpoint.tables.values() if base.checkpoint else ()
+    return base.exists and (not tables or any(table.content.rows for table in tables))
 
 
 def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:

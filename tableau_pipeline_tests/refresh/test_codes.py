@@ -13,12 +13,20 @@ import tableauserverclient as TSC
 from tableau_pipeline.actions.batch import all_of
 from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.git_revision import _git
-from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
+from tableau_pipeline.core.declaration import (
+    Entitlements,
+    Guard,
+    Reconcile,
+    Table,
+)
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.core.hold import Hold
 from tableau_pipeline.core.journal import read_record
 from tableau_pipeline.core.lake_table import LakeTable
+from tableau_pipeline.core.policies import (
+    Diff,
+)
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline.ingest.options import matching_files
@@ -150,6 +158,18 @@ def _(case: Case) -> None:
     other_users.filters_rows(case.published())
     case.pipeline.model("flights", flights().drop_columns("carrier"))
     case.pipeline.run(*Accept)
+
+
+@of(Code.FILTER_MISSING)
+def _(case: Case) -> None:
+    case.published().declare(guarded=True)
+    case.pipeline.run()
+
+
+@of(Code.ENTITLEMENTS)
+def _(case: Case) -> None:
+    case.pipeline.declare(entitlements=Entitlements("flights", "carrier"))
+    case.pipeline.run()
 
 
 _NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

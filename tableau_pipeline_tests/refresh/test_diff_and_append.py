@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Append, Diff, Feed, Policy, ReplaceAll
+from tableau_pipeline.core.policies import Append, Diff, Feed, Policy, ReplaceAll
 from tableau_pipeline.extracts import builder
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import Diff, ReplaceAll
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.policies import Diff, ReplaceAll
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.objects.stores import store_at

@@ -10,13 +10,15 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.declaration import (
+    Guard,
+    Retain,
+)
+from tableau_pipeline.core.policies import (
     Append,
     Diff,
-    Guard,
     Partitions,
     Policy,
     ReplaceAll,
-    Retain,
 )
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.types import ROW_HASH, Column

@@ -1,13 +1,22 @@
 """Who may see which rows: what people made for that stays, or nothing is published."""
 
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import ReplaceAll, Republish
+from tableau_pipeline.core.declaration import Entitlements, Guard, Republish, Table
 from tableau_pipeline.core.fields import FieldMetadata
+from tableau_pipeline.core.policies import ReplaceAll
 from tableau_pipeline.errors import UnreadableError
+from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.rest import list_revisions
+from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -139,3 +148,132 @@ def test_a_filter_that_cannot_be_read(pipeline: Pipeline):
     around = {"around_server": Unreadable}
     refused(lambda: pipeline.run(*ALL, full=True, around=around), "its metadata cannot be read")
     assert filters(pipeline) == BOTH
+
+
+# A data source that waits for its filter.
+
+
+def held(pipeline: Pipeline, report: Refreshed) -> bool:
+    """Whether it has no rows, and the refresh says why."""
+    rows = report.checkpoint.rows if report.checkpoint else None
+    return rows == {"flights": 0} and "has no rows yet (guarded: true)" in str(report.warnings)
+
+
+def test_no_rows_before_there_is_a_filter(pipeline: Pipeline):
+    """Prevents: between the first publish and the filter, everybody sees all rows."""
+    pipeline.declare(guarded=True)
+    first = pipeline.run()
+    assert first.decision == "publish (create)"
+    assert held(pipeline, first)
+    for rows in (9, 4):
+        pipeline.model("flights", flights(rows))
+        again = pipeline.run()
+        assert again.decision == "no change"
+        assert held(pipeline, again)
+    other_users.filters_rows(pipeline)
+    done = pipeline.run()
+    assert done.warnings == ()
+    assert pipeline.wrong() == []
+    assert filters(pipeline) == BOTH
+    assert pipeline.run().decision == "no change"
+
+
+def test_rows_that_are_there_need_a_filter(pipeline: Pipeline):
+    """Prevents: `guarded: true` on a data source that everybody can read says nothing; or its
+    dashboards become empty."""
+    pipeline.run()
+    pipeline.declare(guarded=True)
+    pipeline.model("flights", flights(9))
+    refused(pipeline.run, "guarded: true", "accept: [filter]")
+    assert pipeline.run(Accept.FILTER).decision.startswith("update")
+    pipeline.model("flights", flights(10))
+    refused(pipeline.run, "guarded: true")
+    other_users.filters_rows(pipeline)
+    pipeline.run()
+    assert pipeline.wrong() == []
+
+
+def test_a_guarded_data_source_that_was_deleted(pipeline: Pipeline):
+    """Prevents: a data source that comes back, by `accept: [filter]`, shows its rows to all."""
+    pipeline.declare(guarded=True)
+    pipeline.run()
+    other_users.filters_rows(pipeline)
+    pipeline.run()
+    pipeline.eyes.tsc.datasources.delete(str(pipeline.found()[0].id))
+    refused(pipeline.run, "went with it when it was deleted")
+    assert held(pipeline, pipeline.run(Accept.FILTER))
+
+
+def test_a_rollback_waits_for_the_filter(pipeline: Pipeline):
+    """Prevents: a rollback publishes the rows that are held back."""
+    pipeline.run()
+    pipeline.eyes.tsc.datasources.delete(str(pipeline.found()[0].id))
+    pipeline.declare(guarded=True)
+    pipeline.run()
+    version = pipeline.journal.history().recovered.record
+    assert version
+    (table,) = version.tables.values()
+    assert table.content.rows == 0
+    told = "guarded: true"
+    to = next(c for c in pipeline.journal.checkpoints() if c.tables["flights"].content.rows)
+    refused(lambda: refresh(pipeline.refresh(), Options(to=to)), told)
+
+
+# The table that the filter reads.
+
+
+ACCESS = pa.table({"user_name": ["ann", "bob"], "carrier": ["AA", "UA"]})
+
+
+def entitled(pipeline: Pipeline, access: pa.Table = ACCESS, **more: Any) -> None:
+    """Declare two tables, the second one with entitlements."""
+    pipeline.declare(
+        tables=(Table("flights", "flights"), Table("access", "access", guard=Guard(0, 1.0))),
+        relationships=(Relationship("flights", "access", (("carrier", "carrier"),)),),
+        entitlements=Entitlements("access", "user_name", **more),
+    )
+    pipeline.model("access", access)
+
+
+def people(*names: str | None) -> pa.Table:
+    carriers = pa.array([f"C{number}" for number in range(len(names))], pa.string())
+    return pa.table({"user_name": pa.array(names, pa.string()), "carrier": carriers})
+
+
+@pytest.mark.parametrize(
+    ("access", "told"),
+    [
+        (people(), "0 rows, fewer than guard.min_rows (1)"),
+        (people("ann", None), "some rows name no user: it is NULL, or blank"),
+        (people("ann", "  "), "some rows name no user: it is NULL, or blank"),
+        (people("zoe", "yan"), "the site has none of the 2 users"),
+        (people("ann").drop_columns("user_name"), "it does not exist"),
+        (pa.table({"user_name": [1], "carrier": ["AA"]}), "it is bigint"),
+    ],
+    ids=["empty", "NULL", "blank", "strangers", "no column", "numbers"],
+)
+def test_entitlements_that_lock_out(pipeline: Pipeline, access: pa.Table, told: str):
+    """Prevents: a wrong table of entitlements leaves nobody with any row, or NULL with all."""
+    entitled(pipeline, access)
+    refused(pipeline.run, told)
+    assert pipeline.found() == []
+
+
+def test_entitlements_that_shrink(pipeline: Pipeline):
+    """Prevents: half of the people are locked out, as the table lost their rows."""
+    entitled(pipeline, people(*"abcdefghi", "ANN"))
+    pipeline.run()
+    pipeline.model("access", people(*"abcdefg", "ann"))
+    refused(pipeline.run, "10 are published", "max_shrink is 20%")
+    pipeline.model("access", people(*"abcdefgh", "domain\\ann"))
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    pipeline.model("access", people(*"abcdefghi"))
+    refused(pipeline.run, "the site has none of the 9 users")
+
+
+def test_entitlements_where_users_are_hidden(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a pipeline whose user is no administrator can have no entitlements."""
+    pipeline = new_pipeline(user=other_users.ANN)
+    entitled(pipeline, people("zoe"))
+    pipeline.run()

@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from tableau_pipeline.core.declaration import ReplaceAll
 from tableau_pipeline.core.fields import Calculation, FieldMetadata, MetadataPolicy
+from tableau_pipeline.core.policies import ReplaceAll
 from tableau_pipeline.errors import RefreshError, UnreadableError
 from tableau_pipeline.metadata.contents import Metadata
 from tableau_pipeline.metadata.document import local_name

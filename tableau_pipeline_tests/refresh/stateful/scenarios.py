@@ -6,20 +6,22 @@ from random import Random
 from typing import Any, get_args, get_type_hints
 
 from tableau_pipeline.core.declaration import (
-    Append,
     Declaration,
-    Diff,
-    Feed,
     Guard,
-    Partitions,
-    Policy,
     Reconcile,
-    ReplaceAll,
     Republish,
     Retain,
     Table,
 )
 from tableau_pipeline.core.fields import Permission
+from tableau_pipeline.core.policies import (
+    Append,
+    Diff,
+    Feed,
+    Partitions,
+    Policy,
+    ReplaceAll,
+)
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline_tests.refresh.stateful.models.tables import (
     KEYS,

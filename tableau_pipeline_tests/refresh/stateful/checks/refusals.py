@@ -5,8 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import TableContent
-from tableau_pipeline.core.declaration import Diff, Table
+from tableau_pipeline.core.declaration import (
+    Table,
+)
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
+from tableau_pipeline.core.policies import (
+    Diff,
+)
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.checks import expected, visibility
@@ -169,7 +174,9 @@ class _Refusal:
 
     def _is_filter_gone(self) -> bool:
         metadata = self._history.metadata_of(self._datasource) if self._datasource else {}
-        return self._takes_over or not self._journal.filters <= metadata.keys()
+        # A refresh that was killed may have recorded a filter, too.
+        made = {item for _, item in self._history.requests.set_by_users if item[0] == "filter"}
+        return self._takes_over or not made | self._journal.filters <= metadata.keys()
 
     def _schema(self, _: str) -> bool:
         new = expected.schema(self._declaration, self._refresh.contents)

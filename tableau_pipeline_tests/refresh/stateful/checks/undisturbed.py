@@ -85,8 +85,9 @@ TABLE: Mapping[tuple[str, Any], Allowed] = {
 
 def _most_full(history: History) -> int:
     """How many changes may be published in full."""
-    allowed = (TABLE.get(quirk) for quirk in history.scenario.quirks.items())
-    return max((rule.most for rule in allowed if rule and rule.where(history)), default=0)
+    rules = (TABLE.get(quirk) for quirk in history.scenario.quirks.items())
+    # A site may have several habits, each of which a change shows first.
+    return sum(rule.most for rule in rules if rule and rule.where(history))
 
 
 def check_undisturbed(history: History, tally: Counter[str]) -> None:
