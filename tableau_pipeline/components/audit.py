@@ -35,6 +35,7 @@ from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.reconcile import Reconciliation
 from tableau_pipeline.refresh.refresh import audit as compare_datasource
 from tableau_pipeline.refresh.report import Audited as Comparison
+from tableau_pipeline.refresh.row_security import filters_gone
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -186,6 +187,8 @@ def _status(
     if not ownership.is_ours:
         other = "this pipeline did not publish the data source that has its name"
         return absent, str(base.distrust) if is_known else other
+    if gone := filters_gone(base):
+        return Status.DRIFTED, f"{' and '.join(gone)} is gone: people may see too many rows"
     if compared is None:
         return Status.DRIFTED, str(base.distrust)
     if compared.skipped:

@@ -83,14 +83,19 @@ def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
         )
         remedy = f"Let this user download it; or, to publish its rows without that, {remedy}"
         return Refusal(problem, Code.FILTER_LOST, Accept.FILTER, remedy=remedy)
-    present = base.filters_found if base.exists else ()
-    if not (gone := [each for each in base.filters if each not in present]):
+    if not (gone := filters_gone(base)):
         return None
     where = "is no longer in it" if base.exists else "went with it when it was deleted"
     problem = f'"{name}" had {_listed(gone)}, and that {where}. Nothing was sent'
     remedy = f"Put it back; or, if people may see the rows without it, {remedy}"
     details = {"filters": gone}
     return Refusal(problem, Code.FILTER_GONE, Accept.FILTER, remedy=remedy, details=details)
+
+
+def filters_gone(base: Base) -> list[str]:
+    """Return the filters that the last refresh saw, and that are not there any more."""
+    present = base.filters_found if base.exists else ()
+    return [each for each in base.filters if each not in present]
 
 
 def _would_go(facts: Facts, lost: Sequence[str]) -> Refusal:

@@ -101,6 +101,10 @@ def happens(pipeline: Pipeline, what: str) -> None:
     match what:
         case "field":
             other_users.adds_a_calculated_field(pipeline)
+        case "filter gone":
+            other_users.filters_rows(pipeline)
+            pipeline.run()
+            other_users.filters_no_rows(pipeline)
         case "renamed, untagged":
             name = f"{pipeline.name} better"
             other_users.changes(pipeline, name=name, project=f"Elsewhere {luid}")
@@ -129,6 +133,7 @@ def happens(pipeline: Pipeline, what: str) -> None:
             Status.EQUAL,
             ['renamed "', 'moved "', "removed the tag tableau-pipeline:"],
         ),
+        ("filter gone", Status.DRIFTED, ['the filter on "Row access"', "may see too many rows"]),
         ("deleted", Status.GONE, []),
         ("replaced", Status.GONE, ["is gone, and another has its name"]),
         ("records lost", Status.DRIFTED, ["no record shows what it holds"]),

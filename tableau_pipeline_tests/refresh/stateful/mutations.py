@@ -191,7 +191,7 @@ MUTATIONS: dict[str, Mutation] = {
         2377, lambda: mock.patch(f"{_REFRESH}.limits._outside", return_value=())
     ),
     "limit of rows that change": Mutation(31, lambda: _without(_Changes, "problem")),
-    "filters of rows in a publish": Mutation(9, _without_filters),
+    "filters of rows in a publish": Mutation(110, _without_filters),
     "filters of rows that are gone": Mutation(
         9, lambda: mock.patch(f"{_REFRESH}.row_security._gone", return_value=None)
     ),
