@@ -21,6 +21,7 @@ from tableau_pipeline.core.policies import (
 )
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.written import WrittenValues
+from tableau_pipeline.outcome import Doubt
 from tableau_pipeline.publishing import properties
 from tableau_pipeline.refresh.preview import preview
 from tableau_pipeline.refresh.reconcile import ReconciliationError
@@ -223,6 +224,32 @@ def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
         assert problem.startswith('description was set to "Flights", and the server shows none')
     assert pipeline.run().problems == ()
     assert said(pipeline)["description"].startswith("Flights")
+
+
+def test_a_server_that_hides_what_was_set(new_pipeline: NewPipeline):
+    """Prevents: a refresh is red, and the rows go again, as the server fails once after all was
+    published; or what others change at that moment passes for ours."""
+
+    class Server(Proxy):
+        is_set = False
+
+        def ask(self, doing: str, call: Callable, **more: Any) -> Any:
+            answer = self.behind.ask(doing, call, **more)
+            Server.is_set |= "description" in doing
+            return answer
+
+        def find_by_luid(self, luid: str) -> Any:
+            if Server.is_set:
+                raise RefreshError("it does not answer")
+            return self.behind.find_by_luid(luid)
+
+    pipeline = new_pipeline(description="Flights")
+    distrust = pipeline.run(around={"around_server": Server}).checkpoint.distrust
+    assert Server.is_set
+    assert distrust.code is Doubt.NOT_SEEN
+    pipeline.run()
+    assert pipeline.wrong() == []
+    assert pipeline.run().decision == "no change"
 
 
 def test_declared_as_it_stands_and_then_no_more(new_pipeline: NewPipeline):
